@@ -15,6 +15,7 @@ import ListChecks from "@lucide/svelte/icons/list-checks";
 import Lock from "@lucide/svelte/icons/lock";
 import Pin from "@lucide/svelte/icons/map-pin";
 import Plug from "@lucide/svelte/icons/plug";
+import Settings from "@lucide/svelte/icons/settings";
 import Radio from "@lucide/svelte/icons/radio";
 import Shapes from "@lucide/svelte/icons/shapes";
 import ShieldCheck from "@lucide/svelte/icons/shield-check";
@@ -29,18 +30,12 @@ export interface Entry {
   /** The page, behind `#`; those below it belong to it. */
   path: string;
   icon: Component<{ size?: number; "aria-hidden"?: "true" }>;
-  /** Function codes of which one suffices; everybody sees the page when there is none. */
-  permission?: string[];
 }
 
 /** Whether the user may see the page of an entry. */
-export function mayEnter({ permission }: Entry): boolean {
-  return !permission || permission.some((code) => session.may(code));
+export function mayEnter({ path }: Entry): boolean {
+  return session.mayOpen(path);
 }
-
-/** A code that no role has: super-admins alone may everything. */
-const SUPER_ADMINS = ["super_admin"];
-const ALARMS = ["device.view", "dashboard.view", "dashboard.edit"];
 
 export interface Group {
   /** The first group has no title. */
@@ -52,40 +47,41 @@ export const groups: Group[] = [
   {
     entries: [
       { title: "nav.start", path: "/", icon: House },
-      { title: "nav.dashboards", path: "/dashboards", icon: LayoutDashboard, permission: ["dashboard.view"] },
-      { title: "nav.flows", path: "/flows", icon: Workflow, permission: ["workflow.view"] },
+      { title: "nav.dashboards", path: "/dashboards", icon: LayoutDashboard },
+      { title: "nav.flows", path: "/flows", icon: Workflow },
     ],
   },
   {
     title: "nav.things",
     entries: [
-      { title: "nav.devices", path: "/devices", icon: Cpu, permission: ["device.view"] },
-      { title: "nav.products", path: "/products", icon: Boxes, permission: ["product.view", "product.manage"] },
-      { title: "entities.title", path: "/entities", icon: Shapes, permission: ["entity_data.view"] },
-      { title: "integrations.title", path: "/integrations", icon: Plug, permission: ["integration.view"] },
+      { title: "nav.devices", path: "/devices", icon: Cpu },
+      { title: "nav.products", path: "/products", icon: Boxes },
+      { title: "entities.title", path: "/entities", icon: Shapes },
+      { title: "integrations.title", path: "/integrations", icon: Plug },
     ],
   },
   {
     title: "nav.fleet",
     entries: [
-      { title: "alarms.title", path: "/alarms", icon: BellRing, permission: ALARMS },
-      { title: "events.title", path: "/events", icon: Radio, permission: ["entity_data.view"] },
-      { title: "groups.title", path: "/fleet/groups", icon: Layers, permission: ["device.view"] },
-      { title: "places.title", path: "/fleet/places", icon: Pin, permission: ["device.view"] },
-      { title: "selection.title", path: "/fleet/selection", icon: ListChecks, permission: ["device.edit", "device.delete"] },
-      { title: "imports.title", path: "/fleet/imports", icon: FileSpreadsheet, permission: ["device.view"] },
+      { title: "alarms.title", path: "/alarms", icon: BellRing },
+      { title: "events.title", path: "/events", icon: Radio },
+      { title: "groups.title", path: "/fleet/groups", icon: Layers },
+      { title: "places.title", path: "/fleet/places", icon: Pin },
+      { title: "selection.title", path: "/fleet/selection", icon: ListChecks },
+      { title: "imports.title", path: "/fleet/imports", icon: FileSpreadsheet },
     ],
   },
   {
     title: "nav.administration",
     entries: [
       { title: "account.title", path: "/account", icon: CircleUser },
-      { title: "people.users", path: "/people/users", icon: Users, permission: SUPER_ADMINS },
-      { title: "people.roles", path: "/people/roles", icon: ShieldCheck, permission: SUPER_ADMINS },
-      { title: "applications.title", path: "/applications", icon: KeyRound, permission: SUPER_ADMINS },
-      { title: "credentials.title", path: "/credentials", icon: Lock, permission: ["credentials.view"] },
-      { title: "audit.title", path: "/audit", icon: ClipboardList, permission: SUPER_ADMINS },
-      { title: "system.title", path: "/system", icon: Gauge, permission: SUPER_ADMINS },
+      { title: "people.users", path: "/people/users", icon: Users },
+      { title: "people.roles", path: "/people/roles", icon: ShieldCheck },
+      { title: "applications.title", path: "/applications", icon: KeyRound },
+      { title: "credentials.title", path: "/credentials", icon: Lock },
+      { title: "audit.title", path: "/audit", icon: ClipboardList },
+      { title: "system.title", path: "/system", icon: Gauge },
+      { title: "settings.title", path: "/settings", icon: Settings },
     ],
   },
 ];

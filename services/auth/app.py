@@ -80,6 +80,7 @@ from services.auth.tenants.messages import offer_tenants
 from services.auth.tenants.routes import ROUTES as LIMIT_ROUTES
 from services.auth.tenants.seed import MENUS
 from services.auth.tenants.service import TenantService
+from services.auth.tenants.settings import TenantSettingsService
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
 from services.auth.users.account import AccountService
@@ -243,6 +244,7 @@ def build_app(
                 "applications": administration,
                 "audit": audit,
                 "limits": limits,
+                "tenant_settings": TenantSettingsService(changes, accounts.tenants),
                 "live_passwords": LivePasswords(user_tokens),
                 "broker": broker_info(settings.public_mqtt_url),
             },

@@ -96,10 +96,19 @@ async def _add_menus(wanted: Collection[str], database: Database) -> None:
             )
 
 
+async def _let_viewers_command(database: Database) -> None:
+    """Keep what viewers of existing tenants could do, with a notice to their super-admins."""
+    await database["tenants"].update_many(
+        {"viewersMayCommand": {"$exists": False}},
+        {"$set": {"viewersMayCommand": True, "commandNotice": True}},
+    )
+
+
 MIGRATIONS = (
     Migration(1, "applications, device credentials, revocations, outbox", _first),
     Migration(2, "tenants, users, roles, menus, grants, audit log", _accounts),
     Migration(3, "menus of groups and tags", partial(_add_menus, FLEET)),
     Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS)),
     Migration(5, "menus of products", partial(_add_menus, PRODUCTS)),
+    Migration(3151, "viewers of existing tenants may command devices", _let_viewers_command),
 )

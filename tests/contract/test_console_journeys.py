@@ -23,6 +23,7 @@ PAGES = {
     "applications": "/applications",
     "audit": "/audit",
     "system": "/system",
+    "settings": "/settings",
     "groups": "/fleet/groups",
     "places": "/fleet/places",
     "selection": "/fleet/selection",
@@ -67,6 +68,7 @@ async def test_a_role_shows_one_device_and_sessions_end(
     assert found["devices"] == [name]
     assert {"Devices", "Groups"} <= {text.strip() for text in found["menu"]}
     assert not {"Users", "System", "Entities"} & {text.strip() for text in found["menu"]}
+    assert found["refused"] == ["You do not have access to this page"] * 2
     assert found["dead"] == 401
     assert "ended" in found["ended"]
 

@@ -115,13 +115,15 @@ async def test_settings_and_services_with_one_grant(hall: Hall, ping: Ping) -> N
     call = {"exchange": {f"{own}.integration.trace.hops": 2}}
     params = {f"{own}.integration.add_device.ip": "10.1.1.1"}
     device = {"name": "Host", "integration": own, "param_entities": params}
-    person = await hall.person("integration.view", "device.add", grants=(("INTEGRATION", own),))
+    granted = (("INTEGRATION", own),)
+    person = await hall.person("integration.view", "device.add", "device.edit", grants=granted)
     console_accepted(await person.ask("POST", "/entity/property/update", update), data=False)
     assert ping.changed[-1] == {"period": 45}
     found = await person.done("POST", "/entity/service/call", call)
     assert found == {"called": "trace", "hops": 2}
     console_accepted(await person.ask("POST", "/device", device), data=False)
-    other = await hall.person("integration.view", "device.add", grants=(("INTEGRATION", DIRECT),))
+    granted = (("INTEGRATION", DIRECT),)
+    other = await hall.person("integration.view", "device.add", "device.edit", grants=granted)
     for path, body in (("property/update", update), ("service/call", call)):
         await other.fails(400, BAD, "POST", f"/entity/{path}", body, "exchange")
     await other.fails(403, "forbidden_permission", "POST", "/device", device, "integration")

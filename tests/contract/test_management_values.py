@@ -29,7 +29,14 @@ pytestmark = pytest.mark.xdist_group("platform")
 BAD = "parameter_validation_failed"
 HISTORY, AGGREGATE = "/entity/history/search", "/entity/history/aggregate"
 UPDATE, CALL = "/entity/property/update", "/entity/service/call"
-FUNCTIONS = ("dashboard.view", "entity_data.view", "entity_data.export", "integration.view")
+SETTINGS = "/tenant/settings"
+FUNCTIONS = (
+    "dashboard.view",
+    "entity_data.view",
+    "entity_data.edit",
+    "entity_data.export",
+    "integration.view",
+)
 BASE = int(time.time() * 1000) - 3_600_000
 """The time of the first report, in ms; an hour ago."""
 REPORTS: tuple[dict[str, Any], ...] = (
@@ -424,6 +431,25 @@ async def test_without_a_grant_of_it(room: Hall, others: bool, status: int, code
     for path, key in ((UPDATE, "led"), (CALL, "reboot")):
         body = {"exchange": {room.key(key): None}}
         await person.fails(written[0], written[1], "POST", path, body, written[2])
+
+
+async def test_viewers_command_while_the_setting_is_on(room: Hall) -> None:
+    """A change of the tenant's setting applies to the next request of a user."""
+    viewer = await room.person("device.view", grants=(("DEVICE", room.device),))
+    attempts = ((UPDATE, {"exchange": {room.key("led"): True}}), (CALL, {"exchange": {}}))
+
+    async def is_refused() -> None:
+        assert (await viewer.done("GET", "/user"))["may_command"] is False
+        for path, body in attempts:
+            await viewer.fails(403, "forbidden_permission", "POST", path, body)
+
+    await is_refused()
+    for _ in range(5):
+        await room.admin.done("PUT", SETTINGS, {"viewers_may_command": True})
+        assert (await viewer.done("GET", "/user"))["may_command"] is True
+        await viewer.fails(400, BAD, "POST", CALL, attempts[1][1], "exchange")
+        await room.admin.done("PUT", SETTINGS, {"viewers_may_command": False})
+        await is_refused()
 
 
 async def test_in_another_tenant(room: Hall, other_admin: Console) -> None:

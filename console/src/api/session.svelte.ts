@@ -4,6 +4,7 @@
  * The access token stays in memory. The refresh token is kept for the next page, and for the
  * other tabs: it is used up each time, so one tab at a time takes it (a lock of the browser).
  */
+import { allows } from "../access";
 import type { MenuNode, Profile } from "./generated";
 
 const CLIENT = "thingway-console";
@@ -30,6 +31,16 @@ class Session {
 
   may(code: string): boolean {
     return this.user?.super_admin === true || (this.#codes?.has(code) ?? false);
+  }
+
+  /** Whether the user may open a route of the console, such as `/devices/:id`. */
+  mayOpen(route: string): boolean {
+    return allows(route, (code) => this.may(code));
+  }
+
+  /** Whether the user may set values and call services: with a function to edit, or as the tenant lets viewers. */
+  get mayCommand(): boolean {
+    return this.user?.may_command === true;
   }
 
   #codes = $derived(this.user && new Set(codes(this.user.menus)));

@@ -14,6 +14,7 @@ import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
 import { en as flows } from "../features/flows/en";
 import { en as products } from "../features/products/en";
+import { en as settings } from "../features/settings/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
 import { en as tsl } from "../features/tsl/en";
@@ -34,6 +35,7 @@ export const en = {
   ...devices,
   ...flows,
   ...products,
+  ...settings,
   ...signIn,
   ...start,
   ...tsl,

@@ -13,6 +13,7 @@ import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
 import { zh as flows } from "../features/flows/zh";
 import { zh as products } from "../features/products/zh";
+import { zh as settings } from "../features/settings/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
 import { zh as tsl } from "../features/tsl/zh";
@@ -34,6 +35,7 @@ export const zh: Messages = {
   ...devices,
   ...flows,
   ...products,
+  ...settings,
   ...signIn,
   ...start,
   ...tsl,

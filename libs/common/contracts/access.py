@@ -38,6 +38,8 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
     version: int
     functions: frozenset[str]
     super_admin: bool
+    viewers_may_command: bool = False
+    """The tenant's setting "Viewers may command devices"."""
 
 
 class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):

@@ -16,7 +16,7 @@ from litestar.routes import HTTPRoute
 
 from libs.common.errors import Forbidden
 from libs.common.http.request import principal_of
-from libs.common.identity.functions import Function
+from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.identity.principal import Kind
 
 _WRONG_KIND = {
@@ -35,6 +35,8 @@ class Guard:
     """Empty means that none is needed."""
     super_admin: bool = False
     """Only super-admins."""
+    commands: bool = False
+    """Only users who may command; `functions` are those that suffice in every tenant."""
 
     async def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
         """Raise `Unauthenticated` or `Forbidden` unless the caller may.
@@ -47,6 +49,8 @@ class Guard:
         if self.super_admin and not principal.super_admin:
             raise Forbidden("this operation is for super-admins")
         if self.functions and not principal.may(*self.functions):
+            if self.commands and principal.may_command:
+                return
             raise Forbidden("user does not have permission")
 
 
@@ -55,6 +59,10 @@ devices = Guard(Kind.DEVICE)
 users = Guard(Kind.USER)
 """Any user who is logged in."""
 super_admins = Guard(Kind.USER, super_admin=True)
+
+
+commanders = Guard(Kind.USER, COMMANDERS, commands=True)
+"""Users who may set values and call services (decision 0048)."""
 
 
 def holders(*functions: Function) -> Guard:

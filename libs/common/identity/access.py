@@ -55,5 +55,6 @@ class AccessReader:
             principal,
             functions=known.functions,
             super_admin=known.super_admin,
+            viewers_may_command=known.viewers_may_command,
             access=known.version,
         )

@@ -37,3 +37,23 @@ class Function(StrEnum):
     WORKFLOW_EDIT = "workflow.edit"
     WORKFLOW_DELETE = "workflow.delete"
     INTEGRATION_VIEW = "integration.view"
+
+
+COMMANDERS = frozenset(
+    {
+        Function.ENTITY_DATA_EDIT,
+        Function.DEVICE_EDIT,
+        Function.DASHBOARD_EDIT,
+        Function.WORKFLOW_EDIT,
+    }
+)
+"""Functions of which any one lets a user set values and call services (decision 0048)."""
+COMMANDING_VIEWERS = frozenset(
+    {
+        Function.DASHBOARD_VIEW,
+        Function.DEVICE_VIEW,
+        Function.INTEGRATION_VIEW,
+        Function.WORKFLOW_ADD,
+    }
+)
+"""Functions that suffice too while the tenant's setting "Viewers may command devices" is on."""

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from libs.common.identity.functions import COMMANDERS, COMMANDING_VIEWERS
+
 PLATFORM = "0"
 """The user that stands for the platform itself, as in the audit log."""
 
@@ -40,6 +42,8 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """Users: the codes of `Function` that they hold through their roles."""
     super_admin: bool = False
     """Users: may do and see everything of the tenant."""
+    viewers_may_command: bool = False
+    """Users: the tenant's setting "Viewers may command devices" is on."""
     access: int = 0
     """Users: the version of the tenant's grants at this request; it grows with every change."""
 
@@ -56,6 +60,12 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     def may(self, *functions: str) -> bool:
         """Tell whether a user holds any one of `functions`."""
         return self.super_admin or not self.functions.isdisjoint(functions)
+
+    @property
+    def may_command(self) -> bool:
+        """Whether a user may set values and call services."""
+        may_as_viewer = self.viewers_may_command and self.may(*COMMANDING_VIEWERS)
+        return may_as_viewer or self.may(*COMMANDERS)
 
 
 class Caller(msgspec.Struct, frozen=True):

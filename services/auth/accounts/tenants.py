@@ -1,13 +1,16 @@
 """Tenants in MongoDB, and the version of what their users may do.
 
-`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?}`; `access` is the version of
-its users, roles, menus and grants, `limits` has the limits of its own by name.
+`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, viewersMayCommand,
+commandNotice?}`; `access` is the version of its users, roles, menus and grants, `limits` has the
+limits of its own by name. `viewersMayCommand` is the setting of decision 0048, `commandNotice`
+says that an upgrade turned it on.
 """
 
 import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pymongo import ReturnDocument
@@ -31,6 +34,15 @@ RECENT = timedelta(seconds=30)
 """How far back a sweep looks: longer than a crash and a take-over last."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandSetting:
+    """The tenant's setting "Viewers may command devices" (decision 0048)."""
+
+    viewers_may_command: bool
+    notice: bool = False
+    """Whether an upgrade turned it on and no super-admin has decided since."""
+
+
 class TenantStore:
     """The collection `tenants`."""
 
@@ -44,7 +56,13 @@ class TenantStore:
     async def insert(self, tenant: str, session: Session) -> None:
         """Add a tenant; raise `Conflict` when it is there."""
         now = datetime.now(UTC)
-        document = {"_id": tenant, "access": 0, "accessChangedAt": now, "createdAt": now}
+        document = {
+            "_id": tenant,
+            "access": 0,
+            "accessChangedAt": now,
+            "createdAt": now,
+            "viewersMayCommand": False,
+        }
         try:
             await self._tenants.insert_one(document, session=session)
         except DuplicateKey as error:
@@ -73,6 +91,30 @@ class TenantStore:
         await self._tenants.update_one(
             {"_id": tenant}, {"$set": {"limits": limits}}, session=session
         )
+
+    async def command_setting(
+        self, tenant: str, session: Session | None = None
+    ) -> CommandSetting | None:
+        """Return whether the tenant's viewers may command devices, None without the tenant.
+
+        A tenant without the field is older than the setting (such as one moved in from an older
+        installation): there it is on, with the notice.
+        """
+        fields = {"viewersMayCommand": 1, "commandNotice": 1}
+        found = await self._tenants.find_one({"_id": tenant}, fields, session=session)
+        if found is None:
+            return None
+        is_older = "viewersMayCommand" not in found
+        return CommandSetting(
+            found.get("viewersMayCommand", True), found.get("commandNotice", is_older)
+        )
+
+    async def set_command_setting(
+        self, tenant: str, session: Session, *, viewers_may_command: bool
+    ) -> None:
+        """Store the setting, which ends the notice."""
+        fields = {"viewersMayCommand": viewers_may_command, "commandNotice": False}
+        await self._tenants.update_one({"_id": tenant}, {"$set": fields}, session=session)
 
     async def version(self, tenant: str, session: Session) -> int:
         """The version of the tenant's access, 0 when there is no such tenant."""

@@ -29,6 +29,8 @@ class HeldAccess:
     super_admin: bool
     codes: frozenset[str]
     """Of the FUNCTION menus of its roles."""
+    viewers_may_command: bool = False
+    """The tenant's setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,12 @@ class AccessSnapshots:
                 return None
             roles = (await stores.roles.of_ids(tenant, ids, session)).values()
             held = {menu for role in roles for menu in role.menus}
+            setting = await stores.tenants.command_setting(tenant, session)
             return HeldAccess(
                 version=await stores.tenants.version(tenant, session),
                 super_admin=any(role.name == SUPER_ADMIN for role in roles),
                 codes=await stores.menus.codes(tenant, held, session),
+                viewers_may_command=setting is not None and setting.viewers_may_command,
             )
 
         return await self._mongo.at_one_moment(work)
@@ -97,7 +101,9 @@ class AccessService:
         if held is None:
             raise _gone()
         await self._reach(wanted.tenant, held.version)
-        return Access(held.version, held.codes & _FUNCTIONS, held.super_admin)
+        return Access(
+            held.version, held.codes & _FUNCTIONS, held.super_admin, held.viewers_may_command
+        )
 
     async def grants(self, wanted: UserRef) -> GrantedResources:
         """A user's grants; raise `Unauthenticated` when it is gone or disabled.

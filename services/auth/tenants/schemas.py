@@ -1,4 +1,4 @@
-"""Limits and their use on the wire, the same in both APIs."""
+"""Limits and their use on the wire, the same in both APIs; settings in the management API."""
 
 import msgspec
 
@@ -20,3 +20,18 @@ class TenantUse(msgspec.Struct):
 
     tenant: str
     limits: list[LimitUse]
+
+
+class TenantSettings(msgspec.Struct, kw_only=True):
+    """`GET /tenant/settings`."""
+
+    viewers_may_command: bool
+    """Whether functions to view suffice to set values and call services."""
+    notice: bool
+    """Whether an upgrade turned `viewers_may_command` on, and no super-admin has set it since."""
+
+
+class ChangeTenantSettings(msgspec.Struct, kw_only=True):
+    """`PUT /tenant/settings`."""
+
+    viewers_may_command: bool

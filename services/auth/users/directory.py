@@ -71,6 +71,7 @@ class UserDirectory:
             menus=tree(await self._open_menus(user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
+            may_command=principal.may_command,
         )
 
     async def menus(self, tenant: str, user_id: int) -> Sequence[Menu]:

@@ -103,6 +103,8 @@ class Profile(msgspec.Struct, kw_only=True):
     super_admin: bool
     is_super_admin: bool
     """The same under the name that existing consoles read."""
+    may_command: bool
+    """Whether the user may set values and call services of the devices that it sees."""
 
 
 class OwnSession(Shown, kw_only=True):

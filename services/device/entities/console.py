@@ -12,7 +12,7 @@ from msgspec import UNSET
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import MAX_ID, Page, PathId, get, ids_of, post, put
-from libs.common.http.guards import holders, users
+from libs.common.http.guards import commanders, holders, users
 from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
@@ -188,21 +188,27 @@ async def export_entity_history(
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
 
 
-@post("/property/update", guards=[holders(Function.INTEGRATION_VIEW, *READERS)])
+@post("/property/update", guards=[commanders])
 async def update_entity_properties(
     principal: Requester,
     entity_writer: NamedDependency[EntityWriter],
     data: JSONBody[UpdateEntities],
 ) -> None:
-    """Set values by entity key; a device takes them on when it answers."""
+    """Set values by entity key; a device takes them on when it answers.
+
+    Needs `entity_data.edit`, `device.edit`, `dashboard.edit` or `workflow.edit`. Functions to
+    view suffice while the tenant's setting `viewers_may_command` is on.
+    """
     await entity_writer.update(principal, data)
 
 
-@post("/service/call", guards=[holders(Function.INTEGRATION_VIEW, *READERS)])
+@post("/service/call", guards=[commanders])
 async def call_entity_services(
     request: HttpRequest, entity_caller: NamedDependency[EntityCaller], data: JSONBody[CallEntities]
 ) -> CalledServices:
     """Call services with inputs by entity key, and wait for their outputs.
+
+    Needs the same functions as `POST /entity/property/update`.
 
     For a device that is offline nobody waits: it gets the call when it connects, and `detail`
     says until when.

@@ -15,11 +15,16 @@ from services.workflow.flows.normal import FIELD
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.graph.structure import entries_of
-from services.workflow.nodes.base import Entry, Registry
+from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.records import Deployed
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault.service import Vault
+
+MAY_NOT_COMMAND = (
+    "sets values or calls services, which you may not: it needs entity_data.edit, device.edit, "
+    "dashboard.edit or workflow.edit"
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,18 @@ class Deploying:
             Reason(node_id, "parameters", f"there is no entity {key} that you see")
             for node_id, found in named.items()
             for key in sorted(found & unseen)
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
+    def check_commands(self, user: Principal, plan: Plan) -> None:
+        """Raise `DesignInvalid` naming the nodes that command, unless the user may."""
+        if user.may_command:
+            return
+        reasons = [
+            Reason(node.id, "componentName", MAY_NOT_COMMAND)
+            for node in plan.nodes.values()
+            if isinstance(node.type, Step) and node.type.commands
         ]
         if reasons:
             raise DesignInvalid(reasons)
@@ -140,6 +157,7 @@ class Deploying:
                 plan = compile_design(text, self.registry)
             else:
                 plan = await self._compiled(flow.tenant, text)
+                self.check_commands(user, plan)
                 await self.check_entities(user, plan)
                 await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:

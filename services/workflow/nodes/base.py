@@ -232,6 +232,8 @@ class Step(Node[P]):
     it has done is repeatable."""
     forks: ClassVar[bool] = False
     """Whether `run` gives `Chosen`."""
+    commands: ClassVar[bool] = False
+    """Whether it sets values or calls services: only users who may command let it run."""
     answers: ClassVar[bool] = False
     """Whether its output is what the run answers with, whatever finishes later."""
 

@@ -43,6 +43,7 @@ class EntityAssigner(Step[EntityAssignerParameters]):
     group = Group.ACTION
     parameters = EntityAssignerParameters
     testable = False
+    commands = True
     repeatable = True
 
     def __init__(self, entities: Entities) -> None:

@@ -67,6 +67,7 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
     group = Group.ACTION
     parameters = ServiceInvocationParameters
     testable = False
+    commands = True
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities

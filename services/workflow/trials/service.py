@@ -66,6 +66,8 @@ class TrialService:
         text = await self._text(user, wanted.design_data, flow_id)
         try:
             plan = await self.deploying.check(user, text)
+            if not wanted.dry_run:
+                self.deploying.check_commands(user, plan)
             run = await self._run(user, plan, _entered(plan, wanted.input), dry_run=wanted.dry_run)
         except DesignInvalid as error:
             run = await self._begun(user)
@@ -95,6 +97,8 @@ class TrialService:
         config = wanted.node_config
         try:
             plan, referred = self._alone(await self.vault.reveal(user.tenant, config))
+            if not wanted.dry_run:
+                self.deploying.check_commands(user, plan)
             await self.deploying.check_entities(user, plan)
         except DesignInvalid as error:
             return faulty_node(config, error, await self._begun(user))

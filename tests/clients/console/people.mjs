@@ -6,7 +6,12 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   const { baseUrl, device, role, person } = given;
   /** The browser tells of every refusal; this one was wanted. */
   const forget = (status) => problems.splice(0, problems.length, ...problems.filter((one) => !one.includes(` ${status} `)));
+  const settings = { viewers_may_command: true, notice: true };
+  await page.route("**/tenant/settings", (route) => route.fulfill({ json: { status: "Success", request_id: "1", data: settings } }), { times: 1 });
   await signIn();
+  await page.getByText("a setting decides whether users with view functions").waitFor();
+  await look("command-notice");
+  await page.getByRole("button", { name: "Dismiss" }).click();
 
   await page.goto(`${baseUrl}/#/people/roles`);
   await page.getByRole("button", { name: "Add a role" }).click();
@@ -45,6 +50,13 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByRole("table", { name: "Places" }).waitFor();
   const devices = await page.getByRole("table", { name: "Places" }).getByRole("link").allTextContents();
 
+  const refused = [];
+  for (const path of ["/people/users", "/products/new"]) {
+    await page.goto(`${baseUrl}/#${path}`);
+    refused.push(await page.getByRole("heading", { name: "You do not have access" }).textContent());
+  }
+  await look("no-access");
+
   const elsewhere = await tokenOf(baseUrl, person);
   await page.goto(`${baseUrl}/#/account`);
   const end = page.getByRole("table", { name: "Sessions" }).getByRole("button", { name: /^End / });
@@ -72,7 +84,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByLabel("Password until now").fill(person.password);
   await page.getByRole("button", { name: "Change the password" }).click();
   await page.getByText("Your password was changed.").waitFor();
-  return { menu, devices, dead, ended, wrong };
+  return { menu, devices, refused, dead, ended, wrong };
 });
 
 function call(baseUrl, method, path, token) {

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from libs.common.contracts.access import Access, UserRef
 from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
+from libs.common.identity import Kind, Principal
+from libs.common.identity.functions import Function
 from services.auth.migrations import FLEET, MIGRATIONS, SETTINGS
 from services.auth.secret_hash import secret_matches
 from services.auth.tenants.seed import MENUS
@@ -121,6 +124,52 @@ async def test_a_tenant_of_before_gets_the_menus_of_now(auth, number, codes, pag
     assert default.keys() == whole["default"].keys() - {page, below}
     for code in ("tag", "settings"):
         assert default[code] == whole["default"][code]
+
+
+SETTINGS_PATH = "/tenant/settings"
+
+
+async def test_viewers_of_a_new_tenant_may_not_command(auth):
+    """The setting is off, without a notice."""
+    off = {"viewers_may_command": False, "notice": False}
+    assert await auth.done("GET", SETTINGS_PATH) == off
+    await create(auth, "acme")
+    assert (await auth.mongo.database["tenants"].find_one("acme"))["viewersMayCommand"] is False
+
+
+@pytest.mark.parametrize("migrated", [True, False])
+async def test_viewers_of_an_older_tenant_may_command_until_it_is_turned_off(auth, migrated):
+    """An upgrade and a tenant that moves in keep what viewers could do, with a notice."""
+    tenants, users = auth.mongo.database["tenants"], auth.mongo.database["users"]
+    await tenants.update_one({"_id": "default"}, {"$unset": {"viewersMayCommand": ""}})
+    if migrated:
+        (step,) = [one for one in MIGRATIONS if one.number == 3151]
+        for _ in range(2):
+            await step.run(auth.mongo.database)
+    await users.insert_one({"_id": 7, "tenant": "default", "enabled": True, "roles": []})
+    asked = UserRef("default", 7)
+    before = await auth.call("get_access", asked, Access)
+    assert before.viewers_may_command
+    assert await auth.done("GET", SETTINGS_PATH) == {"viewers_may_command": True, "notice": True}
+
+    off = {"viewers_may_command": False}
+    changed = await auth.done("PUT", SETTINGS_PATH, off)
+
+    assert changed == await auth.done("GET", SETTINGS_PATH) == {**off, "notice": False}
+    after = await auth.call("get_access", asked, Access)
+    assert not after.viewers_may_command
+    assert after.version > before.version
+    entry = await auth.entry(object_type="tenant", action="updated")
+    assert (entry["before"], entry["after"]) == ({"viewers_may_command": True}, off)
+
+
+async def test_only_super_admins_change_settings(auth):
+    """Every function together does not suffice."""
+    caller = Principal(Kind.USER, "default", "7", functions=frozenset(Function))
+    body = {"viewers_may_command": True}
+    await auth.refused(403, "PUT", SETTINGS_PATH, body, caller=caller)
+    await auth.refused(403, "GET", SETTINGS_PATH, caller=caller)
+    await auth.refused(400, "PUT", SETTINGS_PATH, {}, field="viewers_may_command")
 
 
 async def test_making_a_tenant_is_audited(auth):

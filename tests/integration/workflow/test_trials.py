@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from tests.integration.workflow.conftest import AUTHOR
 from tests.integration.workflow.designs import (
@@ -110,6 +111,34 @@ async def test_a_test_is_for_real(workflow, more):
     await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
 
     assert [one.exchange for one in workflow.device.updates] == [{HOT: 42.0}]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        node("set", "entityAssigner", exchangePayload={HOT: 42}),
+        node("call", "serviceInvocation", serviceInvocationSetting={"serviceEntity": HOT}),
+    ],
+)
+async def test_who_may_not_command_tests_nodes_that_command_dry_only(workflow, step):
+    """Neither a test nor a new flow sets a value for a user who may only add flows."""
+    workflow.device.has(HOT)
+    workflow.grants.give(7, ResourceType.INTEGRATION, "direct")
+    user = workflow.user(7, Function.WORKFLOW_ADD)
+    text = design([trigger(), step], edge("start", step["id"]))
+    body = {"design_data": text, "input": {}}
+    alone = {"node_config": json.dumps(step), "input": {}}
+
+    tested = await user.done("POST", f"{FLOWS}/design/test", body)
+    assert tested["status"] == "ERROR"
+    assert "which you may not" in tested["trace_infos"][-1]["error_message"]
+    tested = await user.done("POST", f"{FLOWS}/node/test", alone)
+    assert "which you may not" in tested["error_message"]
+    saved = {"name": "F", "design_data": text, "enabled": True}
+    await user.refused(400, "POST", f"{FLOWS}/design", saved, field="design_data")
+    assert workflow.device.updates == workflow.device.calls == []
+    dry = await user.done("POST", f"{FLOWS}/node/test", {**alone, "dry_run": True})
+    assert dry["status"] == "SUCCESS"
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

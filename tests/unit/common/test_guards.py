@@ -14,6 +14,7 @@ from libs.common.http.guards import (
     Guard,
     Guarded,
     applications,
+    commanders,
     devices,
     guarded,
     holders,
@@ -60,6 +61,33 @@ async def lets_in(guard: Guard, caller: Principal | None) -> bool:
 async def test_guard_lets_in(guard: Guard, caller: Principal, let_in: bool) -> None:
     """A guard asks for the kind, and of users for one of the functions or for everything."""
     assert await lets_in(guard, caller) is let_in
+
+
+@pytest.mark.parametrize(
+    ("function", "viewers_may_command", "let_in"),
+    [
+        (Function.DEVICE_EDIT, False, True),
+        (Function.ENTITY_DATA_EDIT, False, True),
+        (Function.DASHBOARD_EDIT, False, True),
+        (Function.WORKFLOW_EDIT, False, True),
+        (Function.DEVICE_VIEW, False, False),
+        (Function.WORKFLOW_ADD, False, False),
+        (Function.DEVICE_VIEW, True, True),
+        (Function.INTEGRATION_VIEW, True, True),
+        (Function.PRODUCT_VIEW, True, False),
+    ],
+)
+async def test_who_may_command(function: Function, viewers_may_command: bool, let_in: bool) -> None:
+    """Viewers command only while their tenant's setting is on."""
+    caller = Principal(
+        Kind.USER,
+        "t",
+        "1",
+        functions=frozenset({function}),
+        viewers_may_command=viewers_may_command,
+    )
+    assert await lets_in(commanders, caller) is let_in
+    assert caller.may_command is let_in
 
 
 async def test_nobody_is_unauthenticated() -> None:

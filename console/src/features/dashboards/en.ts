@@ -75,6 +75,7 @@ export const en = {
   "boards.on": "On",
   "boards.off": "Off",
   "boards.sent": "sent",
+  "boards.may-not": "You may not command devices",
   "boards.unanswered": "{name} has not answered yet",
   "boards.chart": "History of {names}",
   "boards.kind.value": "Value",

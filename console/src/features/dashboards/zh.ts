@@ -77,6 +77,7 @@ export const zh: Record<keyof typeof en, string> = {
   "boards.on": "开",
   "boards.off": "关",
   "boards.sent": "已发送",
+  "boards.may-not": "您无权向设备下发命令",
   "boards.unanswered": "{name} 尚未应答",
   "boards.chart": "{names} 的历史",
   "boards.kind.value": "数值",

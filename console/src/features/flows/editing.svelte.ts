@@ -164,6 +164,7 @@ export class Editing {
   watch(): () => void {
     const text = this.text;
     this.checked = false;
+    if (!this.may) return () => undefined;
     const timer = setTimeout(() => void this.#check(text), PATIENCE);
     return () => clearTimeout(timer);
   }

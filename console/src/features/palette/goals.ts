@@ -26,7 +26,7 @@ export function pages(): Goal[] {
 export async function found(text: string): Promise<Goal[]> {
   const searches = [
     session.may("device.view") && devices(text),
-    ENTITIES.some((code) => session.may(code)) && values(text),
+    session.mayOpen("/entities/:id") && ENTITIES.some((code) => session.may(code)) && values(text),
     session.may("dashboard.view") && dashboards(text),
     session.may("workflow.view") && flows(text),
   ];

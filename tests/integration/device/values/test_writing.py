@@ -20,9 +20,8 @@ from libs.common.contracts.integrations import (
     PropertiesUpdated,
 )
 from libs.common.errors import InvalidInput
-from libs.common.identity.functions import Function
+from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.integrations import IntegrationThings
-from services.device.entities.console import READERS
 from services.device.things.lists import DeviceLists
 from services.device.things.store import DeviceStore
 from tests.integration.device.values.test_adding import lamp as lamp_body
@@ -384,7 +383,7 @@ async def test_people_change_what_they_see(world: World):
 @pytest.mark.parametrize("path", [UPDATE, CALL])
 async def test_changing_needs_one_of_its_functions(world: World, path: str):
     """Any one of them is enough, all others together are not."""
-    needed = {Function.INTEGRATION_VIEW, *READERS}
+    needed = COMMANDERS
     world.grants.give(7, ResourceType.DEVICE, 1)
     body = {"exchange": {"direct.device.nobody.on": 1}}
     others = [function for function in Function if function not in needed]
