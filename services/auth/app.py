@@ -58,7 +58,7 @@ from services.auth.integrations.messages import offer_integration_logins
 from services.auth.integrations.service import IntegrationLoginService
 from services.auth.integrations.store import IntegrationLoginStore
 from services.auth.live.routes import ROUTER as LIVE_ROUTES
-from services.auth.live.service import LivePasswords, broker_info
+from services.auth.live.service import broker_info, offer_live
 from services.auth.menus.routes import ROUTER as MENU_ROUTES
 from services.auth.menus.service import MenuService
 from services.auth.migrations import MIGRATIONS
@@ -245,7 +245,7 @@ def build_app(
                 "audit": audit,
                 "limits": limits,
                 "tenant_settings": TenantSettingsService(changes, accounts.tenants),
-                "live_passwords": LivePasswords(user_tokens),
+                "live_passwords": offer_live(rpc, user_tokens),
                 "broker": broker_info(settings.public_mqtt_url),
             },
             open_paths=OPEN_PATHS,

@@ -15,6 +15,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.people import People
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.use import report_use
@@ -266,6 +267,7 @@ def console(shared: Shared) -> dict[str, Any]:
         leaving=shared.leaving,
         forgetting=shared.forgetting,
         canvases=CanvasesOverRpc(base.rpc),
+        people=People(base.rpc),
     )
     adder = DeviceAdder(
         integrations=shared.integrations,

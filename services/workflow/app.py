@@ -6,7 +6,7 @@ from functools import partial
 
 from litestar import Litestar, Router
 
-from libs.common.bus import RpcServer
+from libs.common.bus import RpcClient, RpcServer
 from libs.common.clients import connected
 from libs.common.contracts.flows import CallFlow
 from libs.common.contracts.limits import AskUse
@@ -16,6 +16,7 @@ from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
 from libs.common.store.lease import Job, Leader
 from libs.common.telemetry import Telemetry
+from services.workflow.components.editors import Editors
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
 from services.workflow.credentials.messages import offer_logins
 from services.workflow.credentials.routes import ROUTER as CREDENTIAL_ROUTES
@@ -111,6 +112,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "notifications": core.notifications,
                 "trials": core.trials,
                 "registry": core.registry,
+                "editors": Editors(RpcClient(core.bus)),
                 "hooks": core.hooks,
                 "credentials": core.credentials,
                 "logins": HttpLogins(core.credentials),

@@ -9,6 +9,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.http.outgoing import networks_of
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.people import People
 from libs.common.identity.sharing import Sharing
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
@@ -24,7 +25,6 @@ from services.workflow.engine.replicas import Replicas
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities, EntityAccess
 from services.workflow.flows.deploying import Deploying
-from services.workflow.flows.messages import People
 from services.workflow.flows.service import FlowService
 from services.workflow.flows.settling import Settling
 from services.workflow.flows.store import FlowStore, UnsettledStore

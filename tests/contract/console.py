@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import httpx
 
+from libs.common.identity import OWN_CONSOLE
 from tests.e2e.platform import Platform
 
 Json = dict[str, Any]
@@ -95,6 +96,7 @@ class Console:
         self.client_id, self.client_secret = client
         self.email, self.password = email, password
         self.token, self.refresh_token, self.id = "", "", ""
+        self._own_console_token = ""
 
     async def grant(self, prefix: str = "/api/v1", **fields: str) -> httpx.Response:
         """Ask `/oauth2/token` with a form."""
@@ -112,6 +114,20 @@ class Console:
         )
         assert answer.status_code == 200, answer.text
         return dict(answer.json()["data"])
+
+    async def own_console_token(self) -> str:
+        """An access token of the same person at the built-in console, which sees all menus."""
+        if not self._own_console_token:
+            tenant = (await self.done("GET", "/user"))["tenant_id"]
+            grant = {"grant_type": "password", "client_id": OWN_CONSOLE}
+            answer = await self.http.post(
+                "/oauth2/token",
+                json=grant | {"username": self.email, "password": self.password},
+                headers={"TENANT_ID": tenant},
+            )
+            assert answer.status_code == 200, answer.text
+            self._own_console_token = str(answer.json()["access_token"])
+        return self._own_console_token
 
     async def log_in(self) -> "Console":
         """Take tokens for the calls to come."""
@@ -167,12 +183,18 @@ class Console:
     async def set_menus(self, role: str, *codes: str) -> None:
         """Let a role have the menus of exactly these codes."""
         ids = await self.menu_ids()
-        body = {"menu_ids": [ids[code] for code in codes]}
-        await self.does("POST", f"/user/roles/{role}/associate-menu", body)
+        await self.set_menu_ids(role, [ids[code] for code in codes])
+
+    async def set_menu_ids(self, role: str, ids: list[str]) -> None:
+        """Let a role have exactly these menus, as the built-in console saves it."""
+        path, token = f"/user/roles/{role}/associate-menu", await self.own_console_token()
+        answer = await self.ask("POST", path, {"menu_ids": ids}, token=token)
+        assert console_accepted(answer) == {}
 
     async def menu_ids(self) -> dict[str, str]:
-        """The menus of the tenant: code → id."""
-        found, tree = {}, list(await self.done("GET", "/user/menus"))
+        """The menus of the tenant, as the built-in console sees them: code → id."""
+        answer = await self.ask("GET", "/user/menus", token=await self.own_console_token())
+        found, tree = {}, list(console_accepted(answer))
         while tree:
             menu = tree.pop()
             found[menu["code"]] = menu["menu_id"]

@@ -215,6 +215,24 @@ async def test_components(admin: Console) -> None:
     assert {"code", "expression"} == set(languages)
 
 
+async def test_the_existing_console_v1_1_is_not_offered_what_it_cannot_create(
+    admin: Console,
+) -> None:
+    """It never asks for live updates over MQTT, as later consoles do with each page."""
+    person = await admin.person(Function.WORKFLOW_VIEW)
+    headers = {"Accept": "application/json, text/plain, */*"}
+
+    async def starts() -> set[str]:
+        answer = await person.ask("GET", "/workflow/components", headers=headers)
+        return {one["name"] for one in console_accepted(answer)["entry"]}
+
+    known = await starts()
+    await person.done("GET", "/mqtt/web/credentials")
+    assert known == {"trigger", "simpleTimer", "eventListener", "simpleMqtt"}
+    assert await starts() == known | {"httpIn"}
+    await person.close()
+
+
 async def test_a_flow_that_is_called_runs_and_is_logged(admin: Console) -> None:
     """The service of its trigger answers; the log has the run, its version and its trace."""
     saved = await save(admin, enabled=True)

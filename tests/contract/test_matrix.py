@@ -188,8 +188,8 @@ class Cast:
 
     async def hold(self, functions: frozenset[str]) -> None:
         """Let `holder` have exactly these functions."""
-        body = {"menu_ids": [self.menus[function] for function in functions]}
-        await self.admin.does("POST", f"/user/roles/{self.role}/associate-menu", body)
+        ids = [self.menus[function] for function in functions]
+        await self.admin.set_menu_ids(self.role, ids)
 
     async def ask(
         self, operation: Guarded, *, token: str = "", known: bool, **more: Any

@@ -285,10 +285,10 @@ CALLS = {
         "rpc.device.give_device",
         "rpc.management.describe_dashboards",
     ),
-    "device": ("rpc.auth.get_grants", "rpc.auth.forget_resources"),
+    "device": ("rpc.auth.get_grants", "rpc.auth.describe_users", "rpc.auth.forget_resources"),
     "gateway": ("rpc.auth.get_access", "rpc.auth.check_device"),
     "management": ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.device.count_devices"),
-    "workflow": ("rpc.auth.share_with_roles", "rpc.auth.describe_users", "rpc.device.call_service"),
+    "workflow": ("rpc.auth.share_with_roles", "rpc.auth.has_live_pages", "rpc.device.call_service"),
 }
 """Operations that each service needs of others, as far as the next test tries them."""
 

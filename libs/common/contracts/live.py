@@ -4,10 +4,25 @@ A user has a name of its own and hence a topic of its own. A password is 256 ran
 belongs to one log-in; Redis has its SHA-256 only, with the user it stands for.
 """
 
+import msgspec
+
 from libs.common.identity.tokens import token_hash
 
+HAS_LIVE_PAGES = "rpc.auth.has_live_pages"
 WS_PATH = "/mqtt"
 """Where MQTT is spoken over WebSocket, on the gateway's own port."""
+
+
+class LoginRef(msgspec.Struct):
+    """`has_live_pages`: a log-in, by its token family."""
+
+    family: str
+
+
+class LivePages(msgspec.Struct):
+    """Answer of `has_live_pages`: whether any page of the log-in has got a live password."""
+
+    any: bool
 
 
 def live_user(user_id: int) -> str:

@@ -12,9 +12,10 @@ from libs.common.identity.header import (
     HeaderVerifier,
     make_keys,
 )
-from libs.common.identity.principal import PLATFORM, Caller, Kind, Principal
+from libs.common.identity.principal import OWN_CONSOLE, PLATFORM, Caller, Kind, Principal
 
 __all__ = [
+    "OWN_CONSOLE",
     "PLATFORM",
     "PRINCIPAL_HEADER",
     "TOKEN_HEADER",

@@ -6,6 +6,8 @@ import msgspec
 
 from libs.common.identity.functions import COMMANDERS, COMMANDING_VIEWERS
 
+OWN_CONSOLE = "thingway-console"
+"""Client id of the console that the gateway serves: a page in a browser can keep no secret."""
 PLATFORM = "0"
 """The user that stands for the platform itself, as in the audit log."""
 
@@ -36,6 +38,8 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """For people and logs: application name or user e-mail."""
     family: str = ""
     """Token family: tokens that come from one another by refresh."""
+    client: str = ""
+    """Users: the client id of the console that they signed in with; empty when unknown."""
     networks: tuple[str, ...] = ()
     """Applications: the networks (CIDR) that it may call from; empty means any."""
     functions: frozenset[str] = frozenset()
@@ -46,6 +50,11 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """Users: the tenant's setting "Viewers may command devices" is on."""
     access: int = 0
     """Users: the version of the tenant's grants at this request; it grows with every change."""
+
+    @property
+    def uses_own_console(self) -> bool:
+        """Tell whether the user signed in at the console that the gateway serves."""
+        return self.client == OWN_CONSOLE
 
     @property
     def application_id(self) -> int:

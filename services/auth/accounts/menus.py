@@ -38,9 +38,9 @@ class MenuStore:
     def __init__(self, database: Database) -> None:
         self._menus = database["menus"]
 
-    async def all(self, tenant: str) -> list[Menu]:
+    async def all(self, tenant: str, session: Session | None = None) -> list[Menu]:
         """Every entry of a tenant by rising id."""
-        return await self._find({"tenant": tenant})
+        return await self._find({"tenant": tenant}, session)
 
     async def of_ids(
         self, tenant: str, ids: Iterable[int], session: Session | None = None

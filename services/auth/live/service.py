@@ -3,7 +3,8 @@
 import secrets
 from urllib.parse import urlsplit
 
-from libs.common.contracts.live import WS_PATH, live_key, live_user
+from libs.common.bus import RpcServer
+from libs.common.contracts.live import WS_PATH, LivePages, LoginRef, live_key, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Principal
 from libs.common.tls import MQTT_PORTS
@@ -26,6 +27,17 @@ class LivePasswords:
         if not await self._tokens.add_page(user, live_key(password)):
             raise Unauthenticated("the log-in has ended")
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
+
+    async def known(self, login: LoginRef) -> LivePages:
+        """Tell whether any page of a log-in has got a password."""
+        return LivePages(await self._tokens.has_pages(login.family))
+
+
+def offer_live(rpc: RpcServer, tokens: TokenWriter) -> LivePasswords:
+    """Offer `rpc.auth.has_live_pages`; return the service."""
+    service = LivePasswords(tokens)
+    rpc.offer("has_live_pages", LoginRef, service.known)
+    return service
 
 
 def broker_info(public_mqtt_url: str) -> BrokerInfo:

@@ -11,15 +11,16 @@ from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu
 from services.auth.menus.service import MenuService
-from services.auth.menus.tree import tree
+from services.auth.menus.tree import tree, visible_to
 
 Menus = NamedDependency[MenuService]
 
 
 @get()
 async def list_menus(request: HttpRequest, menus: Menus) -> list[MenuNode]:
-    """The whole tree."""
-    return tree(await menus.all(caller_of(request)))
+    """The whole tree, as far as the console that asks knows it."""
+    caller = caller_of(request)
+    return tree(visible_to(caller.principal, await menus.all(caller)))
 
 
 @post()

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+from libs.common.identity import Principal
 from services.auth.accounts.menus import Menu
 from services.auth.menus.schemas import MenuNode, ShownMenu
+
+OWN_PAGES = frozenset({"product"})
+"""Codes of pages that the own console has and others do not: those show a raw key for them."""
 
 
 def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
@@ -39,6 +43,24 @@ def tree(menus: Sequence[Menu]) -> list[MenuNode]:
         siblings = roots if parent is None else parent.children
         siblings.append(nodes[menu.id])
     return roots
+
+
+def visible_to(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
+    """Return the menus that the user's console knows.
+
+    `menus` are all menus of the tenant. For a console other than our own, `OWN_PAGES` and the
+    entries below them are left out.
+    """
+    if user.uses_own_console:
+        return list(menus)
+    known = {menu.id: menu for menu in menus}
+
+    def is_own(menu: Menu | None) -> bool:
+        while menu is not None and menu.code not in OWN_PAGES:
+            menu = None if menu.parent_id is None else known.get(menu.parent_id)
+        return menu is not None
+
+    return [menu for menu in menus if not is_own(menu)]
 
 
 def with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:

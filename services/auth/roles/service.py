@@ -15,6 +15,7 @@ from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import Person
 from services.auth.changes import Change, Changes
+from services.auth.menus.tree import visible_to
 from services.auth.roles.schemas import RoleBody, RoleCounts, Search
 
 MAX_NAME = 127
@@ -114,18 +115,25 @@ class RoleService:
         await self._changes.run(caller, work)
 
     async def menus(self, caller: Caller, role_id: int) -> list[Menu]:
-        """The menus that are stored with a role, by rising id."""
+        """The menus that are stored with a role and known to the caller's console, by rising id."""
         role = await self.get(caller, role_id)
-        return await self._menus.of_ids(caller.principal.tenant, role.menus)
+        menus = await self._menus.all(caller.principal.tenant)
+        return [menu for menu in visible_to(caller.principal, menus) if menu.id in role.menus]
 
     async def set_menus(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Replace the menus of a role by those of `ids` that there are."""
+        """Replace the menus of a role by those of `ids` that exist.
+
+        Menus that the caller's console does not know stay with the role.
+        """
         tenant = caller.principal.tenant
 
         async def work(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
-            known = await self._menus.of_ids(tenant, ids, change.session)
-            after = msgspec.structs.replace(before, menus=tuple(menu.id for menu in known))
+            menus = await self._menus.all(tenant, change.session)
+            visible = {menu.id for menu in visible_to(caller.principal, menus)}
+            kept = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
+            chosen = tuple(menu.id for menu in menus if menu.id in kept)
+            after = msgspec.structs.replace(before, menus=chosen)
             await self._roles.update(tenant, after, change.session)
             change.record_access(
                 "menus_set",

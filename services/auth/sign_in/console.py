@@ -9,9 +9,10 @@ from litestar.openapi.spec import Operation
 from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_REFUSALS, NOT_KEPT
 from libs.common.http.request import address_of, request_id_of
+from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.form import grant, read_grant, request_body
 from services.auth.sign_in.people import SignIn
-from services.auth.sign_in.schemas import OWN_CONSOLE, ConsoleTokenAnswer, Origin
+from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
 from services.auth.tenants.header import named_tenant, tenant_parameter
 
 _CLIENT = {

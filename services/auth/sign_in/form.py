@@ -19,8 +19,8 @@ from libs.common.errors import (
     Unauthenticated,
     UnsupportedMedia,
 )
+from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.schemas import (
-    OWN_CONSOLE,
     ClientCredentials,
     Grant,
     PasswordGrant,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from libs.common.identity import Caller, Kind
+from libs.common.identity import OWN_CONSOLE, Caller, Kind
 from services.auth.accounts import Accounts
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.accounts.users import StoredUser
@@ -22,7 +22,6 @@ from services.auth.secret_hash import secret_hash, secret_matches
 from services.auth.sign_in.applications import remaining
 from services.auth.sign_in.form import refused
 from services.auth.sign_in.schemas import (
-    OWN_CONSOLE,
     ClientCredentials,
     ConsoleTokens,
     Grant,
@@ -125,7 +124,8 @@ class SignIn:
             reason = "disabled" if right else "wrong_password"
             self._record_refusal(_caller(user, origin), reason)
             return None
-        outcome = await self._tokens.issue(user.principal, user.generation, origin.login)
+        principal = msgspec.structs.replace(user.principal, client=request.client.client_id)
+        outcome = await self._tokens.issue(principal, user.generation, origin.login)
         if not isinstance(outcome, TokenPair):
             return None
         await self._remember(user, request.password, origin)
@@ -153,7 +153,11 @@ class SignIn:
         user = await self._users.get(holder.tenant, holder.user_id)
         if user is None or not user.enabled:
             return None
-        principal = msgspec.structs.replace(user.principal, family=holder.family)
+        principal = msgspec.structs.replace(
+            user.principal,
+            family=holder.family,
+            client=holder.client or request.client.client_id,
+        )
         outcome = await self._tokens.rotate(
             request.refresh_token, principal, user.generation, origin.login
         )

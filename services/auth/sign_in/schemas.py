@@ -8,8 +8,6 @@ from services.auth.tokens.writer import LoginOrigin
 
 MAX_AGENT = 255
 """Characters of a browser's name that are remembered."""
-OWN_CONSOLE = "thingway-console"
-"""Client id of the console that the gateway serves: a page in a browser can keep no secret."""
 
 
 class Origin(msgspec.Struct, frozen=True):

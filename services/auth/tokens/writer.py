@@ -157,6 +157,10 @@ class TokenWriter:
         keys = [f"tw:family:{family}", f"tw:pages:{family}", key]
         return bool(await self._page(keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES]))
 
+    async def has_pages(self, family: str) -> bool:
+        """Tell whether any page of a log-in that lasts has got a credential."""
+        return bool(await self._redis.exists(f"tw:pages:{family}"))
+
     async def _store(
         self,
         script: AsyncScript,

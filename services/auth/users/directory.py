@@ -26,7 +26,7 @@ from services.auth.accounts.grants import Resource
 from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import StoredUser
-from services.auth.menus.tree import tree, with_ancestors
+from services.auth.menus.tree import tree, visible_to, with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
 
@@ -68,16 +68,16 @@ class UserDirectory:
             email=user.email,
             created_at=str(to_ms(user.created_at)),
             roles=_shown_roles(user, roles),
-            menus=tree(await self._open_menus(user, roles)),
+            menus=tree(await self._open_menus(principal, user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
             may_command=principal.may_command,
         )
 
-    async def menus(self, tenant: str, user_id: int) -> Sequence[Menu]:
+    async def menus(self, caller: Principal, user_id: int) -> Sequence[Menu]:
         """The menus that are open to a user, with their parents; raise `NotFound`."""
-        user = await self._known(tenant, user_id)
-        return await self._open_menus(user, await self._roles_of(tenant, [user]))
+        user = await self._known(caller.tenant, user_id)
+        return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
         """Tell whether a user may read a resource: by itself or by what it belongs to.
@@ -123,9 +123,14 @@ class UserDirectory:
     async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
         return await self._roles.of_ids(tenant, {role for user in users for role in user.roles})
 
-    async def _open_menus(self, user: StoredUser, roles: Roles) -> Sequence[Menu]:
-        """What a user's roles open, with the pages that lead there; all for a super-admin."""
-        menus = await self._menus.all(user.tenant)
+    async def _open_menus(
+        self, caller: Principal, user: StoredUser, roles: Roles
+    ) -> Sequence[Menu]:
+        """What a user's roles open, with the pages that lead there; all for a super-admin.
+
+        Menus that the caller's console does not know are left out.
+        """
+        menus = visible_to(caller, await self._menus.all(user.tenant))
         if _is_super_admin(user, roles):
             return menus
         return with_ancestors(menus, [menu for role in _held(user, roles) for menu in role.menus])

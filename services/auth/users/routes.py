@@ -95,7 +95,7 @@ async def list_user_menus(
     principal: Requester, directory: Directory, user_id: PathId
 ) -> list[ShownMenu]:
     """The pages and functions that are open to a user, one by one."""
-    return flat(await directory.menus(principal.tenant, user_id))
+    return flat(await directory.menus(principal, user_id))
 
 
 @post("/members/{user_id:str}/permission")

@@ -289,4 +289,6 @@ class DeviceDetail(ShownDevice, kw_only=True):
     joined: int | None = None
     """When it joined its network last, ms."""
     link: Link | None = None
+    user_nickname: str | None = None
+    """Who added it; absent for a device that an application added, and for a deleted user."""
     entities: list[DeviceEntity]

@@ -12,6 +12,7 @@ from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.people import People
 from libs.common.things import DIRECT, entity_id
 from services.device.devices.bringing import ref_of
 from services.device.devices.keys import CredentialsOverRpc, issue_first_key, issue_key
@@ -64,6 +65,7 @@ class UserDevices:
         leaving: Leaving,
         forgetting: GrantsOverRpc,
         canvases: CanvasesOverRpc,
+        people: People,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -76,6 +78,7 @@ class UserDevices:
         self._leaving = leaving
         self._forgetting = forgetting
         self._canvases = canvases
+        self._people = people
 
     async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
         """One page of the devices that a user sees; a page is answered asked for or not."""
@@ -109,7 +112,13 @@ class UserDevices:
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
         groups = await self._names_of_groups(principal, [device])
         fields = _fields(device, await self._integrations.known(), groups)
-        detail = DeviceDetail(**fields, joined=device.joined, link=device.link, entities=entities)
+        detail = DeviceDetail(
+            **fields,
+            joined=device.joined,
+            link=device.link,
+            entities=entities,
+            user_nickname=await self._nickname(device),
+        )
         _add_entities(detail, thing)
         return detail
 
@@ -254,6 +263,13 @@ class UserDevices:
                 raise
         delete = partial(self._store.delete, device.tenant, device.id)
         await self._leaving.leave(device, delete, DELETED)
+
+    async def _nickname(self, device: Device) -> str | None:
+        """The nickname of the user who added the device, when it was one."""
+        if device.user_id is None:
+            return None
+        names = await self._people.nicknames(device.tenant, [device.user_id])
+        return names.get(device.user_id)
 
     async def _names_of_groups(
         self, principal: Principal, devices: Iterable[Device]

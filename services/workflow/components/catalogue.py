@@ -91,10 +91,17 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     ui_component_group: str | None = None
 
 
-def catalogue(registry: Registry) -> dict[str, list[Component]]:
-    """Node types by group; each group is there, even when empty."""
+def catalogue(
+    registry: Registry, starts: frozenset[str] | None = None
+) -> dict[str, list[Component]]:
+    """Node types by group; each group is there, even when empty.
+
+    With `starts` only these start nodes are listed.
+    """
     groups: dict[str, list[Component]] = {group.value: [] for group in Group}
     for node in registry:
+        if starts is not None and node.group == Group.ENTRY and node.name not in starts:
+            continue
         groups[node.group].append(Component(node.name, node.title, describe(node)))
     return groups
 

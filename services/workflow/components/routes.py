@@ -5,6 +5,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from libs.common.errors import NotFound
+from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import get
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
@@ -16,15 +17,24 @@ from services.workflow.components.catalogue import (
     catalogue,
     describe,
 )
+from services.workflow.components.editors import Editors
 from services.workflow.nodes.base import Registry
 
 FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
 @get("/", guards=[holders(*FUNCTIONS)])
-async def list_components(registry: NamedDependency[Registry]) -> dict[str, list[Component]]:
-    """Node types by group; `data` is JSON text."""
-    return catalogue(registry)
+async def list_components(
+    request: HttpRequest,
+    registry: NamedDependency[Registry],
+    editors: NamedDependency[Editors],
+) -> dict[str, list[Component]]:
+    """Node types by group; `data` is JSON text.
+
+    An existing console gets only the start nodes that its editor can create.
+    """
+    accept = request.headers.get("accept", "")
+    return catalogue(registry, await editors.start_nodes(principal_of(request), accept))
 
 
 @get("/{name:str}", guards=[holders(*FUNCTIONS)])

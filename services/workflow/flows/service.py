@@ -12,11 +12,11 @@ from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooM
 from libs.common.http.console import Page, id_of, ids_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
+from libs.common.identity.people import People
 from libs.common.identity.sharing import Sharing
 from libs.common.limits.metrics import count_limited
 from libs.common.store.mongo import Session
 from services.workflow.flows.deploying import Deploying
-from services.workflow.flows.messages import People
 from services.workflow.flows.model import AfterWrite, Flow
 from services.workflow.flows.normal import openable, storable
 from services.workflow.flows.schemas import (

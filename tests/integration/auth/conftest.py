@@ -21,7 +21,14 @@ from libs.common.bus.nkeys import KeyKind, KeyPair
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication
 from libs.common.contracts.tenants import CreatedTenant, CreateTenant
 from libs.common.http.request import CLIENT_ADDRESS_HEADER
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import (
+    OWN_CONSOLE,
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    Kind,
+    Principal,
+    make_keys,
+)
 from libs.common.identity.tokens import TokenReader
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
@@ -37,7 +44,12 @@ from tests.servers import _wait_for_nats
 ADDRESS = "192.0.2.7"
 """Where people call from."""
 SUPER_ADMIN = Principal(
-    kind=Kind.USER, tenant="default", subject="42", name="root@example.com", super_admin=True
+    kind=Kind.USER,
+    tenant="default",
+    subject="42",
+    name="root@example.com",
+    super_admin=True,
+    client=OWN_CONSOLE,
 )
 ISSUER = KeyPair.create(KeyKind.ACCOUNT)
 CONSOLE_CLIENT_ID, CONSOLE_CLIENT_SECRET = "iab", "milesight*iab"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from libs.common.contracts.live import live_key, live_topic
+from libs.common.contracts.live import LivePages, LoginRef, live_key, live_topic
 from libs.common.identity import Principal
 from services.auth.live.service import broker_info
 from services.auth.tokens import writer
@@ -44,6 +44,18 @@ async def test_each_page_gets_a_password_of_its_own(auth):
         user, functions=frozenset(), super_admin=False, access=0
     )
     assert first["password"] not in str([key async for key in auth.redis.scan_iter("*")])
+
+
+async def test_a_log_in_is_known_by_its_pages(auth):
+    """Existing consoles from v1.2 on ask for a password with each page, older ones never do."""
+    user = await first_user(auth)
+    login = LoginRef(user.family)
+
+    before = await auth.call("has_live_pages", login, LivePages)
+    await page(auth, user)
+    after = await auth.call("has_live_pages", login, LivePages)
+
+    assert (before.any, after.any) == (False, True)
 
 
 async def test_users_have_topics_of_their_own(auth):

@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from services.auth.menus.service import DEEPEST
 from services.auth.tenants.seed import MENUS
+from tests.integration.auth.conftest import CONSOLE_CLIENT_ID, SUPER_ADMIN
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user
 
 PATH = "/user/menus"
@@ -21,6 +24,16 @@ def flattened(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def create(auth: Any, code: str = "reports", **more: Any) -> str:
     body = {"code": code, "name": code, "type": "MENU", **more}
     return str((await auth.done("POST", PATH, body))["menu_id"])
+
+
+async def test_the_tree_of_another_console_lacks_the_pages_of_our_own(auth):
+    """It has words for the rest; entries below such a page are hidden with it."""
+    await create(auth, "product.audit", parent_id="2100")
+    other = msgspec.structs.replace(SUPER_ADMIN, client=CONSOLE_CLIENT_ID)
+
+    codes = {node["code"] for node in flattened(await auth.done("GET", PATH, caller=other))}
+
+    assert codes == {menu.code for menu in MENUS} - {"product", "product.view", "product.manage"}
 
 
 async def test_the_tree_is_that_of_the_field(auth):

@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
+from tests.integration.auth.conftest import CONSOLE_CLIENT_ID, SUPER_ADMIN
 from tests.integration.auth.rights import (
     STRANGER,
     SUPER_ADMIN_ROLE,
@@ -264,6 +267,27 @@ async def test_menus_of_a_role_are_a_set_that_is_replaced(auth):
     assert [menu["menu_id"] for menu in await auth.done("GET", f"{path}/menus")] == ["2002"]
     await auth.done("POST", f"{path}/associate-menu", {"menu_ids": []})
     assert await auth.done("GET", f"{path}/menus") == []
+
+
+OTHER_CONSOLE = msgspec.structs.replace(SUPER_ADMIN, client=CONSOLE_CLIENT_ID)
+
+
+async def test_another_console_neither_sees_nor_removes_the_menus_of_our_own(auth):
+    """A role that an existing console saves keeps `product.manage`, which our console gave it."""
+    user_id = await store_user(auth, 7, int(role_id := await create_role(auth)))
+    path = f"/user/roles/{role_id}"
+    await auth.done("POST", f"{path}/associate-menu", {"menu_ids": ["1001", "2100", "2102"]})
+
+    seen = await auth.done("GET", f"{path}/menus", caller=OTHER_CONSOLE)
+    saved = {"menu_ids": ["2001"]}
+    await auth.done("POST", f"{path}/associate-menu", saved, caller=OTHER_CONSOLE)
+
+    assert [menu["code"] for menu in seen] == ["dashboard.view"]
+    listed = await auth.done("GET", f"{path}/menus")
+    assert [menu["code"] for menu in listed] == ["device.view", "product", "product.manage"]
+    assert (await access_of(auth, user_id)).functions == {"device.view", "product.manage"}
+    open_menus = await auth.done("GET", f"/user/members/{user_id}/menus", caller=OTHER_CONSOLE)
+    assert [menu["code"] for menu in open_menus] == ["device", "device.view"]
 
 
 BAD_MENU_IDS = [

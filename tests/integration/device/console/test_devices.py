@@ -218,6 +218,14 @@ async def test_the_detail_has_the_entities(world: World, ids: dict[str, int]):
     ]
 
 
+@pytest.mark.parametrize(("user_id", "nickname"), [(7, "Nadia"), (8, None), (None, None)])
+async def test_the_detail_names_the_user_who_added_the_device(world: World, user_id, nickname):
+    """The field is absent for a deleted user and for a device of an application."""
+    device_id = await world.add("SN-n", userId=user_id)
+    detail = await world.admin().done("GET", f"/device/{device_id}")
+    assert detail.get("user_nickname") == nickname
+
+
 async def test_a_rename_is_told(world: World, ids: dict[str, int], heard: Listening):
     """The name changes everywhere, with an event; the same name again says nothing."""
     admin = world.admin()

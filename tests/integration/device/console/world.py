@@ -11,6 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
+from libs.common.contracts.users import DescribedUsers, DescribeUsers
 from libs.common.http import Service, create_app
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
@@ -175,6 +176,11 @@ def _application(tenant: str) -> Principal:
     return Principal(Kind.APPLICATION, tenant, "1", name="application 1")
 
 
+async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
+    """Only user 7 has not been deleted."""
+    return DescribedUsers({str(user): "Nadia" for user in wanted.ids if user == 7})
+
+
 @asynccontextmanager
 async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World, Listening]]:
     """Start the features on an empty database."""
@@ -188,6 +194,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("issue_first_device_credentials", auth.DeviceRef, keys.issue_first)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
+    auth_rpc.offer("describe_users", DescribeUsers, _describe_users)
     private, public = make_keys()
     settings = DeviceSettings(internal_public_key=public)
     base = base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
