@@ -5,11 +5,13 @@ import contextlib
 
 import aiomqtt
 import pytest
+from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
 from services.auth.callout.entries import MOST
 
 WAIT = 5.0
+CLIENT_ID_REFUSED = "Client identifier not valid"
 
 
 async def issue(auth, sn: str) -> str:
@@ -104,3 +106,29 @@ async def test_logging_in_has_an_end(auth, monkeypatch):
         pass
 
     assert came == 3
+
+
+@pytest.mark.parametrize("identifier", ["a.b", "a b", "a*", "a>", "a\tb"])
+async def test_a_client_id_with_a_character_of_subjects_is_refused(auth, identifier):
+    """nats-server refuses dots, asterisks, `>` and white space (docs/device-protocol.md)."""
+    key = await issue(auth, "Dotted")
+
+    with pytest.raises(MqttConnectError) as refused:
+        async with mqtt(auth, "Dotted", key, identifier):
+            pass
+    assert str(refused.value.rc) == CLIENT_ID_REFUSED
+
+
+@pytest.mark.parametrize(
+    "topic", ["thing/Blank/up/re port", "thing/Blank/up/report ", "thing/Blank/up/\treport"]
+)
+async def test_white_space_in_a_topic_closes_the_connection(auth, topic):
+    """Another wrong topic leaves it open (docs/device-protocol.md)."""
+    key = await issue(auth, "Blank")
+
+    async with mqtt(auth, "Blank", key, "Blank") as device:
+        await device.publish("thing/Blank/up/nothing", b"{}", qos=1, timeout=WAIT)
+        await device.publish(topic, b"{}")
+        with pytest.raises(aiomqtt.MqttError, match="Disconnected"):
+            async for _ in device.messages:
+                pass
