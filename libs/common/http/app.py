@@ -24,9 +24,11 @@ from litestar.types import (
 )
 from opentelemetry import metrics as measures
 
+from libs.common.http.constraints import ConstraintSchemas
 from libs.common.http.context import RequestContext
 from libs.common.http.document import DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
+from libs.common.http.ids import ID_DECODERS, IdSchemas
 from libs.common.http.request import as_handled, requester
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
@@ -102,6 +104,8 @@ def create_app(service: Service) -> Litestar:
         },
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
+        type_decoders=ID_DECODERS,
+        plugins=[IdSchemas(), ConstraintSchemas()],
         openapi_config=OpenAPIConfig(
             title=service.title,
             version="1",

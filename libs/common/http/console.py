@@ -8,44 +8,22 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 import msgspec
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import PathParameter
 
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.documented import SENTENCES
+from libs.common.http.ids import Id
 from libs.common.http.operations import ConsoleOperation
 
 T = TypeVar("T")
 
-MAX_ID = 2**53 - 1
 LARGEST_PAGE = 100_000
 """Rows of a page; whoever asks for more gets so many, as consoles ask for 99999 or 999999 rows when
 they want all."""
 DEFAULT_PAGE = 10
 MAX_SORTS = 8
 
-PathId = Annotated[int, PathParameter(ge=1, le=MAX_ID, description="A decimal id")]
-"""An id in a path declared as `{name:str}`: what is no number is a 400, not an unknown path."""
-
-Id = (
-    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
-    | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,16}$")]
-)
-"""An id in a body: a decimal string, or a number."""
-
-OptionalId = (
-    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
-    | Annotated[str, msgspec.Meta(pattern="^[0-9]{0,16}$")]
-    | None
-)
-"""An id in a body that may be missing or empty: what it names is new then."""
-
 Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
-
-
-def id_of(value: int | str) -> int:
-    """The number of an id that was sent in either spelling."""
-    return int(value)
 
 
 def name_of(text: str, field: str = "name", most: int | None = None) -> str:
@@ -60,9 +38,9 @@ def name_of(text: str, field: str = "name", most: int | None = None) -> str:
     return name
 
 
-def ids_of(values: Sequence[int | str]) -> list[int]:
-    """The numbers of ids, each once, in the order they came."""
-    return list(dict.fromkeys(map(int, values)))
+def ids_of(values: Sequence[int]) -> list[int]:
+    """Return ids, each once, in the order they came."""
+    return list(dict.fromkeys(values))
 
 
 class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -15,6 +15,7 @@ from litestar.handlers.http_handlers import HTTPRouteHandler
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.routes import HTTPRoute
 
+from libs.common.http.constraints import add_zero_bounds
 from libs.common.http.guards import Guard, guarded
 
 WHO = "x-thingway-caller"
@@ -52,8 +53,11 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
         operation = document["paths"][path][method]
         if BODY in handler.opt:
             _add_body(document, operation, handler.opt[BODY])
+        elif _may_lack_body(handler):
+            operation["requestBody"]["required"] = False
         if EXAMPLE in handler.opt:
             operation["requestBody"]["content"][_JSON]["example"] = handler.opt[EXAMPLE]
+        add_zero_bounds(operation.get("parameters", ()), handler)
         _name_forms(document, operation)
     _settle(document)
     _name_schemas(document)
@@ -67,6 +71,12 @@ def _documented(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
                 if handler.resolve_include_in_schema():
                     for method in handler.http_methods:
                         yield route.path_format, method.lower(), handler
+
+
+def _may_lack_body(handler: HTTPRouteHandler) -> bool:
+    """Tell whether a request without a body is valid; Litestar documents every body as required."""
+    data = handler.parsed_fn_signature.parameters.get("data")
+    return data is not None and data.has_default
 
 
 def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) -> None:

@@ -6,8 +6,9 @@ from litestar.params import JSONBody
 
 from libs.common.contracts.auth import ApplicationSecret
 from libs.common.http import HttpRequest
-from libs.common.http.console import Page, PathId, delete, get, post, put
+from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.applications.schemas import (

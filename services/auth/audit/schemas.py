@@ -5,14 +5,13 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from libs.common.errors import InvalidInput
-from libs.common.http.console import MAX_ID, PageRequest, Shown
+from libs.common.http.console import PageRequest, Shown
+from libs.common.http.ids import NamedId
 
 MOST_ROWS = 1000
 """Most entries of one answer: the log has no end, so nobody is given it whole."""
 
 Text = Annotated[str, msgspec.Meta(max_length=255)]
-AnyId = Text | Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]
-"""Ids are texts here, of integrations they are names; numbers are accepted."""
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 """ms, up to the end of the year 9999."""
 
@@ -44,8 +43,8 @@ class AuditSearch(PageRequest):
     """Part of the actor's or the object's name, in any case."""
     action: Text | None = None
     object_type: Text | None = None
-    object_id: AnyId | None = None
-    actor_id: AnyId | None = None
+    object_id: NamedId | None = None
+    actor_id: NamedId | None = None
     address: Text | None = None
     request_id: Text | None = None
     start_timestamp: Timestamp | None = None

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.http.console import MAX_ID
+from libs.common.http.ids import parse_id
 from services.auth.accounts.grants import Resource
 from services.auth.grants.schemas import SentResource
 
 MAX_INTEGRATION = 127
 """Most characters of an integration's id."""
-MAX_DIGITS = 16
 
 
 def resources_of(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
@@ -32,12 +31,7 @@ def shown_ids(resources: Iterable[Resource]) -> list[str]:
 def _id(kind: ResourceType, sent: int | str, field: str) -> int | str:
     if kind is ResourceType.INTEGRATION:
         return _integration(sent, field)
-    text = str(sent)
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise InvalidInput(f"the id of a {kind.value} is a decimal number", field=field)
-    if not 1 <= int(text) <= MAX_ID:
-        raise InvalidInput(f"must be from 1 to {MAX_ID}", field=field)
-    return int(text)
+    return parse_id(sent, field)
 
 
 def _integration(sent: int | str, field: str) -> str:

@@ -9,8 +9,9 @@ from litestar.params import JSONBody
 
 from libs.common.contracts.names import DescribedDashboard
 from libs.common.http import HttpRequest
-from libs.common.http.console import Page, PathId, post
+from libs.common.http.console import Page, post
 from libs.common.http.guards import super_admins
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.users import Person

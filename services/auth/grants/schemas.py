@@ -6,12 +6,13 @@ import msgspec
 
 from libs.common.contracts.access import ResourceType
 from libs.common.http.console import LARGEST_PAGE, PageRequest, Shown
+from libs.common.http.ids import NamedId
 
 
 class SentResource(msgspec.Struct):
     """A resource in a request."""
 
-    id: int | str
+    id: NamedId
     type: ResourceType
 
 

@@ -5,8 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import HttpRequest
-from libs.common.http.console import PathId, delete, get, post, put
+from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu

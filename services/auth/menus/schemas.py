@@ -2,7 +2,8 @@
 
 import msgspec
 
-from libs.common.http.console import Id, Shown
+from libs.common.http.console import Shown
+from libs.common.http.ids import Id
 from services.auth.accounts.menus import MenuType
 
 

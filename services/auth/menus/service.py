@@ -44,7 +44,7 @@ class MenuService:
             code=name_of(wanted.code, "code", MAX_CODE),
             name=name_of(wanted.name, most=MAX_CODE),
             type=wanted.type,
-            parent_id=None if wanted.parent_id is None else int(wanted.parent_id),
+            parent_id=wanted.parent_id,
         )
         _check_root(menu)
         tenant = caller.principal.tenant

@@ -8,8 +8,9 @@ from litestar.params import JSONBody, QueryParameter
 
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest
-from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
+from libs.common.http.console import Page, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.roles import Role

@@ -18,7 +18,7 @@ from libs.common.contracts.names import (
     DescribeDevices,
 )
 from libs.common.errors import Unauthenticated
-from libs.common.http.console import MAX_ID
+from libs.common.http.ids import parse_id
 from libs.common.identity import Principal
 from libs.common.things import SYSTEM
 from services.auth.accounts import Accounts
@@ -85,17 +85,16 @@ class UserDirectory:
         Raises `NotFound`, and `Unavailable` when `device` is needed and silent.
         """
         user = await self._known(tenant, user_id)
+        kind, sent = asked.resource_type, asked.resource_id
+        named = kind is ResourceType.INTEGRATION
+        resource = str(sent) if named else parse_id(sent, "resource_id")
         if _is_super_admin(user, await self._roles_of(tenant, [user])):
             return True
-        kind, text = asked.resource_type, str(asked.resource_id)
-        if kind is ResourceType.INTEGRATION:
-            return await self._grants.held(tenant, user.roles, kind, text)
-        number = int(text) if text.isascii() and text.isdigit() else 0
-        if not 0 < number <= MAX_ID:
-            return False
-        if await self._grants.held(tenant, user.roles, kind, number):
+        if await self._grants.held(tenant, user.roles, kind, resource):
             return True
-        owners = await self._owners(tenant, kind, number)
+        if isinstance(resource, str):
+            return False
+        owners = await self._owners(tenant, kind, resource)
         return ANYBODY in owners or any(
             [await self._grants.held(tenant, user.roles, one.type, one.id) for one in owners]
         )

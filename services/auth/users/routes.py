@@ -5,8 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import HttpRequest, Requester
-from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
+from libs.common.http.console import Page, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins, users
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of, principal_of, request_id_of
 from services.auth.menus.schemas import ShownMenu

@@ -7,6 +7,7 @@ import msgspec
 from libs.common.contracts.access import ResourceType
 from libs.common.envelope import Answer
 from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.ids import NamedId
 from services.auth.menus.schemas import MenuNode
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
@@ -59,7 +60,7 @@ class AskPermission(msgspec.Struct, kw_only=True):
     """`POST /user/members/{id}/permission`."""
 
     resource_type: ResourceType
-    resource_id: Annotated[str, msgspec.Meta(min_length=1, max_length=255)] | int
+    resource_id: NamedId
 
 
 class UserSearch(PageRequest):

@@ -2,15 +2,15 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
 from libs.common.http import HttpRequest, Requester, principal_of
-from libs.common.http.console import MAX_ID, Page, PathId, delete, get, post, put
+from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.ids import Id, PathId
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.rules import AlarmRules
@@ -95,7 +95,7 @@ async def export_alarms(
     alarms: NamedDependency[Alarms],
     keyword: Annotated[str | None, QueryParameter(max_length=512)] = None,
     device_ids: Annotated[
-        list[Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]] | None,
+        list[Id] | None,
         QueryParameter(max_items=MOST_NAMED, description="Each as a parameter of its own"),
     ] = None,
     start_timestamp: Time = None,

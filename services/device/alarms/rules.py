@@ -42,7 +42,7 @@ class AlarmRules:
         if wanted.keyword:
             query["name"] = containing(wanted.keyword)
         if wanted.device_id is not None:
-            query["device"] = int(wanted.device_id)
+            query["device"] = wanted.device_id
         if wanted.product is not None:
             query["product"] = wanted.product
         if wanted.enabled is not None:
@@ -122,9 +122,9 @@ class AlarmRules:
             raise InvalidInput("must be of a device or of a product", field="device_id")
         grants = await self.grants.of(principal)
         if body.device_id is not None:
-            if not await self._sees(principal, grants, int(body.device_id)):
+            if not await self._sees(principal, grants, body.device_id):
                 raise NotFound(f"device {body.device_id} not found", field="device_id")
-            return {"device": int(body.device_id)}
+            return {"device": body.device_id}
         if not grants.everything:
             text = "rules of a product are for those who see all devices"
             raise Forbidden(text, field="product")

@@ -6,7 +6,8 @@ import msgspec
 
 from libs.common.contracts.alarms import Severity
 from libs.common.http import console
-from libs.common.http.console import Id, Ids, PageRequest
+from libs.common.http.console import Ids, PageRequest
+from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.model import Condition
 

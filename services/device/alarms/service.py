@@ -94,7 +94,7 @@ class Alarms:
         grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
-            device_id = int(body.device_id)
+            device_id = body.device_id
             found = await self.devices.lists.listed(principal.tenant, [device_id])
             if not any(grants.device(one.id, one.integration, one.group) for one in found):
                 raise NotFound(f"device {device_id} not found", field="device_id")
@@ -154,7 +154,7 @@ class Alarms:
         if wanted.severity:
             query["severity"] = {"$in": wanted.severity}
         if wanted.rule_id is not None:
-            query["rule"] = int(wanted.rule_id)
+            query["rule"] = wanted.rule_id
         return query
 
     async def _seen(self, tenant: str, grants: Grants) -> Document:

@@ -12,8 +12,9 @@ from libs.common.contracts.events import TaskStatus
 from libs.common.envelope import console_code
 from libs.common.errors import ThingwayError
 from libs.common.http import Requester
-from libs.common.http.console import Page, PageRequest, PathId, Shown, get, ids_of, post
+from libs.common.http.console import Page, PageRequest, Shown, get, ids_of, post
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from libs.common.tsl import TslDocument

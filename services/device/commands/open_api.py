@@ -9,6 +9,7 @@ from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, Requester, ok
+from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import operations_of
 from services.device.commands.schemas import (
@@ -21,11 +22,11 @@ from services.device.commands.schemas import (
     UpdateProperties,
 )
 from services.device.commands.service import CommandService
-from services.device.things.access import MAX_ID, DeviceId
+from services.device.things.access import DeviceId
 
 TASKS = "/device/openapi/v1/tasks"
 
-TaskId = Annotated[int, PathParameter(ge=1, le=MAX_ID)]
+TaskId = Annotated[Id, PathParameter(description="Id given when it was made")]
 Commands = NamedDependency[CommandService]
 
 

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.contracts.events import Subcommand, TaskStatus
+from libs.common.http.ids import NamedId
 from services.device.commands.model import Kind, TaskType
-from services.device.things.access import MAX_ID
 
 Text = Annotated[str, msgspec.Meta(max_length=128)]
-Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
 
 
 class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,7 +57,7 @@ class CreateTasks(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
             extra_json_schema={"extra": {"enum": ["TSL", "PROFILE"]}},
         ),
     ]
-    device_ids: list[Id | str] | str
+    device_ids: list[NamedId] | str
     config: Config
 
 

@@ -11,6 +11,7 @@ import msgspec
 from libs.common.bus.hops import current_hops
 from libs.common.clock import to_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge
+from libs.common.http.ids import parse_id
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
@@ -338,10 +339,8 @@ def read_device_ids(given: "list[int | str] | str") -> list[int]:
     parts = given if isinstance(given, list) else [given]
     ids: list[int] = []
     for part in parts:
-        for text in re.split(r"[,;]", part) if isinstance(part, str) else [str(part)]:
-            if not re.fullmatch(r"[0-9]{1,16}", text.strip()) or not 0 < int(text) < 2**53:
-                raise InvalidInput(f"'{text[:40]}' is not a device id", field="deviceIds")
-            ids.append(int(text))
+        named = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
+        ids += [parse_id(one, "deviceIds") for one in named]
     unique = list(dict.fromkeys(ids))
     if not unique or len(unique) > MOST_DEVICES:
         raise InvalidInput(f"must name 1 to {MOST_DEVICES} devices", field="deviceIds")

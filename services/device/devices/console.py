@@ -8,8 +8,9 @@ from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, Requester, principal_of
-from libs.common.http.console import Page, PathId, get, post, put
+from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function

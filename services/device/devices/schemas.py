@@ -6,12 +6,13 @@ import msgspec
 
 from libs.common.contracts.events import Connect
 from libs.common.http import console
+from libs.common.http.ids import Id, OptionalId
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.device.things.fields import Id, Line, Name, Search, Tags, Text
+from services.device.things.fields import Line, Name, Search, Tags, Text
 from services.device.things.model import ApplicationRef, DeviceType, Link, Location, Provisioning
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
-DeviceIds = Annotated[list[console.Id], msgspec.Meta(max_length=1000)]
+DeviceIds = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
 Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
 Degrees = Annotated[str, msgspec.Meta(max_length=32)]
@@ -147,8 +148,8 @@ class FindDevices(console.PageRequest, kw_only=True):
     name: Part | None = None
     integration: Part | None = None
     identifier: Part | None = None
-    group_id: console.OptionalId = None
-    application_id: console.OptionalId = None
+    group_id: OptionalId = None
+    application_id: OptionalId = None
     filter_not_grouped: bool | None = None
     id_list: DeviceIds | None = None
     status: Annotated[list[Status], msgspec.Meta(max_length=3)] | None = None
@@ -182,7 +183,7 @@ class MoveDevices(msgspec.Struct, kw_only=True):
     """Body of `POST /device/move-to-group`; without a group they will be in none."""
 
     device_id_list: DeviceIds
-    group_id: console.OptionalId = None
+    group_id: OptionalId = None
 
 
 class DeleteDevices(msgspec.Struct):

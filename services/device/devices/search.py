@@ -177,9 +177,9 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
     if search.integration:
         yield {"integration": search.integration}
     if search.group_id:
-        yield {"group": int(search.group_id)}
+        yield {"group": search.group_id}
     if search.application_id:
-        yield {"application.applicationId": int(search.application_id)}
+        yield {"application.applicationId": search.application_id}
     if search.filter_not_grouped:
         yield {"group": None}
     for field, values in (
@@ -199,9 +199,9 @@ def _leads(search: FindDevices) -> Iterator[Lead]:
     if search.id_list is not None:
         return  # which leads to fewer
     if search.group_id:
-        yield Lead("group", [{"group": int(search.group_id)}])
+        yield Lead("group", [{"group": search.group_id}])
     if search.application_id:
-        owner = {"application.applicationId": int(search.application_id)}
+        owner = {"application.applicationId": search.application_id}
         yield Lead("application", [owner])
     if search.filter_not_grouped:
         yield Lead("group", [{"group": None}])

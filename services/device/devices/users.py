@@ -152,7 +152,7 @@ class UserDevices:
 
         Raises `NotFound` when there is no such group, and then nothing has moved.
         """
-        tenant, group = principal.tenant, int(body.group_id) if body.group_id else None
+        tenant, group = principal.tenant, body.group_id or None
 
         def move(device: Device) -> DeviceChanges | None:
             return None if device.group == group else DeviceChanges(group=group)

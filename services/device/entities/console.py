@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
@@ -11,8 +10,9 @@ from msgspec import UNSET
 
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, Requester, principal_of
-from libs.common.http.console import MAX_ID, Page, PathId, get, ids_of, post, put
+from libs.common.http.console import Page, get, ids_of, post, put
 from libs.common.http.guards import commanders, holders, users
+from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
@@ -162,7 +162,7 @@ async def export_entity_history(
     request: HttpRequest,
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
-        list[Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]] | None,
+        list[Id] | None,
         QueryParameter(description="Entity ids, each as a parameter of its own"),
     ] = None,
     start_timestamp: Time = None,

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from libs.common.envelope import Answer
-from libs.common.http.console import Id, Ids, PageRequest, Shown
+from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
 from services.device.entities.tags.schemas import EntityTag

@@ -1,14 +1,13 @@
 """Checks what things say, before it is accepted and again before it is stored. No I/O."""
 
-import re
 from typing import Any
 
 import msgspec
 
 from libs.common.errors import InvalidInput
+from libs.common.http.ids import parse_id
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
 from services.device.things import Thing
-from services.device.things.access import MAX_ID
 
 FUTURE_MS = 5 * 60_000
 """How far ahead of us a device's clock may be."""
@@ -54,12 +53,10 @@ def read_reply(raw: bytes) -> tuple[Reply, int]:
         reply = msgspec.json.decode(raw, type=Reply)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(str(error).replace("`", "'"), field="reply") from error
-    text = str(reply.command_id)
-    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MAX_ID:
-        raise InvalidInput("must be the id of a command", field="commandId")
+    command_id = parse_id(reply.command_id, "commandId")
     if reply.status not in {"SUCCESS", "FAILED"}:
         raise InvalidInput("must be SUCCESS or FAILED", field="status")
-    return reply, int(text)
+    return reply, command_id
 
 
 def check(channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int) -> list[Fault]:

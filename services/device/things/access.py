@@ -5,11 +5,10 @@ from typing import Annotated
 from litestar.params import PathParameter
 
 from libs.common.errors import Forbidden
+from libs.common.http.ids import Id
 from libs.common.identity import Kind, Principal
 
-MAX_ID = 2**53 - 1
-
-DeviceId = Annotated[int, PathParameter(ge=1, le=MAX_ID, description="Id given when it was added")]
+DeviceId = Annotated[Id, PathParameter(description="Id given when it was added")]
 
 
 def application_of(principal: Principal) -> int:

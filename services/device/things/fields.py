@@ -28,9 +28,6 @@ MOST_TAGS = 20
 """Tags of a device."""
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
 
-Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-"""A number, or a string of decimal digits."""
-
 LARGEST_PAGE = 1000
 """Rows of a page; whoever asks for more gets so many."""
 LARGEST_NUMBER = 1_000_000_000

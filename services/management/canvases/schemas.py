@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from libs.common.contracts.names import MOST_DEVICES
-from libs.common.http.console import Id, Shown
+from libs.common.http.console import Shown
+from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from services.management.dashboards.content import (
     CanvasIds,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.errors import InvalidInput
-from libs.common.http.console import Id, OptionalId, id_of
+from libs.common.http.ids import Id, OptionalId
 from libs.common.store.mongo import Document
 
 NextId = Callable[[], Awaitable[int]]
@@ -81,7 +81,7 @@ async def placed(
     known = {widget.id for widget in before.widgets}
     kept: dict[int, StoredWidget] = {}
     for widget in wanted:
-        widget_id = id_of(widget.widget_id) if widget.widget_id else await next_id()
+        widget_id = widget.widget_id or await next_id()
         if widget_id in kept:
             raise InvalidInput(f"has widget {widget_id} twice", field="widgets")
         if widget_id in known or not widget.widget_id:

@@ -14,10 +14,9 @@ from libs.common.contracts.entities import (
     ResolvedEntity,
     ResolveEntities,
 )
+from libs.common.http.ids import find_id
 from services.management.live.hub import Hub
 from services.management.live.subscriber import Subscriber
-
-_LONGEST_ID = 16
 
 
 class Subscriptions:
@@ -32,7 +31,7 @@ class Subscriptions:
 
         Raises what `device` answers when it is needed.
         """
-        ids = [int(key) for key in wanted if key.isdecimal() and len(key) <= _LONGEST_ID]
+        ids = [number for key in wanted if (number := find_id(key))]
         keys = frozenset(key for key in wanted if "." in key)
         by_key = {}
         if ids:

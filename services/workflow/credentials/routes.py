@@ -8,8 +8,9 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
 from libs.common.http import Requester
-from libs.common.http.console import NOT_KEPT, Page, PageRequest, PathId, get, ids_of, post, put
+from libs.common.http.console import NOT_KEPT, Page, PageRequest, get, ids_of, post, put
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.credentials.schemas import (

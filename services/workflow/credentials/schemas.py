@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.http.console import Id, Shown
+from libs.common.http.console import Shown
+from libs.common.http.ids import Id
 from services.workflow.outgoing.mail import Encryption
 
 LONGEST = 254

@@ -7,8 +7,9 @@ from litestar.params import JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
 from libs.common.http import Requester
-from libs.common.http.console import Page, PathId, get, post, put
+from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.flows.schemas import (

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.http.console import Ids, OptionalId, PageRequest, Shown
+from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.ids import OptionalId
 
 Name = Annotated[str, msgspec.Meta(max_length=127)]
 Remark = Annotated[str, msgspec.Meta(max_length=1000)]

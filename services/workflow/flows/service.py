@@ -9,7 +9,7 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
-from libs.common.http.console import Page, id_of, ids_of, name_of
+from libs.common.http.console import Page, ids_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.people import People
@@ -101,7 +101,7 @@ class FlowService:
 
         await self._put(user, flow_id, switched)
 
-    async def delete(self, user: Principal, ids: Sequence[int | str]) -> None:
+    async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete flows with designs, logs and grants; unknown ones are passed over.
 
         Raises `Forbidden` for a user who has no grant at all.
@@ -259,7 +259,7 @@ class FlowService:
             )
             return after, kept
 
-        return await self._put(user, id_of(wanted.id or 0), saved)
+        return await self._put(user, wanted.id or 0, saved)
 
     async def _put(self, user: Principal, flow_id: int, change: Callable[[Flow], Change]) -> Flow:
         """Change a flow from what it is at that moment.

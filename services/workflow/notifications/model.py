@@ -12,7 +12,7 @@ import msgspec
 
 from libs.common.contracts.alarms import Severity
 from libs.common.http import console
-from libs.common.http.console import Id
+from libs.common.http.ids import Id
 
 Channel = Literal["MAIL", "WEBHOOK"]
 Change = Literal["raised", "cleared"]

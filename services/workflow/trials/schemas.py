@@ -5,7 +5,8 @@ from typing import Any, Literal
 import msgspec
 
 from libs.common.envelope import Answer
-from libs.common.http.console import Id, Shown
+from libs.common.http.console import Shown
+from libs.common.http.ids import Id
 from services.workflow.runs.records import TraceItem
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
-from libs.common.http.console import id_of
 from libs.common.identity import Principal
 from services.workflow.engine.runner import Engine
 from services.workflow.errors import NodeFailed
@@ -62,7 +61,7 @@ class TrialService:
         What cannot run is an outcome like any other: editors show no more of a refusal than that
         it is one. Raises `InvalidInput` for what is no design.
         """
-        flow_id = None if wanted.flow_id is None else id_of(wanted.flow_id)
+        flow_id = wanted.flow_id
         text = await self._text(user, wanted.design_data, flow_id)
         try:
             plan = await self.deploying.check(user, text)

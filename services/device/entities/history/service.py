@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
-from libs.common.http.console import Page, id_of, ids_of
+from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
 from services.device.entities.history.sources import Source, Span
 from services.device.entities.history.store import ValueStore
@@ -74,7 +74,7 @@ class EntityHistory:
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
         """One value made of all that an entity had, or how often it had which."""
         span = self.span(body.start_timestamp, body.end_timestamp)
-        (entity,) = await self._entities.find_all(principal, [id_of(body.entity_id)])
+        (entity,) = await self._entities.find_all(principal, [body.entity_id])
         kind, source = entity.member.value_type, await self.source(entity)
         match body.aggregate_type:
             case "LAST":

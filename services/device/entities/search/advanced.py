@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from libs.common.errors import InvalidInput
-from libs.common.http.console import MAX_ID
+from libs.common.http.ids import parse_id
 from libs.common.things import EntityType, ValueType
 from services.device.entities.search.matching import KeyBegins, KeyEnds, KeyTest, Keyword
 from services.device.entities.search.schemas import ColumnFilter
@@ -150,9 +150,7 @@ class AdvancedFilter:
             self.without = frozenset(tagged)
 
     def _add_device(self, text: str) -> None:
-        if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_ID):
-            raise InvalidInput("must be an id", field=f"{FIELD}.DEVICE_ID.values")
-        device_id = int(text)
+        device_id = parse_id(text, f"{FIELD}.DEVICE_ID.values")
         self.things.conditions.append({"_id": device_id})
         self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
 

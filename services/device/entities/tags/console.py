@@ -5,8 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import Requester
-from libs.common.http.console import Page, PathId, get, post, put
+from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.entities.tags.schemas import (

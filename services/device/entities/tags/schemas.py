@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from libs.common.http import console
+from libs.common.http.ids import Id
 
 Operation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
 MOST_OF_ENTITY = 10
@@ -78,7 +79,7 @@ class TagNumber(msgspec.Struct):
 class DeleteTags(msgspec.Struct):
     """Body of `POST /entity/tags/delete`."""
 
-    ids: Annotated[list[console.Id], msgspec.Meta(max_length=MOST_TAGS)]
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_TAGS)]
 
 
 class MapTags(msgspec.Struct, kw_only=True):
@@ -90,8 +91,6 @@ class MapTags(msgspec.Struct, kw_only=True):
     """
 
     operation: Operation
-    entity_ids: Annotated[list[console.Id], msgspec.Meta(min_length=1, max_length=MOST_ENTITIES)]
-    added_tag_ids: Annotated[list[console.Id], msgspec.Meta(max_length=MOST_OF_ENTITY)] | None = (
-        None
-    )
-    removed_tag_ids: Annotated[list[console.Id], msgspec.Meta(max_length=MOST_TAGS)] | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MOST_ENTITIES)]
+    added_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_OF_ENTITY)] | None = None
+    removed_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_TAGS)] | None = None

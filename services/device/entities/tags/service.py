@@ -65,7 +65,7 @@ class EntityTags:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
         await self._store.update(principal.tenant, tag_id, wanted)
 
-    async def delete(self, principal: Principal, ids: Iterable[int | str]) -> None:
+    async def delete(self, principal: Principal, ids: Iterable[int]) -> None:
         """Delete tags, from entities too; unknown ids are passed over."""
         await self._store.delete(principal.tenant, ids_of(list(ids)))
 

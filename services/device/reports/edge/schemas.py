@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from libs.common.http.ids import MAX_ID
 from libs.common.tsl.limits import MAX_TS
-from services.device.things.access import MAX_ID
 
 Time = Annotated[
     int, msgspec.Meta(ge=0, le=MAX_TS, description="When it was, ms since 1970; now without it")

@@ -5,8 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import Requester
-from libs.common.http.console import PathId, post
+from libs.common.http.console import post
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.reports.frames.schemas import FindFrames, FoundFrames

@@ -13,8 +13,9 @@ from libs.common.bus.subjects import device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Connect, DeviceConnection
 from libs.common.http import Requester
-from libs.common.http.console import PathId, Shown, post
+from libs.common.http.console import Shown, post
 from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from libs.common.http.ids import Id
 from services.device.reports.frames.schemas import Moment
 
 State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
@@ -19,7 +20,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     dry: bool = False
     """Only count and show what would change."""
-    devices: Annotated[list[int | str], msgspec.Meta(max_length=MOST_DEVICES)] = []
+    devices: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] = []
     """Ids of devices; none is all of the product."""
     start: Moment | None = None
     """Of frames received from then on, ms."""

@@ -10,7 +10,6 @@ from services.device.products.errors import codec_not_found, product_not_found
 from services.device.products.store import ProductStore
 from services.device.reports.redecode.schemas import Redecode, StartRedecode
 from services.device.reports.redecode.store import Job, RedecodeStore
-from services.device.things.access import MAX_ID
 from services.device.things.lists import DeviceLists
 
 
@@ -35,7 +34,7 @@ class RedecodeService:
             raise codec_not_found(model)
         if body.start is not None and body.end is not None and body.start > body.end:
             raise InvalidInput("must not be before start", field="end")
-        devices = _ids(body.devices) if body.devices else None
+        devices = sorted(set(body.devices)) or None
         now = now_ms()
         job = Job(
             identity=dict(identity_of(tenant, model)),
@@ -74,13 +73,3 @@ class RedecodeService:
     async def _total(self, tenant: str, model: str) -> int:
         counted = await self._lists.counted_models(tenant)
         return sum(one.devices for one in counted if one.model.model == model)
-
-
-def _ids(devices: list[int | str]) -> list[int]:
-    ids = set[int]()
-    for at, one in enumerate(devices):
-        text = str(one)
-        if not (text.isascii() and text.isdecimal() and int(text) <= MAX_ID):
-            raise InvalidInput("must be the id of a device", field=f"devices[{at}]")
-        ids.add(int(text))
-    return sorted(ids)

@@ -1,0 +1,149 @@
+"""Ids on the wire: one grammar for paths, query parameters and bodies.
+
+A numeric id is a JSON integer, or a text of 1 to 16 ASCII digits, from 1 to 2^53-1. msgspec alone
+would also read `1.0` and `1e6` as whole numbers, because parameters and JSON bodies are
+converted leniently.
+"""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from litestar.openapi.spec import Schema
+from litestar.openapi.spec.enums import OpenAPIType
+from litestar.params import ParameterKwarg, PathParameter
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.typing import FieldDefinition
+
+from libs.common.errors import InvalidInput
+
+MAX_ID = 2**53 - 1
+LONGEST_TEXT = 255
+"""Characters of an id that is a text."""
+_DIGITS = "[0-9]{1,16}"
+_RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or the same in 1 to 16 digits"
+
+
+def is_id(value: Any) -> bool:
+    """Tell whether `value` is the number of an id."""
+    return type(value) is int and 1 <= value <= MAX_ID
+
+
+def find_id(value: Any) -> int | None:
+    """Return the number of an id in either spelling, None when `value` is no id."""
+    if isinstance(value, str) and re.fullmatch(_DIGITS, value):
+        value = int(value)
+    return value if is_id(value) else None
+
+
+def read_id(value: Any) -> int:
+    """Return the number of an id in either spelling; raise `ValueError` when it is no id."""
+    found = find_id(value)
+    if found is None:
+        raise ValueError(_RULE)
+    return found
+
+
+def parse_id(value: Any, field: str) -> int:
+    """Do the same for the input `field`; raise `InvalidInput` that names it."""
+    try:
+        return read_id(value)
+    except ValueError as error:
+        raise InvalidInput(str(error), field=field) from error
+
+
+class _IdType(type):
+    """Makes `isinstance` ask for the value: msgspec checks with it what `read` returns."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return bool(cls.holds(value))  # type: ignore[attr-defined]
+
+
+class _Id(metaclass=_IdType):
+    """A numeric id; its values are plain `int`."""
+
+    schemas = (
+        Schema(type=OpenAPIType.INTEGER, minimum=1, maximum=MAX_ID),
+        Schema(type=OpenAPIType.STRING, pattern=f"^{_DIGITS}$"),
+    )
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Tell whether `value` has been read already."""
+        return is_id(value)
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """Return what the text or JSON value means; raise `ValueError`."""
+        return read_id(value)
+
+
+class _NewId(_Id):
+    """A numeric id, or an empty text where that means a new or no resource."""
+
+    schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, pattern="^[0-9]{0,16}$"))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Tell whether `value` has been read already."""
+        return value == "" or is_id(value)
+
+
+class _NamedId(_Id):
+    """The id of one of several kinds, some of which have a name instead of a number."""
+
+    schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=LONGEST_TEXT))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Tell whether `value` has been read already."""
+        if isinstance(value, str):
+            return len(value) <= LONGEST_TEXT
+        return is_id(value) or (type(value) is int and value == 0)
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """Refuse everything that `holds` does not accept."""
+        raise ValueError(f"must be an id: a whole number, or at most {LONGEST_TEXT} characters")
+
+
+if TYPE_CHECKING:
+    Id = int
+    OptionalId = int | Literal[""] | None
+    NamedId = int | str
+else:
+    Id = _Id
+    """An id in a body or a query parameter; handlers get an `int`."""
+    OptionalId = _NewId | None
+    """An id in a body that may be missing, null or empty: what it names is new then."""
+    NamedId = _NamedId
+    """An id in a body that is a number or a name, by the kind of what it names."""
+
+PathId = Annotated[Id, PathParameter(description="A decimal id")]
+"""An id in a path declared as `{name:str}`: what is no number is a 400, not an unknown path."""
+
+
+def _is_id_type(kind: Any) -> bool:
+    return isinstance(kind, _IdType)
+
+
+def _read(kind: type[_Id], value: Any) -> Any:
+    return kind.read(value)
+
+
+ID_DECODERS = [(_is_id_type, _read)]
+"""How Litestar reads values of these types."""
+
+
+class IdSchemas(OpenAPISchemaPlugin):
+    """Describes these types in the OpenAPI document."""
+
+    def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
+        """Tell whether a field is of one of these types."""
+        return _is_id_type(field_definition.annotation)
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
+        """Return the schema: of a parameter the number, of a body both spellings."""
+        number, text = field_definition.annotation.schemas
+        if isinstance(field_definition.kwarg_definition, ParameterKwarg):
+            return Schema(type=number.type, minimum=number.minimum, maximum=number.maximum)
+        return Schema(one_of=[number, text])
