@@ -47,23 +47,30 @@ class EntityService:
         (found,) = await self.find_all(principal, [entity_id])
         return found
 
-    async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
+    async def visible(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
         """Those of some entities that the user sees, in the order of `ids`.
 
-        Custom ones every user does. What the user does not see is left out, so that a chart of
-        several shows the others; when that is all, `NotFound` names the first, or `Forbidden`
-        says that the user has no grant at all.
+        Custom ones every user does. Unknown and invisible ones are left out, so that a board with
+        such an entity shows its other entities.
         """
         found = await self.directory.by_ids(principal.tenant, ids)
         rows = [found[key] for key in ids if key in found]
-        shared = sum(map(_shared, rows))
-        if shared == len(ids):
+        if all(map(_shared, rows)):
             return rows
-        grants = await (self.grants.of(principal) if shared else self._granted(principal))
-        seen = [one for one in rows if _shared(one) or one.seen_with(grants)]
-        if not seen:
+        grants = await self.grants.of(principal)
+        return [one for one in rows if _shared(one) or one.seen_with(grants)]
+
+    async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
+        """The `visible` ones of some entities, at least one.
+
+        When there is none, `NotFound` names the first, or `Forbidden` says that the user has no
+        grant at all.
+        """
+        rows = await self.visible(principal, ids)
+        if not rows:
+            await self._granted(principal)
             raise unknown_entity(ids[0])
-        return seen
+        return rows
 
     async def with_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
         """The entities of `keys` that the user sees, with their records; see `EntityThing`.
@@ -115,11 +122,9 @@ class EntityService:
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """The latest value of a property; nothing of what has none, or the user does not see.
 
-        A board may hold entities that some of its users do not see. `NotFound` when there is none.
+        A board may hold entities that some of its users do not see, or that do not exist.
         """
         entities = await self.directory.by_ids(principal.tenant, [entity_id])
-        if not entities:
-            raise unknown_entity(entity_id)
         found = (await self._seen_values(principal, entities)).get(str(entity_id), LatestValue())
         return EntityStatus(
             value=found.value,

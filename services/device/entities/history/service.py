@@ -52,7 +52,10 @@ class EntityHistory:
     async def search(
         self, principal: Principal, body: SearchHistory
     ) -> list[HistoryItem] | Page[HistoryItem]:
-        """The values of one or some entities, together in the order of time."""
+        """The values of one or some entities, together in the order of time.
+
+        An entity that the user does not see has none.
+        """
         order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
         span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
         given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
@@ -60,7 +63,7 @@ class EntityHistory:
             raise InvalidInput("entity_id is required", field="entity_id")
         if len(ids_of(given)) > MOST_ENTITIES:
             raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
-        entities = await self._entities.find_all(principal, ids_of(given))
+        entities = await self._entities.visible(principal, ids_of(given))
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self._store.page(sources, span, body.skip, limit)
@@ -72,9 +75,15 @@ class EntityHistory:
         return body.listed(items, total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
-        """One value made of all that an entity had, or how often it had which."""
+        """One value made of all that an entity had, or how often it had which.
+
+        Nothing of an entity that the user does not see.
+        """
         span = self.span(body.start_timestamp, body.end_timestamp)
-        (entity,) = await self._entities.find_all(principal, [body.entity_id])
+        visible = await self._entities.visible(principal, [body.entity_id])
+        if not visible:
+            return Aggregate()
+        entity = visible[0]
         kind, source = entity.member.value_type, await self.source(entity)
         match body.aggregate_type:
             case "LAST":
