@@ -52,6 +52,8 @@ class ChangedThing:
     """Of a device: the group that it is in."""
     model: str = ""
     """Of a device: its product's."""
+    name: str = ""
+    """Of a device: what people call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,14 @@ class Changed:
     """When they were measured, ms."""
     values: Mapping[str, Any]
     """By entity key: members, and the objects that they are members of."""
+    is_event: bool = False
+    """Whether an event of the TSL was reported, and not properties."""
 
 
 class _Thing(msgspec.Struct, rename="camel"):
     device_id: int
     thing_key: str = ""
+    name: str = ""
     model: str = ""
     group_id: int | None = None
 
@@ -103,7 +108,8 @@ def read_change(payload: bytes) -> Changed:
     paths.update(flattened(reported))
     key = event.device.thing_key
     values = {member_key(key, path): value for path, value in paths.items()}
-    return Changed(event.event_id, event.tenant, _thing(event.device), event.ts, values)
+    is_event = bool(event.tsl_id)
+    return Changed(event.event_id, event.tenant, _thing(event.device), event.ts, values, is_event)
 
 
 def read_alarm(payload: bytes) -> Changed:
@@ -127,5 +133,11 @@ def _thing(about: _Thing) -> ChangedThing:
     integration, _, rest = about.thing_key.partition(".")
     is_device = rest.startswith("device.")
     return ChangedThing(
-        about.device_id, about.thing_key, integration, is_device, about.group_id, about.model
+        about.device_id,
+        about.thing_key,
+        integration,
+        is_device,
+        about.group_id,
+        about.model,
+        about.name,
     )

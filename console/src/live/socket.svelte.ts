@@ -9,6 +9,37 @@ export interface Live {
   timestamp: number;
 }
 
+/** Which changes to follow, of those that the user sees. */
+export interface Pattern {
+  scope: "TENANT" | "GROUP" | "DEVICE";
+  /** Of the group or the device. */
+  id?: string;
+  type?: "PROPERTY" | "EVENT";
+  /** Part of the key or of the device's name. */
+  keyword?: string;
+}
+
+/** Values of a thing that changed together, by entity key. */
+export interface Change {
+  type: "PROPERTY" | "EVENT";
+  thing_key: string;
+  timestamp: number;
+  values: Record<string, unknown>;
+  device_id?: string;
+  device_name?: string;
+}
+
+interface Changes {
+  /** Values before these that this page did not get, because it could not keep up. */
+  skipped: number;
+  changes: Change[];
+}
+
+interface Follower {
+  pattern: Pattern;
+  hear: (changes: Changes) => void;
+}
+
 /** A value of an entity, and when it was measured (ms). */
 export interface Now {
   value: unknown;
@@ -36,6 +67,7 @@ class LiveValues {
 
   #watched = new Map<string, number>();
   #listeners = new Set<(key: string, change: Live) => void>();
+  #follower: Follower | null = null;
   #socket: WebSocket | null = null;
   /** What came since the page was drawn last. */
   #fresh = new Map<string, Live>();
@@ -74,15 +106,38 @@ class LiveValues {
     return () => void this.#listeners.delete(hear);
   }
 
+  /** Hear the changes that fit a pattern, until the function that is returned is called. One page at a time follows. */
+  follow(pattern: Pattern, hear: (changes: Changes) => void): () => void {
+    const follower = (this.#follower = { pattern, hear });
+    this.#tell();
+    this.#tellPattern();
+    return () => {
+      if (this.#follower !== follower) return;
+      this.#follower = null;
+      this.#tellPattern();
+      this.#tell();
+    };
+  }
+
+  /** Whether anything is subscribed to. */
+  get #isWanted(): boolean {
+    return this.#watched.size > 0 || this.#follower !== null;
+  }
+
   #tell(): void {
     if (this.#socket === null) {
-      if (this.#watched.size) void this.#open();
-    } else if (!this.#watched.size) {
+      if (this.#isWanted) void this.#open();
+    } else if (!this.#isWanted) {
       this.#leave().close();
     } else if (this.#socket.readyState === WebSocket.OPEN) {
       const payload = { entity_key: [...this.#watched.keys()] };
       this.#socket.send(JSON.stringify({ event_type: "Exchange", payload }));
     }
+  }
+
+  #tellPattern(): void {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(JSON.stringify({ event_type: "Subscribe", payload: this.#follower?.pattern ?? null }));
   }
 
   /** The socket, which is not ours any more. */
@@ -110,6 +165,7 @@ class LiveValues {
       this.#answered = true;
       heart = setInterval(() => this.#beat(socket), HEARTBEAT);
       this.#tell();
+      if (this.#follower) this.#tellPattern();
     };
     socket.onmessage = (event) => this.#hear(JSON.parse(event.data as string) as Frame);
     socket.onclose = () => {
@@ -123,7 +179,7 @@ class LiveValues {
 
   /** Try again, longer after each failure. */
   #later(): void {
-    if (this.#watched.size) setTimeout(() => this.#tell(), this.#pause());
+    if (this.#isWanted) setTimeout(() => this.#tell(), this.#pause());
   }
 
   #beat(socket: WebSocket): void {
@@ -134,6 +190,7 @@ class LiveValues {
 
   #hear(frame: Frame): void {
     this.#answered = true;
+    if (frame.event_type === "Changes") this.#follower?.hear(frame.payload);
     if (frame.event_type !== "Exchange") return;
     for (const [key, live] of Object.entries(frame.payload.values ?? {})) {
       if (!this.#watched.has(key)) continue;
@@ -156,6 +213,8 @@ class LiveValues {
 
 type Frame =
   | { event_type: "Exchange"; payload: { values?: Record<string, Live> } }
+  | { event_type: "Changes"; payload: Changes }
+  | { event_type: "Subscribe"; payload: Pattern | null }
   | { event_type: "Heartbeat"; payload: string };
 
 export const live = new LiveValues();

@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.errors import InvalidInput
 from libs.common.wording import worded
+from services.management.live.following import Pattern
 
 MOST_KEYS = 10_000
 """Most keys of one subscription."""
@@ -13,6 +15,7 @@ LONGEST_KEY = 512
 
 EXCHANGE = "Exchange"
 HEARTBEAT = "Heartbeat"
+SUBSCRIBE = "Subscribe"
 
 
 class BadFrame(Exception):
@@ -24,6 +27,14 @@ class Value(msgspec.Struct):
 
     value: Any
     timestamp: int
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """What a client wants to follow; None ends it."""
+
+    pattern: Pattern | None
+    text: str
+    """The frame, which is sent back when the subscription holds."""
 
 
 class _Frame(msgspec.Struct):
@@ -50,20 +61,23 @@ class _Push(msgspec.Struct):
 
 _frames = msgspec.json.Decoder(_Frame)
 _subscriptions = msgspec.json.Decoder(_Subscription)
+_patterns = msgspec.json.Decoder(Pattern | None)
 _encoder = msgspec.json.Encoder()
 
 
-def read_frame(text: str) -> frozenset[str] | str | None:
-    """What a client says: keys to subscribe to, a text to send back, or nothing to us.
+def read_frame(text: str) -> frozenset[str] | Follow | str | None:
+    """Read what a client says: keys or a pattern to subscribe to, a text to send back, or nothing.
 
-    A subscription replaces the one before. Kinds of frames are compared without regard to
-    case, unknown ones are passed over. Raises `BadFrame`.
+    A subscription replaces the one before of its kind. Kinds of frames are compared without
+    regard to case, unknown ones are passed over. Raises `BadFrame`.
     """
     try:
         frame = _frames.decode(text)
         kind = frame.event_type.lower()
         if kind == HEARTBEAT.lower():
             return text
+        if kind == SUBSCRIBE.lower():
+            return Follow(_pattern(frame.payload), text)
         if kind != EXCHANGE.lower():
             return None
         return frozenset(_subscriptions.decode(frame.payload).entity_key)
@@ -71,6 +85,16 @@ def read_frame(text: str) -> frozenset[str] | str | None:
         raise BadFrame(worded(str(error)).text) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFrame("not JSON") from error
+
+
+def _pattern(payload: msgspec.Raw) -> Pattern | None:
+    pattern: Pattern | None = _patterns.decode(payload)
+    if pattern is not None:
+        try:
+            pattern.check()
+        except InvalidInput as error:
+            raise BadFrame(error.text) from error
+    return pattern
 
 
 def push_frame(values: Mapping[str, Value]) -> str:

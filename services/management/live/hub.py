@@ -1,13 +1,15 @@
 """Finds the sockets that a change concerns; one per process.
 
 Subscriptions are found by key, so that a change costs as many look-ups as it has keys,
-however many sockets there are. A second copy of an event is known by its id.
+however many sockets there are. Those that follow a pattern are asked one by one, in their
+tenant. A second copy of an event is known by its id.
 """
 
 from collections import OrderedDict, defaultdict
 
 from libs.common.changes import Changed
 from services.management.live.exchange import Exchange
+from services.management.live.following import Pattern
 from services.management.live.frames import Value
 from services.management.live.subscriber import Listener, Subscriber
 
@@ -22,6 +24,8 @@ class Hub:
         self.exchange = exchange
         self.listeners: set[Listener] = set()
         self._by_key: dict[tuple[str, str], set[Subscriber]] = defaultdict(set)
+        self._followers: dict[str, set[Subscriber]] = defaultdict(set)
+        """Sockets that follow a pattern, by tenant."""
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def enter(self, listener: Listener) -> None:
@@ -33,6 +37,7 @@ class Hub:
         self.listeners.discard(listener)
         if isinstance(listener, Subscriber):
             self._forget(listener)
+            self.follow(listener, None)
 
     def subscribe(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
@@ -44,6 +49,17 @@ class Hub:
         subscriber.keys, subscriber.aliases = keys, aliases
         for key in (*keys, *aliases):
             self._by_key[subscriber.principal.tenant, key].add(subscriber)
+
+    def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
+        """Replace the pattern that a socket follows; None ends it."""
+        tenant = subscriber.principal.tenant
+        subscriber.follow(pattern)
+        if pattern is not None and subscriber in self.listeners:
+            self._followers[tenant].add(subscriber)
+        elif tenant in self._followers:
+            self._followers[tenant].discard(subscriber)
+            if not self._followers[tenant]:
+                del self._followers[tenant]
 
     def tell(self, change: Changed) -> None:
         """Push a change to everyone who subscribes to one of its keys and may see it."""
@@ -65,6 +81,8 @@ class Hub:
                         told[subscriber.aliases[key]] = value
         for subscriber, values in found.items():
             subscriber.push(values)
+        for subscriber in self._followers.get(change.tenant, ()):
+            subscriber.push_change(change)
 
     def _forget(self, subscriber: Subscriber) -> None:
         for key in (*subscriber.keys, *subscriber.aliases):

@@ -13,7 +13,7 @@ from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
 from services.management.live.closing import MALFORMED, TRY_AGAIN, Closer
-from services.management.live.frames import BadFrame, read_frame
+from services.management.live.frames import BadFrame, Follow, read_frame
 from services.management.live.hub import Hub
 from services.management.live.service import Subscriptions
 from services.management.live.subscriber import Subscriber
@@ -52,6 +52,9 @@ async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscript
             said = read_frame(await closer.socket.receive_data(mode="text"))
             if isinstance(said, frozenset):
                 await subscriptions.subscribe(subscriber, said)
+            elif isinstance(said, Follow):
+                await subscriptions.follow(subscriber, said.pattern)
+                await closer.send(said.text)
             elif said is not None:
                 await closer.send(said)
         except WebSocketDisconnect:

@@ -15,6 +15,7 @@ from libs.common.contracts.entities import (
     ResolveEntities,
 )
 from libs.common.http.ids import find_id
+from services.management.live.following import Pattern
 from services.management.live.hub import Hub
 from services.management.live.subscriber import Subscriber
 
@@ -40,14 +41,26 @@ class Subscriptions:
         self._hub.subscribe(subscriber, keys, by_key)
         await self.filter_anew(subscriber)
 
+    async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
+        """Replace the pattern that a socket follows; raise as `subscribe` does."""
+        self._hub.follow(subscriber, pattern)
+        await self.filter_anew(subscriber)
+
     async def filter_anew(self, subscriber: Subscriber) -> None:
-        """Find again which of its keys are granted by themselves."""
+        """Find again which of its keys are granted by themselves; any may fit a pattern."""
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()
         if subscriber.grants.everything or not granted:
             return
         keys = [*subscriber.keys, *subscriber.aliases]
-        if keys:
+        if subscriber.pattern is not None:
+            ids = sorted(granted)
+            answers = [
+                await self._resolve(subscriber, ids=ids[start : start + MOST])
+                for start in range(0, len(ids), MOST)
+            ]
+            subscriber.granted_keys = frozenset(one.key for found in answers for one in found)
+        elif keys:
             found = await self._resolve(subscriber, keys=keys[:MOST])
             subscriber.granted_keys = frozenset(
                 entity.key for entity in found if entity.id in granted

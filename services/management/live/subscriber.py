@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
-from libs.common.changes import ChangedThing
+from libs.common.changes import Changed, ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
+from services.management.live.following import ChangeQueue, Pattern
 from services.management.live.frames import Value, push_frame
 
 TOO_SLOW = 1013
@@ -58,6 +59,9 @@ class Subscriber(Listener):
         """Subscribed ids by the key that they stand for."""
         self.granted_keys: frozenset[str] = frozenset()
         """Keys whose entity is granted by itself, and not with its thing."""
+        self.pattern: Pattern | None = None
+        """The pattern of changes that it follows."""
+        self._changes = ChangeQueue()
         self._send = send
         self._waiting: deque[dict[str, Value]] = deque()
         self._latest: dict[str, Value] | None = None
@@ -83,8 +87,26 @@ class Subscriber(Listener):
                 for waiting in self._waiting:
                     self._latest.update(waiting)
                 self._waiting.clear()
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._drain())
+        self._start_sending()
+
+    def follow(self, pattern: Pattern | None) -> None:
+        """Replace the pattern, and forget the changes that wait for the one before."""
+        self.pattern = pattern
+        self._changes.clear()
+
+    def push_change(self, change: Changed) -> None:
+        """Send the values of a change that fit the pattern and that the user sees."""
+        pattern = self.pattern
+        if self._closed or pattern is None or not pattern.covers(change):
+            return
+        values = {
+            key: value
+            for key, value in change.values.items()
+            if pattern.has_keyword(change, key) and self.sees(change.thing, key)
+        }
+        if values:
+            self._changes.add(change, values)
+            self._start_sending()
 
     def stop(self) -> None:
         """Send no more."""
@@ -92,15 +114,26 @@ class Subscriber(Listener):
         if self._sending is not None:
             self._sending.cancel()
 
+    def _start_sending(self) -> None:
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._drain())
+
     async def _drain(self) -> None:
         try:
-            while (values := self._next()) is not None:
-                async with asyncio.timeout(PATIENCE):
-                    await self._send(push_frame(values))
+            while frames := self._next_frames():
+                for frame in frames:
+                    async with asyncio.timeout(PATIENCE):
+                        await self._send(frame)
         except TimeoutError:
             self.close(TOO_SLOW, "too slow")
         finally:
             self._sending = None
+
+    def _next_frames(self) -> list[str]:
+        """Return the next frame of each kind of subscription: neither holds up the other."""
+        values, changes = self._next(), self._changes.take()
+        frames = [] if values is None else [push_frame(values)]
+        return frames if changes is None else [*frames, changes]
 
     def _next(self) -> dict[str, Value] | None:
         if self._waiting:

@@ -279,3 +279,91 @@ async def test_an_application_stays_outside(world: World):
         async with connect(url, additional_headers=headers):
             pass
     assert refused.value.response.status_code == 403
+
+
+async def _follow(socket: ClientConnection, **pattern: Any) -> None:
+    """Follow a pattern; the frame comes back when it holds."""
+    frame = json.dumps({"event_type": "Subscribe", "payload": pattern or None})
+    await socket.send(frame)
+    assert await socket.recv() == frame
+
+
+async def _changes(socket: ClientConnection) -> list[Any]:
+    told = await _next(socket)
+    assert told["event_type"] == "Changes"
+    assert told["payload"]["skipped"] == 0
+    return list(told["payload"]["changes"])
+
+
+async def test_a_pattern_is_followed_beside_keys(world: World):
+    """Every change of the tenant is told, other frames stay as they were, and null ends it."""
+    async with world.socket() as socket:
+        await _subscribe(socket, KEY)
+        await _follow(socket, scope="TENANT", keyword="temp")
+        await world.report(tenant="other", temperature=1)
+        await world.report(humidity=1)
+        await world.report(temperature=21.5)
+        assert (await _next(socket))["payload"]["entity_key"] == [KEY]
+        assert await _changes(socket) == [
+            {
+                "type": "PROPERTY",
+                "thing_key": "direct.device.S1",
+                "timestamp": 1234,
+                "values": {KEY: 21.5},
+                "device_id": "7",
+            }
+        ]
+        await _follow(socket)
+        await world.report(temperature=22)
+        assert (await _next(socket))["payload"]["entity_key"] == [KEY]
+        await _echo(socket)
+
+
+async def test_a_pattern_shows_what_is_granted(world: World):
+    """Grants are asked at each change, also one of an entity by itself, and when they change."""
+    async with world.socket(9, super_admin=False) as socket, world.socket() as other:
+        await _follow(socket, scope="DEVICE", id="7")
+        await _follow(other, scope="GROUP", id=5)
+        await world.report(temperature=1)
+        await _flushed(world)
+        await _echo(socket)
+        for kind, identity, keys in (
+            (ResourceType.DEVICE_GROUP, 4, 2),
+            (ResourceType.ENTITY, ENTITY_ID, 1),
+        ):
+            await world.change_grants(9, kind, identity)
+            await _shows(world, socket, keys)
+        await world.change_grants(9, ResourceType.DEVICE, 8)
+        await _silent(world, socket)
+        await _echo(other)
+
+
+async def _shows(world: World, socket: ClientConnection, keys: int) -> None:
+    """Report until the socket is told of so many keys."""
+    while True:
+        await world.report(temperature=1, humidity=2)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                told = json.loads(await socket.recv())["payload"]["changes"][-1]
+                if len(told["values"]) == keys:
+                    return
+
+
+async def test_a_slow_follower_is_told_how_many_changes_it_missed(world: World):
+    """What waits is bounded; the newest are kept, and the number of the others is told."""
+    async with world.socket() as fast, world.socket(max_queue=1) as slow:
+        await _subscribe(fast, KEY)
+        await _follow(slow, scope="TENANT")
+        text, last = "x" * 60_000, 300
+        for number in range(last + 1):
+            await world.report(temperature=number, text=text)
+            await _next(fast)
+        heard = skipped = 0
+        while True:
+            told = (await _next(slow))["payload"]
+            skipped += told["skipped"]
+            heard += sum(len(one["values"]) for one in told["changes"])
+            if told["changes"][-1]["values"][KEY] == last:
+                break
+        assert skipped > 0
+        assert heard + skipped == 2 * (last + 1)

@@ -2,15 +2,19 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "events.title": "事件",
-  "events.text": "您可见实体的实时变化。被拒的上报、连接和指令请见设备页面。",
-  "events.keyword": "实体、设备或键",
+  "events.text": "您可见的所有实体的实时变化。被拒的上报、连接和指令请见各设备页面。",
+  "events.keyword": "设备或实体键",
   "events.value": "值包含",
-  "events.listening": "正在监听 {count} / {total} 个实体",
+  "events.group": "分组",
+  "events.all-groups": "所有分组",
+  "events.all-devices": "所有设备",
+  "events.skipped": "页面来不及处理，跳过了 {count} 条变化。请筛选列表以查看全部变化。",
+  "events.gap": "连接曾中断，期间的变化不在列表中。",
   "events.pause": "暂停",
   "events.go-on": "继续（错过 {count} 条）",
   "events.clear": "清空",
   "events.when": "时间",
   "events.source": "设备",
   "events.none": "尚无变化",
-  "events.none.text": "正在监听 {count} 个实体，变化会立即显示。",
+  "events.none.text": "设备上报后，变化会立即显示在这里。",
 };
