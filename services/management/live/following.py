@@ -7,7 +7,7 @@ import msgspec
 
 from libs.common.changes import Changed
 from libs.common.errors import InvalidInput
-from libs.common.http.console import Id
+from libs.common.http.ids import find_id, parse_id
 
 MOST_CHANGES = 1000
 """Events that wait for a slow reader; the oldest are skipped."""
@@ -21,7 +21,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """Payload of `Subscribe`: the changes to follow, of those that the user sees."""
 
     scope: Scope
-    id: Id | None = None
+    id: Any = None
     """Of the group or the device."""
     type: Literal["PROPERTY", "EVENT"] | None = None
     keyword: Annotated[str, msgspec.Meta(max_length=255)] = ""
@@ -29,9 +29,10 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise `InvalidInput` unless a group or a device has its id."""
-        if (self.scope == "TENANT") != (self.id is None):
-            needed = "is not for TENANT" if self.id is not None else f"is required for {self.scope}"
-            raise InvalidInput(needed, field="payload.id")
+        if self.scope != "TENANT":
+            parse_id(self.id, "payload.id")
+        elif self.id is not None:
+            raise InvalidInput("is not for TENANT", field="payload.id")
 
     def covers(self, change: Changed) -> bool:
         """Return whether the thing and the kind of a change fit."""
@@ -40,7 +41,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.scope == "TENANT":
             return True
-        wanted = int(self.id or 0)
+        wanted = find_id(self.id)
         return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
 
     def has_keyword(self, change: Changed, key: str) -> bool:

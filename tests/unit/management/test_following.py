@@ -59,8 +59,9 @@ def test_keyword_is_part_of_the_key_or_the_name(keyword: str, fits: bool) -> Non
     ("text", "named"),
     [
         (frame(scope="ALL"), "scope"),
-        (frame(scope="GROUP"), "payload.id: is required for GROUP"),
-        (frame(scope="DEVICE", id="-1"), "id"),
+        (frame(scope="GROUP"), "payload.id: must be an id"),
+        (frame(scope="DEVICE", id="-1"), "payload.id: must be an id"),
+        (frame(scope="DEVICE", id=1.0), "payload.id: must be an id"),
         (frame(scope="TENANT", id="1"), "payload.id: is not for TENANT"),
         (frame(scope="TENANT", keyword="x" * 256), "keyword"),
         ('{"event_type":"Subscribe","payload":[]}', "object"),
