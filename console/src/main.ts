@@ -3,6 +3,7 @@ import { mount } from "svelte";
 import App from "./App.svelte";
 import "./app.css";
 import { preferred, reader } from "./i18n/index.svelte";
+import { activateOnce } from "./lib/keys";
 
 /** Milliseconds within which the page is not loaded a second time. */
 const AGAIN = 10_000;
@@ -14,6 +15,8 @@ addEventListener("vite:preloadError", () => {
   sessionStorage.setItem("thingway.reloaded", String(Date.now()));
   location.reload();
 });
+
+addEventListener("keydown", activateOnce, { capture: true });
 
 await reader.choose(preferred());
 mount(App, { target: document.getElementById("app")! });

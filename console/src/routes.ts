@@ -1,8 +1,8 @@
 /** Which page stands at which address. Each is loaded when somebody goes there. */
 import type { Component } from "svelte";
-import wrap from "svelte-spa-router/wrap";
 
 import { session } from "./api/session.svelte";
+import type { Route } from "./lib/router.svelte";
 import Skeleton from "./lib/Skeleton.svelte";
 import Unknown from "./lib/Unknown.svelte";
 
@@ -11,8 +11,11 @@ type Page = () => Promise<{ default: Component<any> }>;
 const NoAccess: Page = () => import("./lib/NoAccess.svelte");
 
 /** The page of a route, or a notice for users who may not open it. The router asks again at every visit. */
-const guarded = (route: string, page: Page, props: Record<string, unknown>) =>
-  wrap({ asyncComponent: () => (session.mayOpen(route) ? page() : NoAccess()), loadingComponent: Skeleton, props });
+const guarded = (route: string, page: Page, props: Record<string, unknown>): Route => ({
+  asyncComponent: () => (session.mayOpen(route) ? page() : NoAccess()),
+  loadingComponent: Skeleton,
+  props,
+});
 
 const LOADERS: Record<string, Page> = {
   "/": () => import("./features/start/Start.svelte"),
@@ -59,7 +62,7 @@ const LOADERS: Record<string, Page> = {
 /** Props of routes that name a parameter without having one. */
 const PROPS: Record<string, Record<string, unknown>> = { "/products/new": { params: { model: "new" } } };
 
-export const routes = {
+export const routes: Record<string, Route> = {
   ...Object.fromEntries(Object.entries(LOADERS).map(([route, page]) => [route, guarded(route, page, PROPS[route] ?? {})])),
-  "*": Unknown,
+  "*": { asyncComponent: async () => ({ default: Unknown }), loadingComponent: Skeleton },
 };

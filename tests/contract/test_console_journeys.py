@@ -70,7 +70,7 @@ async def test_a_role_shows_one_device_and_sessions_end(
     assert not {"Users", "System", "Entities"} & {text.strip() for text in found["menu"]}
     assert found["refused"] == ["You do not have access to this page"] * 2
     assert found["dead"] == 401
-    assert "ended" in found["ended"]
+    assert found["ended"] == "The password is wrong."
 
 
 async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(

@@ -99,6 +99,7 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
     assert found == {
         "why": "properties.temperature must be at most 70 it was 999",
         "fault": "must be at least 1",
+        "commands": 1,
         "current": True,
         "seen": {"inSight": True, "beside": True},
         "problems": [],

@@ -34,3 +34,9 @@ def test_rights_that_it_asks_for_are_those_of_roles() -> None:
     codes = set(re.findall(r'"(\w+\.[\w.-]+)"', " ".join(map(" ".join, asked))))
     assert codes
     assert codes <= {*Function}
+
+
+def test_journeys_type_keys() -> None:
+    """A field that is filled by script hides what shortcuts and key handlers do to typed text."""
+    journeys = (Path(__file__).parents[1] / "clients/console").glob("*.mjs")
+    assert [path.name for path in journeys if re.search(r"\.fill\(", path.read_text())] == []

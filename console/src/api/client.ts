@@ -34,9 +34,22 @@ interface Envelope {
 
 type Answer<T> = Promise<{ data?: { data?: T | null }; error?: unknown; response?: Response }>;
 
-client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? undefined });
+client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? undefined, fetch: fetchSignedIn });
 
-/** The data of an answer. Throws `Failure`; who is not signed in any longer is asked to. */
+/** Send a request. When its session has ended, wait until the user has signed in again, and send it once more. */
+async function fetchSignedIn(sent: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const request = new Request(sent, init);
+  const again = request.clone();
+  const answer = await fetch(request);
+  const rejected = request.headers.get("Authorization")?.slice("Bearer ".length);
+  if (answer.status !== 401 || !rejected) return answer;
+  const token = await session.replace(rejected);
+  if (!token) return answer;
+  again.headers.set("Authorization", `Bearer ${token}`);
+  return fetch(again);
+}
+
+/** The data of an answer. Throws `Failure`. */
 export async function ask<T>(call: Answer<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response?.ok) return data?.data as T;
@@ -60,7 +73,6 @@ export function keep(file: Blob, name: string): void {
 }
 
 function failureOf(error: unknown, response?: Response): Failure {
-  if (response?.status === 401) session.forget();
   const told = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
     told?.error_message ?? (response ? response.statusText : String(error)),
@@ -79,7 +91,7 @@ function faultsOf(told: Envelope | null): Fault[] {
 
 /** Learn who is signed in. */
 export async function learnUser(): Promise<void> {
-  session.user = (await ask(getCurrentUser())) as Profile;
+  session.enter((await ask(getCurrentUser())) as Profile);
 }
 
 /** Go on with the session that the page had before, if it had one. */

@@ -1,5 +1,5 @@
 /** The query of the page's address, where filters live: a link to a page shows what was seen. */
-import { replace, router } from "svelte-spa-router";
+import { replace, router } from "./router.svelte";
 
 class Query {
   #all = $derived(new URLSearchParams(router.querystring ?? ""));

@@ -1,36 +1,50 @@
-/** Work that is lost with its page: whoever leaves by a link, or closes the page, is asked first. */
-import { router } from "svelte-spa-router";
-
+/** Unsaved edits: whoever leaves them is asked first. The router asks here before every change of the address. */
+import { session } from "../api/session.svelte";
 import { t } from "../i18n/index.svelte";
 import { confirm } from "./confirm.svelte";
 
-let unsaved: () => boolean = () => false;
+interface Guard {
+  isDirty: () => boolean;
+  /** The edits outlive a change of the tab in the address. */
+  keepsTabs: boolean;
+}
 
-/** Called where a component begins (it uses `$effect`): `lost` says whether leaving destroys anything now. */
-export function guard(lost: () => boolean): void {
+const guards = new Set<Guard>();
+
+/** Guard edits; called where a component begins (it uses `$effect`). */
+export function guard(isDirty: () => boolean, { keepsTabs = false } = {}): void {
   $effect(() => {
-    unsaved = lost;
-    return () => {
-      if (unsaved === lost) unsaved = () => false;
-    };
+    const entry = { isDirty, keepsTabs };
+    guards.add(entry);
+    return () => void guards.delete(entry);
   });
 }
 
-/** The page of the console that a click leads to in this tab; undefined when it leads to none, or stays here. */
-function pageOf(event: MouseEvent): string | undefined {
-  const link = event.target instanceof Element && event.target.closest<HTMLAnchorElement>('a[href^="#/"]');
-  if (!link || link.target || event.ctrlKey || event.metaKey || event.shiftKey) return undefined;
-  return link.hash.slice(1).split("?")[0] === router.location ? undefined : link.hash;
+/** Return whether anything is unsaved. */
+export function hasUnsaved(): boolean {
+  return session.user !== null && [...guards].some((one) => one.isDirty());
 }
 
-async function meet(event: MouseEvent): Promise<void> {
-  const page = pageOf(event);
-  if (!page || !unsaved()) return;
-  event.preventDefault();
-  if (await confirm({ title: t("unsaved.title"), text: t("unsaved.text"), action: t("unsaved.leave") })) location.hash = page;
+/** Return whether the way from one address to another loses edits: that to another page or tab. */
+export function losesEdits(from: string, to: string): boolean {
+  const [fromPath, fromQuery] = from.split("?");
+  const [toPath, toQuery] = to.split("?");
+  const tab = (query = "") => new URLSearchParams(query).get("tab") ?? "";
+  if (fromPath !== toPath) return hasUnsaved();
+  return tab(fromQuery) !== tab(toQuery) && [...guards].some((one) => !one.keepsTabs && one.isDirty());
 }
 
-addEventListener("click", (event) => void meet(event), { capture: true });
+/** Ask whether unsaved edits may be lost; true when the user agrees. */
+export function confirmLoss(): Promise<boolean> {
+  return confirm({ title: t("unsaved.title"), text: t("unsaved.text"), action: t("unsaved.leave") });
+}
+
+/** Return whether the page may be left: nothing is unsaved, or the user agrees to lose it. */
+export async function mayLeave(): Promise<boolean> {
+  return !hasUnsaved() || (await confirmLoss());
+}
+
+session.hasUnsaved = hasUnsaved;
 addEventListener("beforeunload", (event) => {
-  if (unsaved()) event.preventDefault();
+  if (hasUnsaved()) event.preventDefault();
 });

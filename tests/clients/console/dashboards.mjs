@@ -1,5 +1,5 @@
 // Somebody builds a board beside the widgets of another console, lays it out, and sees it live.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
   const { device, toggle, board } = given;
@@ -7,12 +7,12 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("link", { name: "Dashboards" }).click();
   await page.getByRole("heading", { name: "Dashboards" }).waitFor();
   await page.getByRole("button", { name: "New dashboard" }).click();
-  await page.getByLabel("Name", { exact: true }).fill(`${board}-new`);
+  await typeInto(page.getByLabel("Name", { exact: true }), `${board}-new`);
   await page.getByRole("radio").first().check();
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByText("Nothing here yet").waitFor();
   await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
-  await page.getByRole("searchbox").fill(board);
+  await typeInto(page.getByRole("searchbox"), board);
   await page.getByRole("link", { name: `${board}-new` }).waitFor();
   await look("dashboards");
   await page.getByRole("button", { name: `What to do with ${board}-new` }).click();
@@ -31,7 +31,7 @@ await journey(async ({ page, given, look, signIn }) => {
     await page.getByRole("menuitem", { name: kind, exact: true }).click();
     const dialog = page.getByRole("dialog");
     if (words) {
-      await dialog.getByRole("combobox", { name: /^Entit/ }).fill(words);
+      await typeInto(dialog.getByRole("combobox", { name: /^Entit/ }), words);
       await page.getByRole("option", { name: found }).click();
     }
     await more(dialog);
@@ -41,19 +41,19 @@ await journey(async ({ page, given, look, signIn }) => {
   };
   const temperature = new RegExp(`${device.name} · Temperature`);
   await add("Value", device.sn, temperature);
-  await add("Gauge", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("Gauge of it"));
-  await add("Chart over time", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("Over time"));
-  await add("Comparison", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("The mean"));
-  await add("Table", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("All"));
+  await add("Gauge", device.sn, temperature, (dialog) => typeInto(dialog.getByLabel("Title"), "Gauge of it"));
+  await add("Chart over time", device.sn, temperature, (dialog) => typeInto(dialog.getByLabel("Title"), "Over time"));
+  await add("Comparison", device.sn, temperature, (dialog) => typeInto(dialog.getByLabel("Title"), "The mean"));
+  await add("Table", device.sn, temperature, (dialog) => typeInto(dialog.getByLabel("Title"), "All"));
   await add("Switch", toggle.name, toggle.name);
-  await add("Status", toggle.name, toggle.name, (dialog) => dialog.getByLabel("Title").fill("Lamp"));
+  await add("Status", toggle.name, toggle.name, (dialog) => typeInto(dialog.getByLabel("Title"), "Lamp"));
   await add("Command", toggle.name, toggle.name, async (dialog) => {
-    await dialog.getByLabel("Title").fill("All off");
-    await dialog.getByLabel("What is sent").fill("false");
+    await typeInto(dialog.getByLabel("Title"), "All off");
+    await typeInto(dialog.getByLabel("What is sent"), "false");
   });
-  await add("Text", "", "", (dialog) => dialog.getByLabel("Text", { exact: true }).fill("The roof of house 7"));
+  await add("Text", "", "", (dialog) => typeInto(dialog.getByLabel("Text", { exact: true }), "The roof of house 7"));
   await add("Picture", "", "", async (dialog) => {
-    await dialog.getByLabel("Title").fill("Roof");
+    await typeInto(dialog.getByLabel("Title"), "Roof");
     await dialog.getByLabel("Picture", { exact: true }).setInputFiles({
       name: "roof.svg",
       mimeType: "image/svg+xml",

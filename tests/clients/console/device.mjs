@@ -5,14 +5,14 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
 
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
   const { baseUrl, name, product, python, host, port, stranger } = given;
   let secret;
   await signIn();
   await page.getByRole("link", { name: "Connect a device" }).first().click();
-  await page.getByLabel("Name").fill(name);
+  await typeInto(page.getByLabel("Name"), name);
   await page.getByLabel("Product").selectOption(product);
   await look("connect");
   await page.getByRole("button", { name: "Add the device" }).click();
@@ -49,11 +49,11 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("button", { name: "Rename" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText(`${name} · Temperature`).waitFor();
-    await dialog.getByLabel("Name").fill(`Heat of ${name}`);
+    await typeInto(dialog.getByLabel("Name"), `Heat of ${name}`);
     await dialog.getByRole("button", { name: "Save" }).click();
     await page.getByRole("heading", { name: `Heat of ${name}` }).waitFor();
     await page.keyboard.press("Control+k");
-    await page.getByPlaceholder("Type the name").fill(`Heat of ${name}`);
+    await typeInto(page.getByPlaceholder("Type the name"), `Heat of ${name}`);
     await page.getByRole("option", { name: `Heat of ${name} ${name}` }).click();
     await page.getByRole("main").getByRole("link", { name, exact: true }).click();
 
@@ -70,9 +70,18 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("button", { name: "Set 1 changed" }).click();
     await page.getByText("Confirmed", { exact: true }).waitFor();
     await look("commands");
-    await page.getByLabel("Time", { exact: true }).fill("0");
+    await typeInto(page.getByLabel("Time", { exact: true }), "0");
     await page.getByRole("button", { name: "Set 1 changed" }).click();
     const fault = await page.getByRole("alert").textContent();
+    await typeInto(page.getByLabel("Time", { exact: true }), "29");
+    await page.keyboard.press("Control+k");
+    await page.getByPlaceholder("Type the name").pressSequentially("Alarms");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alertdialog").getByRole("button", { name: "Discard changes" }).click();
+    await page.getByRole("heading", { name: "Alarms" }).waitFor();
+    await page.goBack();
+    await page.getByText("Confirmed", { exact: true }).waitFor();
+    const commands = await page.getByRole("table", { name: "Commands" }).getByRole("row").count();
     problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
 
     await page.getByRole("tab", { name: "History" }).click();
@@ -102,7 +111,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("button", { name: "More" }).click();
     await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
     await page.getByRole("menuitem", { name: "Delete" }).click();
-    await page.getByLabel(`Type ${name} to confirm`).fill(name);
+    await typeInto(page.getByLabel(`Type ${name} to confirm`), name);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.waitForURL(`${baseUrl}/#/devices`);
 
@@ -118,7 +127,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await dialog.getByText("MQTT port").waitFor();
     await look("new-key");
     const login = await dialog.locator(".secret").allTextContents();
-    return { why, fault, read, again, seen, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
+    return { why, fault, commands: commands - 1, read, again, seen, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
   } finally {
     device.kill();
   }
@@ -127,7 +136,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   async function readByProgram() {
     const dialog = page.getByRole("dialog");
     await page.getByRole("button", { name: "Give to an application" }).click();
-    await dialog.getByLabel("Its name").fill(`reads ${name}`);
+    await typeInto(dialog.getByLabel("Its name"), `reads ${name}`);
     await look("give");
     await dialog.getByRole("button", { name: "Give" }).click();
     const reader = await dialog.locator("details pre").textContent();

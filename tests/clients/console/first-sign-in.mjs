@@ -1,5 +1,5 @@
 // Somebody begins with the link, signs in again, finds a device and sees it live; and out.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, problems }) => {
   const { baseUrl, email, first, password, device } = given;
@@ -11,7 +11,7 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
   await page.goto("about:blank");
   await page.goto(link);
-  await page.getByLabel("New password").fill(password);
+  await typeInto(page.getByLabel("New password"), password);
   await look("welcome");
   await page.getByRole("button", { name: "Begin" }).click();
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
@@ -21,19 +21,19 @@ await journey(async ({ page, given, look, problems }) => {
   const used = await page.getByRole("alert").textContent();
 
   await page.getByRole("link", { name: "Sign in" }).click();
-  await page.getByLabel("E-mail address").fill(email);
-  await page.getByLabel("Password").fill("Not it 1");
+  await typeInto(page.getByLabel("E-mail address"), email);
+  await typeInto(page.getByLabel("Password"), "Not it 1");
   await page.getByRole("button", { name: "Sign in" }).click();
   const refusal = await page.getByRole("alert").textContent();
   problems.length = 0; // the browser tells of every 401
-  await page.getByLabel("Password").fill(password);
+  await typeInto(page.getByLabel("Password"), password);
   await look("sign-in");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
   await look("start");
 
   await page.getByRole("link", { name: "Devices", exact: true }).click();
-  await page.getByRole("searchbox").fill(device.name);
+  await typeInto(page.getByRole("searchbox"), device.name);
   await page.waitForFunction((name) => location.hash.includes(encodeURIComponent(name).replaceAll("%20", "+")), device.name);
   await page.reload(); // the session and the search stay
   const row = page.getByRole("link", { name: device.name });

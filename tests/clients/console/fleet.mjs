@@ -1,5 +1,5 @@
 // Somebody imports a sheet with a fault, sees it in its cell, mends it; and claims an alarm.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
   const { baseUrl, sheet, mended, device, note } = given;
@@ -34,14 +34,14 @@ await journey(async ({ page, given, look, signIn }) => {
   await claim.waitFor();
   await look("alarms-open");
   await claim.click();
-  await page.getByRole("dialog").getByLabel("Note").fill(note);
+  await typeInto(page.getByRole("dialog").getByLabel("Note"), note);
   await page.getByRole("dialog").getByRole("button", { name: "Claim" }).click();
   await page.getByText(`“${note}”`).waitFor();
   const claimed = await page.getByText(/^Claimed by/).textContent();
   await look("alarms-claimed");
 
   await page.keyboard.press("Control+k");
-  await page.getByPlaceholder("Type the name").fill(device);
+  await typeInto(page.getByPlaceholder("Type the name"), device);
   const found = page.getByRole("option", { name: device });
   await found.waitFor();
   await look("palette");

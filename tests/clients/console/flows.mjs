@@ -1,40 +1,40 @@
 // Somebody draws a flow, tests it, lets it run, follows a run, and looks back at versions.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
-await journey(async ({ page, given, look, signIn }) => {
+await journey(async ({ page, given, look, signIn, problems }) => {
   const { baseUrl, name, theirs, lamp } = given;
   await signIn();
   await page.getByRole("link", { name: "Flows" }).click();
   await page.getByRole("heading", { name: "Flows" }).waitFor();
   await page.getByRole("link", { name: "New flow" }).click();
-  await page.getByRole("textbox", { name: "Name", exact: true }).fill(name);
+  await typeInto(page.getByRole("textbox", { name: "Name", exact: true }), name);
   const palette = page.getByRole("group", { name: "Nodes to add" });
   const panel = page.getByRole("complementary", { name: "Details" });
 
   await palette.getByRole("button", { name: "Trigger" }).click();
-  await panel.getByLabel("Name of the node").fill("Asked");
+  await typeInto(panel.getByLabel("Name of the node"), "Asked");
   await panel.getByRole("group", { name: "Inputs" }).getByRole("button", { name: "Add" }).click();
-  await panel.getByLabel("Identify").fill("guests");
-  await panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Name", { exact: true }).fill("Guests");
+  await typeInto(panel.getByLabel("Identify"), "guests");
+  await typeInto(panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Name", { exact: true }), "Guests");
   await panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Type").selectOption("LONG");
   await palette.getByRole("button", { name: "Code" }).click();
-  await panel.getByLabel("Name of the node").fill("Tables");
-  await panel.getByRole("textbox", { name: "Code" }).fill("return {tables: Math.ceil(guests / 6)}");
+  await typeInto(panel.getByLabel("Name of the node"), "Tables");
+  await typeInto(panel.getByRole("textbox", { name: "Code" }), "return {tables: Math.ceil(guests / 6)}");
   const inputs = panel.getByRole("group", { name: "Inputs" });
   await inputs.getByRole("button", { name: "Add" }).click();
-  await inputs.getByLabel("Name", { exact: true }).fill("guests");
+  await typeInto(inputs.getByLabel("Name", { exact: true }), "guests");
   await page.keyboard.press("Tab");
   await inputs.getByRole("button", { name: "Insert a value of a node before" }).click();
   await page.getByRole("menuitem", { name: /Asked · Guests/ }).click();
   const outputs = panel.getByRole("group", { name: "Outputs" });
   await outputs.getByRole("button", { name: "Add" }).click();
-  await outputs.getByLabel("Name", { exact: true }).fill("tables");
+  await typeInto(outputs.getByLabel("Name", { exact: true }), "tables");
   await outputs.getByLabel("Type").selectOption("LONG");
   await palette.getByRole("button", { name: "Output" }).click();
-  await panel.getByLabel("Name of the node").fill("Answer");
+  await typeInto(panel.getByLabel("Name of the node"), "Answer");
   const variables = panel.getByRole("group", { name: /Variables|Outputs|Output/ }).last();
   await variables.getByRole("button", { name: "Add" }).click();
-  await variables.getByLabel("Name", { exact: true }).fill("tables");
+  await typeInto(variables.getByLabel("Name", { exact: true }), "tables");
   await page.keyboard.press("Tab");
   await variables.getByRole("button", { name: "Insert a value of a node before" }).click();
   await page.getByRole("menuitem", { name: /Tables · tables/ }).click();
@@ -54,7 +54,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("group", { name: "Answer" }).focus();
   await page.keyboard.press("Enter");
   await palette.getByRole("button", { name: "Entity Assigner" }).click();
-  await panel.getByRole("combobox", { name: "Add an entity" }).fill(lamp);
+  await typeInto(panel.getByRole("combobox", { name: "Add an entity" }), lamp);
   await page.getByRole("option", { name: lamp }).click();
   await panel.getByRole("combobox", { name: `Value of ${lamp}` }).selectOption({ label: "On" });
   await page.getByText("Can run").waitFor();
@@ -72,13 +72,24 @@ await journey(async ({ page, given, look, signIn }) => {
   await panel.getByRole("button", { name: "Delete the node" }).click();
   await page.getByText("Can run").waitFor();
 
-  // Whoever leaves what is not saved is asked first, and may stay.
-  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
-  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
-  await page.getByText("Can run").waitFor();
+  // Whoever leaves what is not saved is asked first, and may stay: by a link, Back, a shortcut, or signing out.
+  const address = page.url();
+  const leave = {
+    link: () => page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click(),
+    back: () => page.goBack(),
+    jump: () => page.getByRole("group", { name: "Answer" }).press("g").then(() => page.keyboard.press("a")),
+    out: () => page.getByRole("button", { name: "Sign out" }).click(),
+  };
+  for (const way of Object.values(leave)) {
+    await way();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("alertdialog").waitFor({ state: "detached" });
+    await page.getByText("Can run").waitFor();
+  }
+  if (page.url() !== address) problems.push(`the address is ${page.url()}`);
 
   await panel.getByRole("button", { name: "Test", exact: true }).click();
-  await panel.getByRole("textbox", { name: "Input, as JSON" }).fill('{"guests": 13}');
+  await typeInto(panel.getByRole("textbox", { name: "Input, as JSON" }), '{"guests": 13}');
   await panel.getByRole("button", { name: "Run the test" }).click();
   const timeline = panel.getByRole("list", { name: "What each node did" });
   await timeline.getByRole("button", { name: /Answer/ }).click();
@@ -103,7 +114,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await panel.getByRole("button", { name: "Node", exact: true }).click();
   await page.getByRole("group", { name: "Answer" }).focus();
   await page.keyboard.press("Enter");
-  await panel.getByLabel("Name of the node").fill("The answer");
+  await typeInto(panel.getByLabel("Name of the node"), "The answer");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Saved as version 2").waitFor();
   await panel.getByRole("button", { name: "Versions" }).click();
@@ -117,12 +128,12 @@ await journey(async ({ page, given, look, signIn }) => {
   // earlier note of a saved version 1 is gone.
   await page.goto(`${baseUrl}/#/flows/${theirs}`);
   await page.reload();
-  await panel.getByLabel("Remark").fill("Looked at");
+  await typeInto(panel.getByLabel("Remark"), "Looked at");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Saved as version 1").waitFor();
 
   await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
-  await page.getByRole("searchbox").fill(name);
+  await typeInto(page.getByRole("searchbox"), name);
   await page.getByRole("link", { name }).waitFor();
   await look("flows");
   const [file] = await Promise.all([

@@ -1,6 +1,6 @@
 // Somebody adds a sensor by its QR code, sees its first frame beside its values, mends the codec while looking
 // at that frame, sees what reading again would change, and adds a list of sensors.
-import { journey } from "./page.mjs";
+import { journey, typeInto } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
   const { baseUrl, model, eui, more } = given;
@@ -10,9 +10,9 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByLabel("Network server", { exact: true }).selectOption("chirpstack");
   await page.getByLabel("Product").selectOption(model);
   const code = page.getByLabel("QR code on the device");
-  await code.fill(`LW:D0:1122334455667788:${eui}:AABB1122:SJ24:C0000`);
+  await typeInto(code, `LW:D0:1122334455667788:${eui}:AABB1122:SJ24:C0000`);
   const fault = await page.getByRole("alert").textContent();
-  await code.fill(`LW:D0:1122334455667788:${eui}:AABB1122:SJ24`);
+  await typeInto(code, `LW:D0:1122334455667788:${eui}:AABB1122:SJ24`);
   await look("connect-sensor");
   await page.getByRole("button", { name: "Add the device" }).click();
   await page.getByRole("heading", { name: "It has reported" }).waitFor();
@@ -35,9 +35,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const last = page.getByRole("region", { name: "Last frames" });
   await last.getByText("as stored").nth(1).waitFor();
   const script = page.getByRole("textbox", { name: "script" });
-  // Chromium writes over what is chosen with inline styles, of which it complains itself.
-  await script.press("ControlOrMeta+a").then(() => script.press("Delete"));
-  await script.fill("function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10 - 40}} }");
+  await typeInto(script, "function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10 - 40}} }");
   await last.getByRole("row", { name: /-18\.5/ }).waitFor();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("The codec is saved").waitFor();
@@ -50,10 +48,10 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.goto(`${baseUrl}/#/connect?kind=lorawan&server=chirpstack&model=${model}`);
   await page.getByRole("button", { name: "A list" }).click();
   const list = page.getByRole("textbox", { name: "Sensors" });
-  await list.fill(`${more}, Cellar\nx`);
+  await typeInto(list, `${more}, Cellar\nx`);
   const line = (await page.getByRole("list", { name: "What is wrong" }).textContent()).trim();
   await look("connect-sensors");
-  await list.fill(`DevEUI;Name\n${more};Cellar`);
+  await typeInto(list, `DevEUI;Name\n${more};Cellar`);
   await page.getByRole("button", { name: "Add sensors: 1" }).click();
   await page.getByText("1 of 1 rows").waitFor();
   return { fault, line, heard, missing, changes };
