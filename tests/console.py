@@ -19,6 +19,7 @@ from libs.common.contracts.auth import Done
 from libs.common.errors import UpstreamFailed
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.functions import Function
+from tests.placeholders import check_placeholders
 
 _FIELDS = {
     ResourceType.INTEGRATION: ("integrations", str),
@@ -148,6 +149,7 @@ class User:
         assert content["error_message"]
         if field:
             assert content.get("detail_message") == field, content
+        check_placeholders(content)
         if code:
             assert content["error_code"] == code, content
         return content

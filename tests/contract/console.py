@@ -11,6 +11,7 @@ import httpx
 
 from libs.common.identity import OWN_CONSOLE
 from tests.e2e.platform import Platform
+from tests.placeholders import check_placeholders
 
 Json = dict[str, Any]
 PASSWORD = "Contract1"
@@ -65,6 +66,7 @@ def console_refused(answer: httpx.Response, status: int, code: str, field: str =
     assert body["error_message"].strip()
     if field:
         assert body.get("detail_message") == field, body
+    check_placeholders(body)
     _check_request_id(answer, body)
     return body
 

@@ -128,7 +128,8 @@ def value_faults(
 def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> ValueFault:
     about: dict[str, Any] = {"entity_key": member_key(key, path)}
     if member is None:
-        return ValueFault("entity_value_not_match_type", fault.reason, about)
+        args = about | {"entity_name": path or key, "required_type": "OBJECT"}
+        return ValueFault("entity_value_not_match_type", fault.reason, args)
     code, reason, args = _words(member, fault, whole=member.path == path)
     about |= {"entity_name": member.name, **args}
     return ValueFault(f"entity_value_{code}", f"entity {member.name} value {reason}", about)
@@ -142,7 +143,10 @@ def _holder(members: MemberSet, path: str) -> Member | None:
 
 
 def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict[str, Any]]:
-    """Code, words and arguments; `whole` when it is the member's value that is at fault."""
+    """Code, words and arguments; `whole` when it is the member's value that is at fault.
+
+    Consoles put the arguments into their own text of the code: `required_type`, `min`, and so on.
+    """
     if fault.code == "null":
         return "null", "must not be null", {}
     kind, form, value = member.value_type, member.attribute.get("format"), fault.args.get("value")
@@ -155,8 +159,9 @@ def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict
         case "range" | "size" as code if bounds := _bounds(member, code):
             return bounds[0], bounds[1], bounds[2] | shown
         case "type" | "encoding" as code if code == "type" or kind == "BINARY":
-            return "not_match_type", f"must be of type {kind}", {"type": kind, **shown}
-    return "not_match_type", fault.reason, {}
+            args = {"required_type": kind, "type": kind, **shown}
+            return "not_match_type", f"must be of type {kind}", args
+    return "not_match_type", fault.reason, {"required_type": kind}
 
 
 def _bounds(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:

@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.tsl import compile_tsl, generic_tsl
+from libs.common.tsl import Fault, compile_tsl, generic_tsl
 from services.device.entities.custom.model import tsl_of
 from services.device.members.member import Member, MemberSet
 from services.device.members.values import ValueFault, read_value, value_faults
+from tests.placeholders import missing_arguments
 
 KEY = "direct.device.x.m"
 
@@ -33,6 +34,8 @@ def check_value(key: str, member: Member, given: Any) -> tuple[Any, ValueFault |
     tsl = compile_tsl(tsl_of("m", [root])) if known else generic_tsl()
     values, faults = tsl.check_report({"m": read_value(member.value_type, given)})
     told = value_faults(key.removesuffix(".m"), MemberSet([member]), "", faults)
+    for fault in told:
+        assert missing_arguments(fault.error_code, fault.args) == []
     return values.get("m"), told[0] if told else None
 
 
@@ -131,6 +134,14 @@ def test_bounds_hold(value_type, attribute, given, code):
 def test_bounds_are_inclusive(value_type, attribute, given):
     """What lies on them is taken; an enumeration has no other bounds."""
     assert check_value(KEY, member(value_type, **attribute), given)[1] is None
+
+
+@pytest.mark.parametrize("path", ["properties", "properties.other", "properties.m.inner"])
+def test_a_fault_of_no_whole_entity_fills_the_text_of_its_code(path):
+    """Consoles put its name and its type into their words."""
+    (fault,) = value_faults(KEY, MemberSet([member("OBJECT")]), "", [Fault(path, "is wrong")])
+    assert fault.error_code == "entity_value_not_match_type"
+    assert missing_arguments(fault.error_code, fault.args) == []
 
 
 def test_null_is_a_fault_of_its_own():
