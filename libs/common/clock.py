@@ -3,6 +3,8 @@
 import time
 from datetime import UTC, datetime, timedelta
 
+from libs.common.numbers import parse_number
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 SECONDS_UNTIL = 100_000_000_000
@@ -27,3 +29,29 @@ def from_ms(ms: float) -> datetime:
 def ms_of(told: float) -> float:
     """A time in ms that is told in seconds or in ms, as its size says."""
     return told * 1000 if told < SECONDS_UNTIL else told
+
+
+def parse_time(given: object) -> datetime | None:
+    """Return the moment that `given` is, with its zone, or None.
+
+    It may be ISO 8601, which is UTC without a zone, or a number of seconds or ms since 1970, also
+    as text.
+    """
+    if isinstance(given, str):
+        number = parse_number(given.strip())
+        given = _parse_iso(given.strip()) if number is None else number
+    if isinstance(given, datetime):
+        return given if given.tzinfo else given.replace(tzinfo=UTC)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        return from_ms(ms_of(given))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_iso(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -78,6 +78,7 @@ def build_ingest(
         frames=FrameReader(
             codecs=KnownCodecs(base.products),
             workers=workers,
+            retention=base.retention,
             retention_ms=retention_ms,
             frame_days=base.settings.frame_retention_days,
         ),

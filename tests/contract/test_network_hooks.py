@@ -107,6 +107,25 @@ async def test_json_is_read_by_pointers(admin: Console, model: str) -> None:
     assert (await hook.post(body, old)).status_code == 404
 
 
+async def test_a_preset_needs_no_pointers(admin: Console, model: str) -> None:
+    """A clock of 1970 and radio that cannot be read cost no uplink; a join is passed over."""
+    eui = "0004A30B001C0531"
+    hook = Hook(admin, "webhook", eui)
+    await hook.set(webhook_token=hook.token, preset="actility")
+    await hook.add(model)
+    console_accepted(await hook.post({"DevEUI_join": {"DevEUI": eui}}), data=False)
+    uplink = {"DevEUI": eui, "FPort": "85", "payload_hex": "d7", "LrrRSSI": "none", "Time": "0"}
+    console_accepted(await hook.post({"DevEUI_uplink": uplink}), data=False)
+    (frame,) = await until(hook.frames)
+    assert frame["values"] == {"temperature": 21.5}
+
+    async def told() -> bool:
+        return "/DevEUI_uplink/LrrRSSI must be a number" in str(await hook.shown("last_error"))
+
+    await until(told)
+    await hook.set(preset="custom")
+
+
 async def test_the_things_stack_tells_by_its_webhook(admin: Console, model: str) -> None:
     """The same messages as over MQTT."""
     hook = Hook(admin, "tts", "0004A30B001C0530")

@@ -20,6 +20,7 @@ from libs.common.contracts.frames import (
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
+from services.device.reports.checking import frame_time
 from services.device.reports.presence.http import HttpPresence
 from services.device.things import Thing, ThingDirectory
 from services.device.things.model import Link
@@ -68,7 +69,9 @@ class FrameRpc:
         (thing,) = await self._things(integration, [told])
         if thing is None:
             raise NotFound(_unknown(integration, told.identifier), field="identifier")
-        await self.devices.notes.facts([(thing.id, *_fact(told, told.ts or now_ms()))])
+        now = now_ms()
+        ts = frame_time(told.ts, now, retention_ms=now)
+        await self.devices.notes.facts([(thing.id, *_fact(told, ts))])
         await self.presence.heard(thing)
         return Acknowledged()
 

@@ -80,6 +80,17 @@ def check(channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int) -
     return []
 
 
+def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
+    """Return the time of a frame: that of its gateway, unless the gateway's clock is wrong.
+
+    A time that is older than the retention or more than five minutes ahead is replaced by
+    `received`: a reading is never refused for the clock of a gateway.
+    """
+    if ts is None or not received - retention_ms <= ts <= received + FUTURE_MS:
+        return received
+    return ts
+
+
 def _time(ts: int | None, received: int, retention_ms: int) -> int:
     if ts is None:
         return received

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import bson
 import pytest
 
-from libs.common.clock import from_ms, now_ms, to_ms
+from libs.common.clock import from_ms, now_ms, parse_time, to_ms
 
 
 @pytest.mark.parametrize("ms", [0, 1, 999, 1_795_270_889_557, 253_402_300_799_999])
@@ -36,3 +36,35 @@ def test_a_moment_has_the_ms_that_mongodb_keeps_of_it() -> None:
     kept = bson.decode(bson.encode({"at": moment}), options)["at"]
 
     assert to_ms(kept) == to_ms(moment)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        1645630395,
+        1645630395.0,
+        1645630395000,
+        "1645630395",
+        "1645630395.0",
+        " 1645630395000 ",
+        "1.645630395e9",
+        "2022-02-23T15:33:15Z",
+        "2022-02-23T15:33:15",
+        "2022-02-23 15:33:15",
+        "2022-02-23T16:33:15+01:00",
+        "2022-02-23T16:33:15.000+0100",
+        "2022-02-23T15:33:15.000000123Z",
+        datetime(2022, 2, 23, 15, 33, 15),  # noqa: DTZ001 - a server without zones
+    ],
+)
+def test_a_time_is_parsed_however_a_server_writes_it(given: object) -> None:
+    """Seconds, ms or ISO 8601; text without a zone is UTC."""
+    moment = parse_time(given)
+    assert moment is not None
+    assert to_ms(moment) == 1645630395000
+
+
+@pytest.mark.parametrize("given", [None, "", "soon", "1e999", 1e300, True, [], {}, float("nan")])
+def test_what_is_no_time_is_none(given: object) -> None:
+    """Also a number that no date has."""
+    assert parse_time(given) is None

@@ -16,9 +16,10 @@ from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec, KnownCodecs
 from services.device.products.store import ProductKey
 from services.device.reports.batch import Batch, GoodReport, Refused
-from services.device.reports.checking import FUTURE_MS
+from services.device.reports.checking import FUTURE_MS, frame_time
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.model import KeptFrame
+from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
@@ -41,7 +42,9 @@ class FrameReader:
 
     codecs: KnownCodecs
     workers: CodecWorkers
+    retention: Retention
     retention_ms: int
+    """That of the platform, for what devices remember."""
     frame_days: int
     budgets: Budgets = field(default_factory=Budgets)
 
@@ -54,10 +57,8 @@ class FrameReader:
             except msgspec.DecodeError as error:
                 batch.refused.append(Refused(uplink, f"is no frame: {error}", thing))
                 continue
-            ts = uplink.received if frame.ts is None else min(frame.ts, uplink.received)
-            if ts < uplink.received - self.retention_ms:
-                batch.refused.append(Refused(uplink, "ts is older than the retention", thing))
-                continue
+            kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
+            ts = frame_time(frame.ts, uplink.received, kept_ms)
             unread = _Unread(uplink, thing, frame, ts)
             products[thing.tenant, thing.model].append(unread)
         batch.unread = []

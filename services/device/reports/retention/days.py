@@ -25,10 +25,14 @@ class Retention:
 
     async def oldest(self, tenant: str, model: str = "") -> int:
         """From when on (ms) history of a product's devices is kept; `model` "" is no product."""
+        return max(now_ms() - await self.kept_ms(tenant, model), 0)
+
+    async def kept_ms(self, tenant: str, model: str = "") -> int:
+        """Return how long (ms) history of a product's devices is kept; "" is no product."""
         days = await self.of_tenant(tenant)
         if model:
             days = min(days, await self._of_product(tenant, model))
-        return max(now_ms() - days * DAY_MS, 0)
+        return days * DAY_MS
 
     async def of_tenant(self, tenant: str) -> int:
         """Days for all that is the tenant's."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,10 +30,6 @@ _BELOW_ALL = -1000.0
 """dBm that no gateway hears."""
 
 
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""When something was, with its zone."""
-
-
 class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Where downlinks of a device go at its network server."""
 
@@ -49,6 +45,8 @@ class Heard(NamedTuple):
 
     told: ToldFrame | TellLink | TellDownlink
     route: Route | None = None
+    unreadable: str = ""
+    """Which optional fields could not be read, and why."""
 
 
 class Queued(NamedTuple):

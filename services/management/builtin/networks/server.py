@@ -93,6 +93,8 @@ class Line:
             self._hooks -= 1
         if self.broker is None:
             self.state.up()
+        if heard is not None and heard.unreadable:
+            self.state.failed(f"webhook: {heard.unreadable}")
 
     async def stop(self) -> None:
         """Disconnect, and show nothing any more."""

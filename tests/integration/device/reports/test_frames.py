@@ -13,6 +13,7 @@ from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.products.codec.schemas import ProductCodec
 from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
+from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
 from tests.integration.device.reports.world import World
 
@@ -75,6 +76,22 @@ async def test_a_frame_becomes_the_report_that_its_codec_reads(world: World):
     assert msgspec.json.decode(row["f"], type=Frame).gateways == heard
     assert row["c"] == f"{version}/v1.0"
     assert await world.totals() == Totals(stored=1, rejected=0)
+
+
+async def test_a_frame_of_a_gateway_with_a_wrong_clock_is_of_its_arrival(world: World):
+    """Beyond the retention of its product, or more than five minutes ahead; none is refused."""
+    sn, now = await world.add(7), now_ms()
+    await put_codec(world)
+    week = {"$set": {"historyDays": 7}}
+    await world.database["products"].update_one({"_id.model": "m"}, week)
+    right = [now - 6 * DAY_MS, now + 4 * 60_000]
+    for counter, ts in enumerate([0, -5, now - 8 * DAY_MS, now + 6 * 60_000, 10**15, *right]):
+        await hear(world, sn, counter, b"\x01\x15", ts=ts)
+    await world.deal(7)
+    first, *others, last = sorted(KEY.unpack(row["_id"])[1] for row in await world.stored())
+    assert [first, last] == right
+    assert [now <= ts <= now_ms() for ts in others] == [True] * 5
+    assert await world.reasons() == []
 
 
 async def test_a_frame_that_cannot_be_read_is_in_dead_and_kept(world: World):

@@ -38,6 +38,7 @@ from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger, Totals
 from services.device.reports.quota import Quota, Refusals
+from services.device.reports.retention.days import Retention
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
@@ -161,6 +162,7 @@ class World:
             frames=FrameReader(
                 codecs=KnownCodecs(products),
                 workers=self.workers,
+                retention=Retention(products, known, RETENTION_MS // DAY_MS),
                 retention_ms=RETENTION_MS,
                 frame_days=30,
             ),

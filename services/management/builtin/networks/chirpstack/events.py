@@ -1,7 +1,7 @@
 """The events of ChirpStack 4 (`integration.proto`), in JSON or protobuf, and its commands."""
 
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,13 +9,12 @@ from chirpstack_api.integration import integration_pb2 as pb
 from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from google.protobuf.message import DecodeError, Message
 
-from libs.common.clock import to_ms
+from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, TellDownlink, TellLink, ToldFrame
 from libs.common.errors import MalformedRequest
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
-    Moment,
     Queued,
     Route,
     dev_eui,
@@ -32,7 +31,7 @@ _ITEM = "queue_item_id"
 
 class _Event(msgspec.Struct, rename="camel", kw_only=True):
     device_info: "_DeviceInfo"
-    time: Moment | None = None
+    time: Any = None
 
 
 class _DeviceInfo(msgspec.Struct, rename="camel", kw_only=True):
@@ -153,7 +152,7 @@ def _up_of(message: pb.UplinkEvent) -> _Up:
     info = message.device_info
     return _Up(
         device_info=_DeviceInfo(dev_eui=info.dev_eui, application_id=info.application_id),
-        time=message.time.ToDatetime(UTC) if message.HasField("time") else None,
+        time=_time(message) if message.HasField("time") else None,
         dev_addr=message.dev_addr,
         f_cnt=message.f_cnt,
         f_port=message.f_port,
@@ -179,12 +178,20 @@ def _up_of(message: pb.UplinkEvent) -> _Up:
     )
 
 
+def _time(message: pb.UplinkEvent) -> datetime | None:
+    try:
+        time: datetime = message.time.ToDatetime(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return time
+
+
 def _up(tenant: str, identifier: str, event: _Up) -> ToldFrame | None:
     found = frame(
         port=event.f_port or 0,
         data=event.data,
         counter=event.f_cnt,
-        time=event.time,
+        time=parse_time(event.time),
         session=name(event.dev_addr),
         confirmed=event.confirmed,
         frequency=event.tx_info.frequency,
@@ -261,7 +268,8 @@ _TOLD: dict[str, Callable[..., ToldFrame | TellLink | TellDownlink | None]] = {
 
 
 def _ts(event: _Event) -> int | None:
-    return None if event.time is None else to_ms(event.time)
+    time = parse_time(event.time)
+    return None if time is None else to_ms(time)
 
 
 def queued(carried: Carried) -> Queued:

@@ -4,14 +4,15 @@ Topics are typed into the gateway, so what a message is, its fields say. A downl
 there: what is told of one is told of the oldest that waits.
 """
 
+from typing import Any
+
 import msgspec
 
-from libs.common.clock import to_ms
+from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, ToldFrame
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
-    Moment,
     Queued,
     dev_eui,
     frame,
@@ -50,7 +51,7 @@ class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
 
 class _Message(msgspec.Struct, rename="camel", kw_only=True):
     dev_eui: str = msgspec.field(name="devEUI")
-    time: Moment | None = None
+    time: Any = None
     dev_addr: str = ""
     """Newer firmware tells it."""
     f_cnt: int = 0
@@ -68,6 +69,7 @@ _DECODER = msgspec.json.Decoder(_Message)
 def read(tenant: str, body: bytes) -> Heard | None:
     """A message; None for one that is nothing to us. Raises `InvalidInput`."""
     message: _Message = reading(_DECODER, body)
+    message.time = parse_time(message.time)
     told = _told(tenant, dev_eui(message.dev_eui, "devEUI"), message)
     return None if told is None else Heard(told)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.clock import to_ms
+from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import (
     DownlinkState,
     Reception,
@@ -20,7 +20,6 @@ from libs.common.contracts.frames import (
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
-    Moment,
     Queued,
     Route,
     dev_eui,
@@ -85,7 +84,7 @@ class _Uplink(msgspec.Struct, kw_only=True):
     confirmed: bool = False
     rx_metadata: list[_RxMetadata] = []
     settings: _Settings = msgspec.field(default_factory=_Settings)
-    received_at: Moment | None = None
+    received_at: Any = None
 
 
 class _Downlink(msgspec.Struct, kw_only=True):
@@ -109,7 +108,7 @@ class _Failed(msgspec.Struct, kw_only=True):
 class _Up(msgspec.Struct, kw_only=True):
     end_device_ids: _DeviceIds
     correlation_ids: list[str] = []
-    received_at: Moment | None = None
+    received_at: Any = None
     uplink_message: _Uplink | None = None
     join_accept: dict[str, Any] | None = None
     downlink_ack: _Downlink | None = None
@@ -140,7 +139,8 @@ def read(tenant: str, body: bytes) -> Heard | None:
 def _told(tenant: str, identifier: str, up: _Up) -> ToldFrame | TellLink | TellDownlink | None:
     if up.uplink_message is not None:
         return _uplink(tenant, identifier, up, up.uplink_message)
-    ts = None if up.received_at is None else to_ms(up.received_at)
+    time = parse_time(up.received_at)
+    ts = None if time is None else to_ms(time)
     if up.join_accept is not None:
         return TellLink(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
     failed = up.downlink_failed
@@ -172,7 +172,7 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> ToldFram
         port=message.f_port,
         data=message.frm_payload,
         counter=message.f_cnt,
-        time=message.received_at or up.received_at,
+        time=parse_time(message.received_at) or parse_time(up.received_at),
         session=name(message.session_key_id),
         confirmed=message.confirmed,
         data_rate=str(settings.data_rate),

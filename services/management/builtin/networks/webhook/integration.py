@@ -8,7 +8,7 @@ from libs.common.errors import InvalidInput
 from services.management.builtin.networks.heard import Carried, Heard, Queued
 from services.management.builtin.networks.server import NetworkServer
 from services.management.builtin.networks.settings import Broker
-from services.management.builtin.networks.webhook import mapping
+from services.management.builtin.networks.webhook import mapping, presets
 from services.management.builtin.networks.webhook.manifest import MANIFEST
 
 
@@ -16,7 +16,7 @@ class Webhook(NetworkServer):
     """Takes what is posted; it has no broker, and nothing goes back."""
 
     manifest = MANIFEST
-    own_settings = (*mapping.POINTERS, mapping.ENCODING)
+    own_settings = (presets.PRESET, *presets.POINTERS, presets.ENCODING)
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take the mapping and the token; raises `InvalidInput`."""

@@ -1,27 +1,61 @@
 """Where what counts stands in a body: JSON pointers (RFC 6901) that people set."""
 
-import math
 import re
 from base64 import b64decode
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from libs.common.clock import from_ms, ms_of, to_ms
+from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
 from libs.common.errors import InvalidInput, MalformedRequest
-from services.management.builtin.networks.heard import Heard, dev_eui, frame, name
+from libs.common.numbers import parse_number
+from services.management.builtin.networks.heard import (
+    FIRST_PORT,
+    Heard,
+    dev_eui,
+    frame,
+    lora,
+    name,
+)
+from services.management.builtin.networks.webhook.presets import (
+    COUNTER,
+    CUSTOM,
+    DATA,
+    DATA_RATE,
+    DEVICE,
+    ENCODING,
+    FREQUENCY,
+    GATEWAY,
+    HEX,
+    NEEDED,
+    POINTERS,
+    PORT,
+    PRESET,
+    PRESETS,
+    RSSI,
+    SESSION,
+    SIGFOX,
+    SNR,
+    TIME,
+    Fields,
+)
 
-DEVICE, DATA, ENCODING, PORT = "device", "data", "encoding", "port"
-TIME, COUNTER, SESSION = "time", "counter", "session"
-RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY = "rssi", "snr", "gateway", "data_rate", "frequency"
-NEEDED = (DEVICE, DATA, PORT)
-POINTERS = (*NEEDED, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY)
-HEX = "hex"
 LONGEST = 256
 """Characters of a pointer."""
+LARGEST = 1e300
+"""Numbers beyond it, and those that are none, are not read."""
+FIRST_YEAR = 2000
+"""A time before it is that of a clock which was never set, and the same for each uplink."""
+LAST_COUNTER = 2**32 - 1
+SIGFOX_ZEROS = 16
+"""Digits of the DevEUI that a Sigfox ID becomes, with zeros in front."""
+_UNITS = ((1e4, 1e6), (1e7, 1e3))
+"""Frequencies below the first are in MHz, below the second in kHz."""
+_DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
+_FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
 _json = msgspec.json.Decoder().decode
@@ -36,31 +70,46 @@ def check(settings: dict[str, Any]) -> None:
 
 
 def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
-    """An uplink of a body; None for one of the network's own.
+    """An uplink of a body; None for one of the network's own, or without a port.
 
-    Raises `InvalidInput` naming the setting that is missing, or what does not fit it in the body.
+    An optional field that cannot be read is left out, and named in what is returned. Raises
+    `InvalidInput` naming the setting that is missing, or the field of the body at fault.
     """
-    for key in NEEDED:
-        if not settings.get(key):
-            raise InvalidInput("is not set", field=key)
+    preset = settings.get(PRESET) or CUSTOM
+    fields = PRESETS.get(preset) or _own_fields(settings)
     try:
         given = _json(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"is no JSON: {error}", field="body") from error
-    picked = _Picked(given, settings)
+    picked = _Picked(given, fields)
+    port = picked.port()
+    if port is None:
+        return None
     found = frame(
-        port=picked.port(),
-        data=picked.data(hexadecimal=settings.get(ENCODING) == HEX),
+        port=port,
+        data=picked.data(hexadecimal=fields.get(ENCODING) == (HEX,)),
         time=picked.time(),
-        frequency=picked.whole(FREQUENCY),
-        data_rate=picked.text(DATA_RATE),
+        frequency=picked.frequency(),
+        data_rate=picked.data_rate(),
         gateways=picked.gateways(),
         **picked.identity(),
     )
     if found is None:
         return None
-    identifier = dev_eui(picked.text(DEVICE), settings[DEVICE])
-    return Heard(ToldFrame(tenant=tenant, identifier=identifier, frame=found))
+    device = picked.needed(DEVICE)
+    if preset == SIGFOX:
+        device = str(device).zfill(SIGFOX_ZEROS)
+    identifier = dev_eui(str(device), fields[DEVICE][0])
+    told = ToldFrame(tenant=tenant, identifier=identifier, frame=found)
+    return Heard(told, unreadable="; ".join(picked.unreadable))
+
+
+def _own_fields(settings: dict[str, str]) -> Fields:
+    """Return the pointers that a user has set; raise `InvalidInput` when one is missing."""
+    for key in NEEDED:
+        if not settings.get(key):
+            raise InvalidInput("is not set", field=key)
+    return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}
 
 
 def pointed(given: Any, pointer: str) -> Any:
@@ -77,83 +126,103 @@ def pointed(given: Any, pointer: str) -> Any:
 
 
 class _Picked:
-    """The values of one body by setting; a fault is named by the pointer."""
+    """The values of one body by field, and what could not be read."""
 
-    def __init__(self, given: Any, settings: dict[str, str]) -> None:
+    def __init__(self, given: Any, fields: Fields) -> None:
         self._given = given
-        self._settings = settings
+        self._fields = fields
+        self.unreadable: list[str] = []
 
-    def _value(self, key: str) -> Any:
-        """What there is; None for nothing. Raises `InvalidInput` for nothing that is needed."""
-        pointer = self._settings.get(key)
-        found = pointed(self._given, pointer) if pointer else None
-        if found is not _MISSING and (found is not None or key not in NEEDED):
-            return found
-        if key in NEEDED:
+    def _found(self, key: str) -> tuple[str, Any]:
+        """The first pointer that leads to a value, and the value; None for nothing."""
+        pointers = self._fields.get(key, ())
+        for pointer in pointers:
+            found = pointed(self._given, pointer)
+            if found is not _MISSING and found is not None:
+                return pointer, found
+        return next(iter(pointers), ""), None
+
+    def _leave_out(self, pointer: str, reason: str) -> None:
+        self.unreadable.append(f"{pointer} {reason}")
+
+    def needed(self, key: str) -> Any:
+        """A value; raise `InvalidInput` when there is none."""
+        pointer, found = self._found(key)
+        if found is None:
             raise InvalidInput("is missing", field=pointer)
-        return None
-
-    def _fault(self, key: str, reason: str) -> InvalidInput:
-        return InvalidInput(reason, field=self._settings[key])
-
-    def text(self, key: str) -> str:
-        found = self._value(key)
-        if found is not None and not isinstance(found, str | int):
-            raise self._fault(key, "must be text")
-        return "" if found is None else name(str(found))
-
-    def whole(self, key: str) -> int | None:
-        """A whole number, or text that is one."""
-        found = self._value(key)
-        if isinstance(found, str) and _DIGITS.fullmatch(found):
-            found = int(found)
-        if isinstance(found, float) and found.is_integer():
-            found = int(found)
-        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
-            raise self._fault(key, "must be a whole number")
         return found
 
-    def number(self, key: str) -> float | None:
-        found = self._value(key)
-        if found is None:
-            return None
-        try:
-            number = math.nan if isinstance(found, bool) else float(found)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self._fault(key, "must be a number")
-        return number
+    def text(self, key: str) -> str:
+        pointer, found = self._found(key)
+        if found is None or isinstance(found, bool) or not isinstance(found, str | int | float):
+            if found is not None:
+                self._leave_out(pointer, "must be text")
+            return ""
+        return name(str(found))
 
-    def port(self) -> int:
-        text = self._settings[PORT]
-        if not text.startswith("/"):
-            return int(text)
-        found = self.whole(PORT)
-        return 0 if found is None else found
+    def number(self, key: str) -> float | None:
+        """A number, or text that is one."""
+        pointer, found = self._found(key)
+        number: Any = parse_number(found.strip()) if isinstance(found, str) else found
+        if type(number) in {int, float} and abs(number) < LARGEST:
+            return float(number)
+        if found is not None:
+            self._leave_out(pointer, "must be a number")
+        return None
+
+    def whole(self, key: str, most: int) -> int | None:
+        number = self.number(key)
+        if number is None:
+            return None
+        if number != int(number) or not 0 <= number <= most:
+            self._leave_out(self._found(key)[0], f"must be a whole number of 0 to {most}")
+            return None
+        return int(number)
+
+    def port(self) -> int | None:
+        """The port, None for a body without one; one that cannot be read is the first."""
+        if not self._fields[PORT][0].startswith("/"):
+            return int(self._fields[PORT][0])
+        if self._found(PORT)[1] is None:
+            return None
+        port = self.number(PORT)
+        if port is not None and port != int(port):
+            self._leave_out(self._found(PORT)[0], "must be a whole number")
+            port = None
+        return FIRST_PORT if port is None else int(port)
 
     def data(self, *, hexadecimal: bool) -> bytes:
-        found = self._value(DATA)
+        found, pointer = self.needed(DATA), self._found(DATA)[0]
         if not isinstance(found, str):
-            raise self._fault(DATA, "must be text")
+            raise InvalidInput("must be text", field=pointer)
         try:
             return bytes.fromhex(found) if hexadecimal else b64decode(found, validate=True)
         except ValueError as error:
             kind = "hexadecimal" if hexadecimal else "base64"
-            raise self._fault(DATA, f"is not {kind}") from error
+            raise InvalidInput(f"is not {kind}", field=pointer) from error
 
     def time(self) -> datetime | None:
-        """ISO 8601, or a number of seconds or ms."""
-        found = self._value(TIME)
-        if found is None:
+        """ISO 8601, or a number of seconds or ms, also as text."""
+        pointer, found = self._found(TIME)
+        time = parse_time(found)
+        if time is None and found is not None:
+            self._leave_out(pointer, "is no time: ISO 8601, seconds or milliseconds")
+        return time
+
+    def frequency(self) -> int | None:
+        """Hz, whether the server tells Hz, kHz or MHz."""
+        number = self.number(FREQUENCY)
+        if number is None or number <= 0:
             return None
-        try:
-            if isinstance(found, str):
-                made = msgspec.convert(found, datetime)
-                return made if made.tzinfo else made.replace(tzinfo=UTC)
-            return from_ms(ms_of(self.number(TIME) or 0.0))
-        except (msgspec.ValidationError, ValueError, OverflowError) as error:
-            raise self._fault(TIME, "is no time: ISO 8601, seconds or milliseconds") from error
+        scale = next((scale for most, scale in _UNITS if number < most), 1)
+        return round(number * scale)
+
+    def data_rate(self) -> str:
+        """As `SF7BW125`; `SF7` where the server tells the spreading factor alone."""
+        text = self.text(DATA_RATE)
+        if found := _DATA_RATE.match(text):
+            return lora(int(found[1]), int(found[2]) * 1000)
+        return f"SF{text}" if _FACTOR.fullmatch(text) else text
 
     def identity(self) -> dict[str, Any]:
         """What names an uplink: session and counter, else its time, else nothing that it shares.
@@ -161,7 +230,10 @@ class _Picked:
         Without a session, two uplinks of one counter are the same only at the same time: a sensor
         that joins anew counts from 0 again.
         """
-        counter, session, time = self.whole(COUNTER), self.text(SESSION), self.time()
+        counter, session = self.whole(COUNTER, LAST_COUNTER), self.text(SESSION)
+        time = parse_time(self._found(TIME)[1])
+        if time is not None and time.year < FIRST_YEAR:
+            time = None
         if time is not None and (counter is None or not session):
             session = str(to_ms(time))
         elif counter is None:

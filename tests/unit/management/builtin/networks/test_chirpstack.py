@@ -52,6 +52,14 @@ def test_an_uplink_is_a_frame(payload):
     )
 
 
+def test_a_time_that_cannot_be_read_costs_no_uplink():
+    """Of both encodings."""
+    assert event("up", samples.chirpstack(fPort=1, fCnt=3, time="soon")).told.frame.ts is None
+    beyond = pb.UplinkEvent.FromString(samples.chirpstack_up())
+    beyond.time.seconds = 2**62
+    assert event("up", beyond.SerializeToString()).told.frame.ts is None
+
+
 def test_what_only_the_network_says_is_no_frame():
     """An uplink without a port, or with one that no application has."""
     for port in (None, 0, 224):

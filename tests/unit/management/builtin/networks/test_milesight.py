@@ -44,6 +44,13 @@ def test_what_comes_again_is_the_same_and_a_counter_that_begins_anew_is_not() ->
     assert read("t", changed(devAddr="07812782")).told.frame.session == "07812782"
 
 
+@pytest.mark.parametrize("time", ["soon", "", 1e300, {}])
+def test_a_time_that_cannot_be_read_costs_no_uplink(time: object) -> None:
+    """It counts as none."""
+    frame = read("t", changed(time=time)).told.frame
+    assert (frame.ts, frame.counter) == (None, 128)
+
+
 @pytest.mark.parametrize(
     ("fields", "state"),
     [

@@ -34,6 +34,16 @@ def test_an_uplink_is_a_frame():
     )
 
 
+def test_a_time_that_cannot_be_read_costs_no_uplink():
+    """The other one counts, or none."""
+    up = msgspec.json.decode(samples.TTS_UP)
+    up["uplink_message"]["received_at"] = "soon"
+    up["received_at"] = "2020-02-12T15:15:45"
+    assert read("t", msgspec.json.encode(up)).told.frame.ts == 1581520545000
+    up["received_at"] = {}
+    assert read("t", msgspec.json.encode(up)).told.frame.ts is None
+
+
 def test_a_join_is_told():
     """As an event of the link."""
     told = read("t", samples.tts(join_accept={"session_key_id": "AXBS"})).told

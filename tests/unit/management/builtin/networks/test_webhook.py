@@ -64,7 +64,9 @@ def test_what_is_not_set_is_not_needed() -> None:
     assert told.told.frame.gateways == []
 
 
-@pytest.mark.parametrize("at", [MS, MS // 1000, float(MS), "2026-01-01T01:00:00+01:00"])
+@pytest.mark.parametrize(
+    "at", [MS, MS // 1000, float(MS), f"{MS // 1000}", f"{MS}.0", "2026-01-01T01:00:00+01:00"]
+)
 def test_times_are_text_or_numbers(at: Any) -> None:
     """ISO 8601, seconds or milliseconds."""
     assert heard(BODY | {"at": at}).ts == MS
@@ -78,24 +80,22 @@ def test_identity_is_session_and_counter_else_the_time_else_none_is_shared() -> 
     assert bare[0] != bare[1]
 
 
+def test_a_clock_that_was_never_set_names_no_uplink() -> None:
+    """Each uplink of such a gateway has the same time."""
+    first, second = [heard(BODY | {"at": "0"}, counter="", session="") for _ in range(2)]
+    assert first.ts == second.ts == 0
+    assert first.session != second.session
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"dev": {}}, "/dev/eui"),
         ({"dev": {"eui": "12"}}, "/dev/eui"),
-        ({"up": []}, "/up/0/port"),
+        ({"up": [{"port": 1}]}, "/up/0/data"),
         ({"up": [{"data": "xx", "port": 1}]}, "/up/0/data"),
         ({"up": [{"data": 7, "port": 1}]}, "/up/0/data"),
-        ({"up": [{"data": "00", "port": True}]}, "/up/0/port"),
-        ({"up": [{"data": "00", "port": 1, "rssi": []}]}, "/up/0/rssi"),
         ({"up": [{"data": "00" * 256, "port": 1}]}, "data"),
-        ({"n": -1}, "counter"),
-        ({"n": "many"}, "/n"),
-        ({"n": 1e300}, "counter"),
-        ({"at": "yesterday"}, "/at"),
-        ({"at": 1e300}, "/at"),
-        ({"at": []}, "/at"),
-        ({"hz": {}}, "/hz"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, Any], field: str) -> None:
@@ -103,6 +103,185 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         heard(BODY | change)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"up": [{**BODY["up"][0], "port": True}]}, {"port": 1}),
+        ({"up": [{**BODY["up"][0], "port": "two"}]}, {"port": 1}),
+        (
+            {"up": [{**BODY["up"][0], "rssi": []}]},
+            {"gateways": [Reception(gateway="g1", rssi=None, snr=7.5)]},
+        ),
+        (
+            {"up": [{**BODY["up"][0], "snr": "7,5", "gw": {}}]},
+            {"gateways": [Reception(gateway="", rssi=-90)]},
+        ),
+        ({"n": -1}, {"counter": 0, "session": str(MS)}),
+        ({"n": "many"}, {"counter": 0, "session": str(MS)}),
+        ({"n": 1e300}, {"counter": 0, "session": str(MS)}),
+        ({"dev": {**BODY["dev"], "a/b": []}}, {"session": str(MS)}),
+        ({"at": "yesterday"}, {"ts": None}),
+        ({"at": 1e300}, {"ts": None}),
+        ({"at": []}, {"ts": None}),
+        ({"hz": {}}, {"frequency": None}),
+        ({"up": [{**BODY["up"][0], "dr": {}}]}, {"data_rate": ""}),
+    ],
+)
+def test_an_optional_field_that_cannot_be_read_costs_no_uplink(
+    change: dict[str, Any], left: dict[str, Any]
+) -> None:
+    """It is left out, and `last_error` names it."""
+    told = read("t", msgspec.json.encode(BODY | change), MAPPING)
+    assert told is not None
+    assert told.unreadable.startswith("/")
+    expected = msgspec.structs.replace(heard(BODY), **left)
+    assert told.told.frame == expected
+
+
+def test_a_body_without_a_port_is_passed_over() -> None:
+    """A join has none, and need not have the other fields."""
+    assert read("t", b'{"joined": true}', MAPPING) is None
+    assert read("t", msgspec.json.encode(BODY | {"up": [{"port": None}]}), MAPPING) is None
+
+
+def test_numbers_may_be_text() -> None:
+    """Port, counter, radio and frequency; MHz and kHz become Hz."""
+    up = BODY["up"][0] | {"port": "85.0", "rssi": "-90.00", "dr": "SF7 BW125 4/5"}
+    assert heard(BODY | {"up": [up], "n": "17", "hz": "868.1"}) == heard(BODY)
+    assert heard(BODY | {"hz": 868100}) == heard(BODY)
+
+
+HELIUM = {
+    "app_eui": "0011223344556677",
+    "dev_eui": "24E124136B502217",
+    "devaddr": "48000A01",
+    "fcnt": 17,
+    "hotspots": [
+        {
+            "frequency": 868.1,
+            "id": "11abc",
+            "name": "quiet-green-otter",
+            "reported_at": MS,
+            "rssi": -90,
+            "snr": 7.5,
+            "spreading": "SF7BW125",
+            "status": "success",
+        }
+    ],
+    "payload": "1/8=",
+    "port": 85,
+    "reported_at": MS,
+}
+CHIRPSTACK = {
+    "time": "2026-01-01T00:00:00.000+00:00",
+    "deviceInfo": {"devEui": "24e124136b502217"},
+    "devAddr": "48000A01",
+    "fCnt": 17,
+    "fPort": 85,
+    "data": "1/8=",
+    "rxInfo": [{"gatewayId": "g1", "rssi": -90, "snr": 7.5}],
+    "txInfo": {"frequency": 868100000, "modulation": {"lora": {"spreadingFactor": 7}}},
+}
+LORIOT = {
+    "cmd": "rx",
+    "seqno": 4,
+    "EUI": "24E124136B502217",
+    "ts": MS,
+    "fcnt": 17,
+    "port": 85,
+    "freq": 868100000,
+    "rssi": -90,
+    "snr": 7.5,
+    "dr": "SF7 BW125 4/5",
+    "ack": False,
+    "data": "d7ff",
+}
+LORIOT_GATEWAYS = {k: v for k, v in LORIOT.items() if k not in {"rssi", "snr"}} | {
+    "cmd": "gw",
+    "gws": [{"rssi": -90, "snr": 7.5, "ts": MS, "gweui": "g1"}],
+}
+ACTILITY = {
+    "DevEUI_uplink": {
+        "Time": "2026-01-01T01:00:00.000+01:00",
+        "DevEUI": "24E124136B502217",
+        "FPort": "85",
+        "FCntUp": "17",
+        "payload_hex": "d7ff",
+        "LrrRSSI": "-90.000000",
+        "LrrSNR": "7.500000",
+        "SpFact": "7",
+        "Lrrid": "g1",
+        "DevAddr": "48000A01",
+        "Frequency": 868.1,
+    }
+}
+SIGFOX = {
+    "device": "1A2345",
+    "time": str(MS // 1000),
+    "data": "d7ff",
+    "seqNumber": "17",
+    "rssi": "-90.00",
+    "snr": "7.50",
+    "station": "g1",
+}
+
+
+@pytest.mark.parametrize(
+    ("preset", "body", "more"),
+    [
+        ("helium", HELIUM, {"session": "48000A01", "gateway": "quiet-green-otter"}),
+        ("helium", CHIRPSTACK, {"session": "48000A01", "data_rate": "SF7"}),
+        ("loriot", LORIOT, {"session": str(MS), "gateway": ""}),
+        ("loriot", LORIOT_GATEWAYS, {"session": str(MS)}),
+        ("actility", ACTILITY, {"session": "48000A01", "data_rate": "SF7"}),
+        (
+            "sigfox",
+            SIGFOX,
+            {"session": str(MS), "port": 1, "data_rate": "", "frequency": None},
+        ),
+    ],
+)
+def test_a_preset_reads_what_its_server_posts(
+    preset: str, body: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """Without any pointer; those that were set before do not count."""
+    told = read("t", msgspec.json.encode(body), {"preset": preset, "device": "/other"})
+    assert told is not None
+    gateway = Reception(gateway=more.pop("gateway", "g1"), rssi=-90, snr=7.5)
+    frame = Frame(
+        port=85,
+        data=b"\xd7\xff",
+        counter=17,
+        ts=MS,
+        data_rate="SF7BW125",
+        frequency=868100000,
+        gateways=[gateway],
+    )
+    assert told.told.frame == msgspec.structs.replace(frame, **more)
+    assert told.unreadable == ""
+    eui = "00000000001A2345" if preset == "sigfox" else "24E124136B502217"
+    assert told.told.identifier == eui
+
+
+@pytest.mark.parametrize(
+    ("preset", "body"),
+    [
+        ("helium", {"type": "join", "dev_eui": "24E124136B502217"}),
+        ("loriot", {"cmd": "txd", "EUI": "24E124136B502217", "seqdn": 1}),
+        ("actility", {"DevEUI_downlink_Sent": {"DevEUI": "24E124136B502217"}}),
+        ("actility", {"DevEUI_uplink": {"DevEUI": "24E124136B502217", "FCntUp": 9}}),
+    ],
+)
+def test_a_preset_passes_over_what_is_no_uplink(preset: str, body: dict[str, Any]) -> None:
+    """It has no port."""
+    assert read("t", msgspec.json.encode(body), {"preset": preset}) is None
+
+
+def test_own_pointers_count_again_after_a_preset() -> None:
+    """`custom` is a choice like the others."""
+    assert heard(BODY, preset="custom") == heard(BODY)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000])
