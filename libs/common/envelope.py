@@ -38,13 +38,13 @@ def _failed() -> Literal["Failed"]:
 
 
 class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """An open API refusal: `{status: "Failed", requestId, errCode, errMsg, data?}`."""
+    """An open API refusal: `{status: "Failed", requestId, errCode, errMsg}`, never with `data`."""
 
     status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     requestId: str  # noqa: N815
     errCode: str  # noqa: N815
     errMsg: str  # noqa: N815
-    data: Any = None
+    """Names every fault."""
 
 
 class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -74,7 +74,7 @@ def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     """Encode `error` in the envelope of the API that `path` belongs to."""
     if path.startswith(OPEN_API_PREFIXES):
         return msgspec.json.encode(
-            Failure(requestId=request_id, errCode=error.code, errMsg=error.text, data=error.detail)
+            Failure(requestId=request_id, errCode=error.code, errMsg=error.text)
         )
     return msgspec.json.encode(
         ConsoleFailure(

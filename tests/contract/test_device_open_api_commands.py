@@ -43,7 +43,7 @@ async def test_every_fault_of_an_update_is_named_and_nothing_is_sent(
         *("reporting_interval.time", "reporting_interval.nothing", "temperature", "unknown"),
         *("led", "lorawan_class", "label", "secret", "rules"),
     ]
-    body = await api.fails(
+    await api.fails(
         400,
         "PATCH",
         f"/devices/{thing.id}/properties",
@@ -51,7 +51,6 @@ async def test_every_fault_of_an_update_is_named_and_nothing_is_sent(
         names=[f"properties.{name}" for name in names],
         code="parameter_validation_failed",
     )
-    assert {"field", "reason"} == set(body["data"][0])
     assert await api.commands(thing.sn, thing.key, wait=0) == []
 
 

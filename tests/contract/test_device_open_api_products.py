@@ -64,7 +64,7 @@ async def test_every_fault_of_a_tsl_is_named(api: Api) -> None:
         *("properties[3].dataSpec.validator", "properties[4].id", "properties[5].dataSpec.mapping"),
         *("properties[6]", "events[0].type", "services[0].callType", "services[1].inputs[0]"),
     ]
-    body = await api.fails(
+    await api.fails(
         400,
         "PUT",
         f"/products/{model}",
@@ -72,7 +72,6 @@ async def test_every_fault_of_a_tsl_is_named(api: Api) -> None:
         names=[f"tsl.{place}" for place in places],
         code="parameter_validation_failed",
     )
-    assert len(body["data"]) >= len(places)
     await api.fails(404, "GET", f"/products/{model}")
 
 

@@ -31,7 +31,7 @@ def _response(envelope: str, status: str) -> dict[str, Any]:
     return response
 
 
-def _schema(request_id: str, *names: str) -> dict[str, Any]:
+def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "description": "A refusal of the gateway",
@@ -40,7 +40,7 @@ def _schema(request_id: str, *names: str) -> dict[str, Any]:
             "status": {"const": "Failed"},
             request_id: {"type": "string", "pattern": "^[0-9a-f]{32}$"},
             **{name: {"type": "string"} for name in names},
-            "data": {},
+            **more,
         },
     }
 
@@ -48,7 +48,7 @@ def _schema(request_id: str, *names: str) -> dict[str, Any]:
 COMPONENTS: dict[str, Any] = {
     "schemas": {
         f"{_OPEN_API}Refusal": _schema("requestId", "errCode", "errMsg"),
-        f"{_CONSOLE}Refusal": _schema("request_id", "error_code", "error_message"),
+        f"{_CONSOLE}Refusal": _schema("request_id", "error_code", "error_message", data={}),
     },
     "responses": {
         f"{envelope}{status}": _response(envelope, status)

@@ -26,8 +26,8 @@ OPEN = "/device/openapi/v1/devices"
 
 
 def test_the_open_api_speaks_camel_case():
-    """`status`, `requestId`, `errCode` and `errMsg`, with the field in the message."""
-    error = InvalidInput("must be at least 1", field="pageSize")
+    """`status`, `requestId`, `errCode` and `errMsg` with the field in it; never `data`."""
+    error = InvalidInput("must be at least 1", field="pageSize", detail={"a": 1})
     assert msgspec.json.decode(encode_error(error, path=OPEN, request_id="r")) == {
         "status": "Failed",
         "requestId": "r",

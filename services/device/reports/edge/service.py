@@ -153,4 +153,4 @@ def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:
     first = refused[0]
     if first.field == "entry":
         return TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-    return InvalidInput(first.reason, field=first.field, detail=Accepted(0, refused))
+    return InvalidInput(first.reason, field=first.field)
