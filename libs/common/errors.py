@@ -9,6 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+OUR_FAULT = "an error of ours; the log has it under this request id"
+"""The message of a failure whose reason only the log has."""
+
 
 class ThingwayError(Exception):
     """Base of all errors that a client may see.

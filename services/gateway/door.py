@@ -6,18 +6,20 @@ the gateway's own pages, which are an ordinary Litestar application.
 """
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
-from libs.common.errors import Forbidden, ThingwayError, TooManyRequests
+from libs.common.errors import OUR_FAULT, Forbidden, ThingwayError, TooManyRequests
 from libs.common.http.credentials import take_query_token
-from libs.common.http.request import REQUEST_ID, new_request_id
+from libs.common.http.refusals import log_failure, log_refusal
+from libs.common.http.request import REQUEST_ID, REQUEST_ID_HEADER, identify, new_request_id
 from libs.common.limits.counts import Held
-from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, preflight
@@ -33,8 +35,14 @@ from services.gateway.proxy.watch import Watch
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel.tunnels import Tunnels
 
+log = logging.getLogger(__name__)
+
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Pages without a limit: they answer also while Redis does not."""
+FIRST_FAILURE = 400
+"""The least status that says a request failed."""
+PAGES = "page"
+"""The gateway's own answers, as the log names them."""
 CLIENT_CLOSED = 499
 """How an exchange is counted whose client went away."""
 
@@ -90,8 +98,7 @@ class Door:
         """Let a service answer; count what came of it, and give the status."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
-        request_id = new_request_id()
-        name_lines(requestId=request_id)
+        request_id = _identify(scope)
         body = RequestBody(receive, headers, route.max_body or self.max_body)
         exchange = Exchange(
             route=route,
@@ -116,16 +123,25 @@ class Door:
             await self._admit(exchange)
             held = self._take(exchange)
             try:
-                return await self.forwarder.forward(exchange, send)
+                status = await self.forwarder.forward(exchange, send)
+                if status >= FIRST_FAILURE:
+                    log_failure(status, exchange.scope["method"], exchange.route.name)
+                return status
             finally:
                 held.give()
         except ThingwayError as error:
             refused = error
         except asyncio.CancelledError as cancelled:
             refused = exchange.watch.why(cancelled)
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("request %s failed", exchange.request_id)
+            refused = ThingwayError(OUR_FAULT)
         if isinstance(refused, TooManyRequests):
             self.metrics.limited(exchange.route.name)
         if not exchange.answered:
+            log_refusal(refused, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
             if isinstance(refused, TooManyRequests):
                 await self.patience.wait(_caller(exchange))
@@ -150,7 +166,7 @@ class Door:
             exchange.path,
             exchange.origin,
             exchange.headers.get(b"authorization"),
-            token,
+            token if exchange.route.takes_query_token else None,
             scope["state"].get(CERTIFICATE),
         )
 
@@ -177,6 +193,7 @@ class Door:
             refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call")
         if await self._enters(headers, scope, receive, send, refused):
             fields = self.cross_origin.answer(headers)
+            send = _with_id(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -184,7 +201,7 @@ class Door:
         """Show a page of the gateway's own, or its 404."""
         headers = dict(scope["headers"])
         if await self._enters(headers, scope, receive, send):
-            await self.pages(scope, receive, send)
+            await self.pages(scope, receive, _with_id(scope, send))
 
     async def _enters(
         self,
@@ -195,9 +212,7 @@ class Door:
         refused: ThingwayError | None = None,
     ) -> bool:
         """Let a request in that the gateway answers itself, or answer why not."""
-        request_id = new_request_id()
-        scope[REQUEST_ID] = request_id  # type: ignore[literal-required]
-        name_lines(requestId=request_id)
+        request_id = _identify(scope)
         body = RequestBody(receive, headers, self.max_body)
         try:
             self._check_header_size(scope)
@@ -207,9 +222,29 @@ class Door:
             if refused is not None:
                 raise refused
         except ThingwayError as error:
+            log_refusal(error, scope["method"], PAGES)
             await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
             return False
         return True
+
+
+def _identify(scope: HTTPScope) -> str:
+    """Give a request a new id, whatever the client sent; return it."""
+    extra: dict[str, Any] = scope  # type: ignore[assignment]
+    extra[REQUEST_ID] = new_request_id()
+    return identify(scope)
+
+
+def _with_id(scope: HTTPScope, send: Send) -> Send:
+    """Return a `send` whose answer has the id of the request."""
+    field = (REQUEST_ID_HEADER.encode(), identify(scope).encode())
+
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], field]
+        await send(message)
+
+    return add
 
 
 def _caller(exchange: Exchange) -> str:

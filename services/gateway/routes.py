@@ -23,7 +23,7 @@ class Credential(Enum):
 
     NONE = "none"
     TOKEN = "token"  # noqa: S105 - the word, not one
-    """`Authorization: Bearer`, or the query parameter `access_token`."""
+    """`Authorization: Bearer`; of the open API also the query parameter `access_token`."""
     DEVICE_KEY = "device_key"
     """HTTP Basic with SN and key; the SN is the first segment after the prefix."""
 
@@ -64,6 +64,11 @@ class Route:
         if not path.startswith(self.prefix):
             return False
         return self.besides is None or not path.startswith(self.besides, len(self.prefix))
+
+    @property
+    def takes_query_token(self) -> bool:
+        """Whether the token may be a query parameter, which reaches the logs of proxies."""
+        return Kind.APPLICATION in self.kinds
 
     def target(self, path: bytes) -> bytes:
         """The path that the service is asked for."""

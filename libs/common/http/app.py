@@ -29,7 +29,7 @@ from libs.common.http.context import RequestContext
 from libs.common.http.document import DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
-from libs.common.http.request import as_handled, requester
+from libs.common.http.request import REQUESTS, as_handled, identify, requester
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -52,7 +52,7 @@ _up = measures.get_meter("thingway").create_gauge(
 
 
 class Application(Litestar):
-    """Answers HEAD wherever there is GET, and OPTIONS as a 405 would."""
+    """Gives each request its id, answers HEAD like GET and OPTIONS like a 405."""
 
     async def __call__(
         self,
@@ -61,6 +61,8 @@ class Application(Litestar):
         send: Send | LifeSpanSend,
     ) -> None:
         """Answer a request, or run the life of the process."""
+        if scope["type"] in REQUESTS:
+            identify(cast("Scope", scope))  # also of paths and methods that do not exist
         if scope["type"] == ScopeType.HTTP:
             scope = as_handled(cast("HTTPScope", scope))
         await super().__call__(scope, receive, send)

@@ -1,29 +1,22 @@
-"""The outermost middleware of a service: request id, trace, principal."""
+"""The outermost middleware of a service: trace and principal."""
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
 from libs.common.envelope import encode_error
 from libs.common.errors import Unauthenticated
-from libs.common.http.request import (
-    PRINCIPAL,
-    REQUEST_ID,
-    REQUEST_ID_HEADER,
-    new_request_id,
-)
+from libs.common.http.refusals import log_refusal
+from libs.common.http.request import PRINCIPAL, REQUESTS, identify
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier
-from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, continued
-
-_REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
 """Answered without a principal, to probes and to the gateway's documentation page."""
 
 
 class RequestContext:
-    """Gives a request its id and its proven caller, and refuses it when there is none."""
+    """Gives a request its proven caller, and refuses it when there is none."""
 
     def __init__(self, app: ASGIApp, verifier: HeaderVerifier, open_paths: frozenset[str]) -> None:
         self._app = app
@@ -33,15 +26,11 @@ class RequestContext:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
-        if scope["type"] not in _REQUESTS:
+        if scope["type"] not in REQUESTS:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        request_id = headers.get(REQUEST_ID_HEADER.encode(), b"").decode("latin-1")
-        request_id = request_id or new_request_id()
         extra: dict[str, object] = scope  # type: ignore[assignment]
-        extra[REQUEST_ID] = request_id
-        name_lines(requestId=request_id)
         value = headers.get(PRINCIPAL_HEADER.encode())
         if value is not None or not self._is_open(scope["path"]):
             try:
@@ -50,7 +39,7 @@ class RequestContext:
                 if scope["type"] == ScopeType.WEBSOCKET:
                     await _shut(receive, send)
                 else:
-                    await _refuse(error, scope["path"], request_id, send)
+                    await _refuse(error, scope, send)
                 return
         await self._traced(scope, receive, send, headers)
 
@@ -76,8 +65,9 @@ async def _shut(receive: Receive, send: Send) -> None:
     await send(closing)
 
 
-async def _refuse(error: Unauthenticated, path: str, request_id: str, send: Send) -> None:
-    body = encode_error(error, path=path, request_id=request_id)
+async def _refuse(error: Unauthenticated, scope: HTTPScope, send: Send) -> None:
+    log_refusal(error, scope["method"], scope.get("path_template", ""))
+    body = encode_error(error, path=scope["path"], request_id=identify(scope))
     start: Message = {
         "type": "http.response.start",
         "status": error.status,

@@ -12,6 +12,7 @@ from litestar.types import ExceptionHandlersMap
 from libs.common.envelope import OPEN_API_PREFIXES, encode_error, error_headers
 from libs.common.errors import (
     BY_STATUS,
+    OUR_FAULT,
     InvalidInput,
     MalformedRequest,
     MethodNotAllowed,
@@ -19,6 +20,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
+from libs.common.http.refusals import log_refusal
 from libs.common.http.request import ASKS_METHODS, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
@@ -90,7 +92,7 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
             log.warning("a store does not answer: %r", error)
             return Unavailable("a store does not answer at the moment")
         case _:
-            return ThingwayError("an error of ours; the log has it under this request id")
+            return ThingwayError(OUR_FAULT)
 
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -102,6 +104,8 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     request_id = request_id_of(request)
     if known.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
+    else:
+        log_refusal(known, request.method, request.scope.get("path_template", ""))
     return Response(
         encode_error(known, path=path, request_id=request_id),
         status_code=known.status,

@@ -7,17 +7,20 @@ import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
-from litestar.types import HTTPScope
+from litestar.enums import ScopeType
+from litestar.types import HTTPScope, Scope
 
 from libs.common.envelope import Success
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Caller, Principal
+from libs.common.telemetry.logs import name_lines
 
 T = TypeVar("T")
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 HttpRequest = Request[Any, Any, Any]
 
+REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
 REQUEST_ID_HEADER = "x-request-id"
 CLIENT_ADDRESS_HEADER = "x-real-ip"
 CALLED_HOST_HEADER = "x-forwarded-host"
@@ -52,6 +55,24 @@ def is_seen(request: HttpRequest) -> bool:
 def new_request_id() -> str:
     """32 lowercase hex digits, as the open API's samples show."""
     return os.urandom(16).hex()
+
+
+def identify(scope: Scope) -> str:
+    """Give a request its one id, that of the header when it has none yet, and log it; return it.
+
+    The gateway sets the header, and strips what came from outside.
+    """
+    extra: dict[str, Any] = scope  # type: ignore[assignment]
+    request_id: str = extra.get(REQUEST_ID, "") or _sent_id(scope) or new_request_id()
+    extra[REQUEST_ID] = request_id
+    name_lines(requestId=request_id)
+    return request_id
+
+
+def _sent_id(scope: Scope) -> str:
+    name = REQUEST_ID_HEADER.encode()
+    found = next((value for field, value in scope["headers"] if field == name), b"")
+    return found.decode("latin-1")
 
 
 def request_id_of(connection: Connection) -> str:

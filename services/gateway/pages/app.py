@@ -9,7 +9,8 @@ from litestar import Litestar, Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 
-from libs.common.errors import NotFound
+from libs.common.contracts.live import WS_PATH
+from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.app import Application, is_ready
 from libs.common.http.failures import HANDLERS
 from libs.common.http.request import HttpRequest
@@ -20,6 +21,7 @@ from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.pages.console import ConsoleFiles
 from services.gateway.pages.readiness import Readiness
+from services.gateway.routes import API
 
 _DAY = 86400
 _MEDIA_TYPES = {
@@ -66,12 +68,19 @@ def create_pages(
             *_probes(readiness, telemetry),
             *_console(console),
             *_documentation(catalogue),
+            upgrade_needed,
         ],
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         openapi_config=None,
         logging_config=None,
     )
+
+
+@get(["/websocket", f"{API.decode()}/websocket", WS_PATH])
+async def upgrade_needed() -> None:
+    """Refuse a plain request to an address of WebSockets; upgrades never get here."""
+    raise InvalidInput("must be websocket: this address takes WebSockets only", field="Upgrade")
 
 
 def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:

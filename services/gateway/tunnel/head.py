@@ -9,8 +9,8 @@ from services.gateway.access.addresses import Origin
 from services.gateway.proxy.headers import to_service
 from services.gateway.upstream.connection import Field
 
-PARAMETERS = frozenset({"authorization", "access_token"})
-"""Query parameters that carry the token; browsers cannot set a header field here."""
+PARAMETER = "authorization"
+"""The query parameter that carries the token; browsers cannot set a header field here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Handshake:
             return found
         for part in self.query.decode("latin-1").split("&"):
             name, _, value = part.partition("=")
-            if unquote_plus(name).lower() in PARAMETERS:
+            if unquote_plus(name).lower() == PARAMETER:
                 text = unquote_plus(value)[:LONGEST].strip()
                 word, _, rest = text.partition(" ")
                 return (rest.strip() if word.lower() == "bearer" else text) or None

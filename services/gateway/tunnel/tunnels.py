@@ -16,6 +16,7 @@ from yarl import URL
 from libs.common.contracts.live import WS_PATH
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import (
+    OUR_FAULT,
     InvalidInput,
     NotFound,
     ThingwayError,
@@ -23,6 +24,7 @@ from libs.common.errors import (
     Unauthenticated,
     Unavailable,
 )
+from libs.common.http.refusals import log_refusal
 from libs.common.http.request import new_request_id
 from libs.common.identity import (
     PRINCIPAL_HEADER,
@@ -33,6 +35,7 @@ from libs.common.identity import (
 )
 from libs.common.identity.tokens import token_hash
 from libs.common.limits.counts import Held
+from libs.common.telemetry.logs import name_lines
 from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
@@ -224,18 +227,21 @@ class Client(End):
 
     async def _dig(self, head: bytes) -> None:
         request_id = new_request_id()
+        name_lines(requestId=request_id)
+        handshake = read_handshake(head)
         try:
-            await self._tunnels.dig(self, read_handshake(head), request_id)
+            await self._tunnels.dig(self, handshake, request_id)
         except ThingwayError as error:
-            self._refuse(error, request_id)
+            self._refuse(error, handshake, request_id)
         except Exception:
             log.exception("request %s: a tunnel failed", request_id)
-            self._refuse(ThingwayError("an error of ours; the log has it"), request_id)
+            self._refuse(ThingwayError(OUR_FAULT), handshake, request_id)
 
-    def _refuse(self, error: ThingwayError, request_id: str) -> None:
+    def _refuse(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
         """Answer as HTTP: who is not known is 403 here, as existing consoles expect it."""
+        log_refusal(error, handshake.method.decode("latin-1"), ROUTE.name)
         status = 403 if error.status == Unauthenticated.status else error.status
-        body = encode_error(error, path="/websocket", request_id=request_id)
+        body = encode_error(error, path=handshake.path.decode("latin-1"), request_id=request_id)
         fields = {
             "content-type": "application/json",
             "content-length": str(len(body)),

@@ -36,6 +36,18 @@ async def test_query_token_lets_in_and_is_removed(
     assert not any(token in line for line in ours)
 
 
+@pytest.mark.parametrize("path", ["/user", "/api/v1/user"])
+async def test_a_query_token_of_a_user_lets_nobody_in(
+    gateway: Gateway, auth: Recorder, path: str
+) -> None:
+    """Only the open API takes `access_token`: it would reach the logs of proxies."""
+    token = await gateway.token(Kind.USER)
+    refused = await gateway.http.get(f"{path}?access_token={token}")
+    assert (refused.status_code, auth.seen) == (401, [])
+    headers = {"Authorization": f"Bearer {token}"}
+    assert (await gateway.http.get(path, headers=headers)).status_code != 401
+
+
 @pytest.mark.parametrize(
     "headers",
     [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic YTpi"},

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import re
+from typing import Any
 
 import pytest
 
 from libs.common.http import protocol
+from tests.loglines import logged_lines
 
-from .conftest import DEVICES, Gateway, Recorder, Start, answer
+from .conftest import DEVICES, Gateway, Recorder, Seen, Start, answer
 
 
 async def test_request_and_answer_pass_unchanged(gateway: Gateway, device: Recorder) -> None:
@@ -81,10 +84,48 @@ async def test_unknown_path_is_404_in_its_envelope(
     gateway: Gateway, device: Recorder, path: str, code: str
 ) -> None:
     """A path of no running service is 404 in the envelope of its API; no service hears of it."""
-    reply = await gateway.http.get(path, headers=await gateway.bearer())
+    with logged_lines() as lines:
+        reply = await gateway.http.get(path, headers=await gateway.bearer())
     spelt = {"errCode": "data_not_found", "error_code": "data_no_found"}[code]
     assert (reply.status_code, reply.json()[code]) == (404, spelt)
     assert device.seen == []
+    request_id = reply.json()["requestId" if code == "errCode" else "request_id"]
+    assert request_id == reply.headers["x-request-id"]
+    assert request_id in {line.get("requestId") for line in lines}
+
+
+@pytest.mark.parametrize("path", ["/websocket", "/api/v1/websocket", "/mqtt"])
+async def test_a_plain_request_to_a_websocket_is_400(gateway: Gateway, path: str) -> None:
+    """The answer says that the address takes WebSockets only."""
+    reply = await gateway.http.get(path)
+    body = reply.json()
+    assert (reply.status_code, body["detail_message"]) == (400, "Upgrade")
+    assert "takes WebSockets only" in body["error_message"]
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/openapi.json", "/docs"])
+async def test_every_page_has_a_request_id(gateway: Gateway, path: str) -> None:
+    """An id of the client's own is not taken over."""
+    sent = {"X-Request-Id": "mine"}
+    for method in ("GET", "HEAD", "OPTIONS", "POST"):
+        reply = await gateway.http.request(method, path, headers=sent)
+        assert re.fullmatch("[0-9a-f]{32}", reply.headers["x-request-id"])
+
+
+async def test_a_refusal_of_a_service_is_logged_with_its_id(
+    gateway: Gateway, device: Recorder
+) -> None:
+    """Also the gateway's log has the id of what a service refused."""
+
+    async def refuse(seen: Seen, receive: Any, send: Any) -> None:
+        await answer(send, b"{}", status=409)
+
+    device.respond = refuse
+    with logged_lines() as lines:
+        reply = await gateway.http.get(f"{DEVICES}/5", headers=await gateway.bearer())
+    assert reply.status_code == 409
+    due = ("answered GET device: 409", reply.headers["x-request-id"])
+    assert due in [(line["message"], line["requestId"]) for line in lines]
 
 
 async def test_header_limit(start: Start, device: Recorder) -> None:

@@ -13,6 +13,7 @@ from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from libs.common.contracts.limits import Limits
 from libs.common.identity import PRINCIPAL_HEADER, Kind
 from libs.common.identity.tokens import token_hash
+from tests.loglines import logged_lines
 from tests.servers import Servers
 
 from .conftest import Gateway, Recorder, Start
@@ -98,7 +99,7 @@ async def _token(gateway: Gateway) -> str:
         ("/websocket", "?Authorization=Bearer%20{}"),
         ("/websocket", "?Authorization=Bearer+{}"),
         ("/websocket", "?Authorization={}"),
-        ("/api/v1/websocket", "?access_token={}"),
+        ("/api/v1/websocket", "?authorization={}"),
     ],
 )
 async def test_a_token_of_the_query_opens(
@@ -171,15 +172,24 @@ async def test_an_upgrade_elsewhere_is_unknown(gateway: Gateway, client: ClientS
 
 async def test_a_refusal_wears_the_envelope(gateway: Gateway) -> None:
     """Who looks at the answer of a failed handshake finds code and request id."""
-    reader, writer = await gateway.wire(
-        "GET /websocket HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\n"
-        "Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n"
-    )
-    answer = (await reader.read()).decode()
-    writer.close()
+    with logged_lines() as lines:
+        reader, writer = await gateway.wire(
+            "GET /websocket HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket\n"
+            "Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n"
+        )
+        answer = (await reader.read()).decode()
+        writer.close()
     assert answer.startswith("HTTP/1.1 403 Forbidden\r\n")
     assert '"error_code":"authentication_failed"' in answer
-    assert '"request_id":"' in answer
+    request_id = answer.partition('"request_id":"')[2][:32]
+    assert f"x-request-id: {request_id}\r\n" in answer
+    assert request_id in {line.get("requestId") for line in lines}
+
+
+async def test_a_query_token_has_one_name(gateway: Gateway, client: ClientSession) -> None:
+    """`Authorization` alone is promised; `access_token` belongs to the open API."""
+    url = _url(gateway, f"?access_token={await _token(gateway)}")
+    assert await _refused(client, url) == 403
 
 
 async def test_either_end_that_closes_closes_the_other(
