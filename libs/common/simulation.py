@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.clock import now_ms
-from libs.common.tsl import ServiceSpec, TslDocument, plausible_params, plausible_properties
+from libs.common.tsl import (
+    ServiceSpec,
+    TslDocument,
+    plausible_params,
+    plausible_properties,
+    readable_values,
+)
 
 _REMEMBERED_COMMANDS = 1000
 
@@ -108,8 +114,7 @@ class SimulatedDevice:
 
     def _readable(self, values: Values) -> Values:
         """A copy of those that the device shows."""
-        shown = {name: value for name, value in values.items() if "R" in self._top[name]}
-        return copy.deepcopy(shown)
+        return copy.deepcopy(readable_values(self._document, values))
 
     def _service(self, service: object) -> ServiceSpec | None:
         return next((one for one in self._document.services if one.id == service), None)

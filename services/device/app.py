@@ -44,6 +44,7 @@ from services.device.commands.polling import CommandPolls
 from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
 from services.device.commands.told import DownlinksTold
+from services.device.commands.wiping import CommandWiper
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
@@ -472,10 +473,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
         keeper=RefusalKeeper(base.bus, KeptRefusals(base.limits)),
         retention_days=settings.retention_days,
     )
-    pages = HistoryStore(base.devices, Partitions(mongo.direct), base.retention)
+    pages = HistoryStore(base.devices, Partitions(mongo.direct), base.retention, base.tsls)
     history = HistoryService(pages, settings.retention_days)
     delivery = Delivery(
-        devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
+        devices=base.devices,
+        bus=base.bus,
+        commands=base.commands,
+        carrier=shared.carrier,
+        wiper=CommandWiper(base.commands, base.bus),
     )
     seen = console(shared)
     account = SystemAccount(system)

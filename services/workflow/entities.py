@@ -40,15 +40,15 @@ class Entities:
         self._rpc = rpc
         self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(self._update_many)
 
-    async def values(self, tenant: str, keys: Sequence[str]) -> Mapping[str, Any]:
+    async def values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
         """Latest values; None of one that has none, and what is unknown is missing."""
         wanted = ReadEntities(tenant, list(keys))
-        return (await self._rpc.call(VALUES, wanted, EntityValues)).values
+        return await self._rpc.call(VALUES, wanted, EntityValues)
 
     async def update(
         self, tenant: str, exchange: Mapping[str, Any], hops: int, *, dry_run: bool = False
-    ) -> Sequence[str]:
-        """Set properties; give the keys that were set. A dry run judges them and sets nothing.
+    ) -> UpdateOutcome:
+        """Set properties; say which were set. A dry run judges them and sets nothing.
 
         What is asked for at the same time of custom entities goes in one question: nobody
         outside the platform is asked for them, so that none keeps others waiting.
@@ -60,7 +60,7 @@ class Entities:
             (outcome,) = await self._update_once([wanted])
         if outcome.status:
             raise error_of(outcome.status, outcome.code, outcome.error)
-        return outcome.keys
+        return outcome
 
     async def _update_many(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
         try:

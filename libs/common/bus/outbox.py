@@ -6,7 +6,8 @@ only when the bus has acknowledged it; a copy is dropped by its message id or by
 reader.
 
 Entries that are written together, and go to one stream, are one document:
-`{_id, at, entries: [{subject, payload, stream, headers}]}`, and what is `UNREADABLE` to others.
+`{_id, at, entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, and what is
+`UNREADABLE` to others.
 """
 
 import asyncio
@@ -56,6 +57,8 @@ class OutboxEntry:
     payload: bytes
     stream: bool = True
     headers: dict[str, str] = field(default_factory=dict)
+    key: str = ""
+    """By which it can be withdrawn as long as it has not been published."""
 
 
 class Outbox:
@@ -86,6 +89,15 @@ class Outbox:
         if documents:
             await self._entries.insert_many(documents, session=session)
         return documents
+
+    async def withdraw(self, key: str, session: Session) -> None:
+        """Empty the entries with a key that are not published yet; they never will be."""
+        await self._entries.update_many(
+            {"entries.key": key},
+            {"$set": {"entries.$[one].payload": b"", "entries.$[one].withdrawn": True}},
+            array_filters=[{"one.key": key}],
+            session=session,
+        )
 
     async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
         """Publish what was written; on failure leave it to the sweep, and say so."""
@@ -164,7 +176,7 @@ class Outbox:
             (f"{document['_id']}-{number}" if number else str(document["_id"]), entry)
             for document in documents
             for number, entry in enumerate(_entries_of(document))
-            if self._fits(entry)
+            if not entry.get("withdrawn") and self._fits(entry)
         ]
         streamed = [
             Outgoing(entry["subject"], entry["payload"], key, entry["headers"])
@@ -193,6 +205,7 @@ def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
         "payload": entry.payload,
         "stream": entry.stream,
         "headers": {**headers, **entry.headers},
+        **({"key": entry.key} if entry.key else {}),
     }
 
 

@@ -104,6 +104,8 @@ class EntityValues(msgspec.Struct):
     """Answer of `entity_values`: null for one without a value, what is unknown is left out."""
 
     values: dict[str, Any]
+    write_only: list[str] = []
+    """Those that are null because nobody can read them."""
 
 
 class EntityUpdate(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -128,6 +130,8 @@ class UpdateOutcome(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     keys: list[str] = []
     """Those that were set; a device's when it answers."""
+    write_only: list[str] = []
+    """Those among them whose values nobody can read."""
     status: int = 0
     """Of the error (`libs.common.errors`), 0 when there was none."""
     code: str = ""

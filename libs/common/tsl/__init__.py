@@ -1,5 +1,7 @@
 """TSL: the model of a thing, and checks of all that things send and are sent by it."""
 
+from libs.common.tsl._merge import accepted
+from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
     DataSpec,
@@ -27,6 +29,7 @@ from libs.common.tsl.interface import Event, Report, Tsl, Values
 from libs.common.tsl.plausible import plausible_params, plausible_properties
 
 __all__ = [
+    "MASK",
     "CompiledTsl",
     "DataSpec",
     "Event",
@@ -47,10 +50,14 @@ __all__ = [
     "UnknownService",
     "Validator",
     "Values",
+    "accepted",
     "compile_tsl",
     "generic_tsl",
+    "mask_text",
     "parse_document",
     "plausible_params",
     "plausible_properties",
+    "readable_values",
+    "texts_beyond",
     "to_wire",
 ]

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
 from libs.common.tsl._rounding import rounded
+from libs.common.tsl._write_only import MASK, mask_fault
 from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY
 
@@ -62,7 +63,7 @@ def check_members(
     """Check an object: give its good members; unknown and missing ones are faults."""
     good = check_each(members, value, path, faults, keep_parts=keep_parts)
     for key, node in members.items():
-        if node.required and key not in value:
+        if node.required and node.readable and key not in value:
             faults.append(Fault(f"{path}.{key}", "is required", "null"))
     return good
 
@@ -86,8 +87,13 @@ def check_each(
         if node is None:
             faults.append(Fault(place, "is not known"))
             continue
+        if not node.readable:
+            faults.append(Fault(place, "is write-only", "write_only", {"value": MASK}))
+            continue
         before = len(faults)
         checked = check_value(node, item, place, faults, keep_parts=keep_parts)
+        if node.conceals:
+            faults[before:] = map(mask_fault, faults[before:])
         if len(faults) == before or (keep_parts and node.kind == "STRUCT" and checked):
             good[key] = checked
     return good

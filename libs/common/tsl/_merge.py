@@ -10,11 +10,42 @@ from libs.common.tsl._node import Node
 from libs.common.tsl.faults import Fault
 
 
-def writable_view(node: Node) -> Node:
-    """Give `node` without its read-only members: the shape of a write."""
-    members = {key: writable_view(item) for key, item in node.members.items() if item.writable}
-    element = writable_view(node.element) if node.element else None
-    return msgspec.structs.replace(node, members=members, element=element)
+def writable_view(node: Node, *, whole: bool = False) -> Node:
+    """Give `node` without its read-only members: the shape of a write.
+
+    A write-only member of a STRUCT is never required, since nobody can complete it; in an
+    element of an ARRAY, which is written `whole`, it may be.
+    """
+    members = {
+        key: writable_view(item, whole=whole) for key, item in node.members.items() if item.writable
+    }
+    element = writable_view(node.element, whole=True) if node.element else None
+    required = node.required and (node.readable or whole)
+    return msgspec.structs.replace(
+        node, members=members, element=element, required=required, readable=True
+    )
+
+
+def settable_view(node: Node) -> Node:
+    """Give `node` as the platform sets it for a thing that is no device: all of it, in part."""
+    members = {key: settable_view(item) for key, item in node.members.items()}
+    element = _all_readable(node.element) if node.element else None
+    return msgspec.structs.replace(
+        node, members=members, element=element, required=False, readable=True
+    )
+
+
+def _all_readable(node: Node) -> Node:
+    members = {key: _all_readable(item) for key, item in node.members.items()}
+    element = _all_readable(node.element) if node.element else None
+    return msgspec.structs.replace(node, members=members, element=element, readable=True)
+
+
+def accepted(given: object, checked: object) -> Any:
+    """Give what was sent, as it was checked: of a STRUCT those members that `given` has."""
+    if not isinstance(given, dict) or not isinstance(checked, dict):
+        return checked
+    return {key: accepted(item, checked[key]) for key, item in given.items() if key in checked}
 
 
 def partial_view(node: Node) -> Node:

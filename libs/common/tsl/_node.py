@@ -21,6 +21,8 @@ class Node(msgspec.Struct, kw_only=True):
     kind: str
     writable: bool = True
     readable: bool = True
+    conceals: bool = False
+    """Whether it, or something in it, is write-only."""
     required: bool = False
     low: int | float | None = None
     high: int | float | None = None
@@ -49,7 +51,20 @@ def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node
             nodes[parent].element = node
         else:
             nodes[parent].members[key] = node
+    for node in top.values():
+        _settle_reading(node, above=True)
     return top
+
+
+def _settle_reading(node: Node, *, above: bool) -> None:
+    """Note what cannot be read: what is in a write-only member, and an ARRAY of such elements."""
+    node.readable = node.readable and above
+    inner = [*node.members.values(), *([node.element] if node.element else [])]
+    for one in inner:
+        _settle_reading(one, above=node.readable)
+    if node.element and not node.element.readable:
+        node.readable = False
+    node.conceals = not node.readable or any(one.conceals for one in inner)
 
 
 def _node(entry: MemberSpec) -> Node:

@@ -1,6 +1,7 @@
 """A TSL document compiled for checking: fast for good values, exact about bad ones."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -10,6 +11,7 @@ from libs.common.tsl._fast import properties_type, report_decoder
 from libs.common.tsl._merge import (
     merged,
     partial_view,
+    settable_view,
     still_valid,
     without_read_only,
     writable_view,
@@ -18,6 +20,12 @@ from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl._numbers import parse_members
 from libs.common.tsl._rounding import round_members, rounders
 from libs.common.tsl._wire import checked_report, read_event
+from libs.common.tsl._write_only import (
+    mask_fault,
+    mask_write_only,
+    omit_write_only,
+    without_write_only,
+)
 from libs.common.tsl.document import (
     EventSpec,
     PropertySpec,
@@ -46,7 +54,9 @@ class CompiledTsl:
         self.document = document
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
-        self._type = properties_type(self._reported)
+        self._concealing = {key: node for key, node in self._tree.items() if node.conceals}
+        self.conceals = bool(self._concealing)
+        self._type = properties_type(without_write_only(self._reported))
         self._decoder = report_decoder(self._type)
         self._flat = all(map(_is_flat, self._reported.values()))
         self._booleans = booleans(self._reported)
@@ -88,6 +98,24 @@ class CompiledTsl:
         faults: list[Fault] = []
         good = check_each(self._reported, properties, "properties", faults)
         return good, faults
+
+    @cached_property
+    def _settable(self) -> dict[str, Node]:
+        return {key: settable_view(node) for key, node in self._tree.items()}
+
+    def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
+        """Check properties that are set, write-only ones too: the good ones and the faults."""
+        faults: list[Fault] = []
+        good = check_each(self._settable, properties, "properties", faults)
+        return good, faults
+
+    def readable(self, values: Values) -> Values:
+        """Return `values` without those of write-only members."""
+        return omit_write_only(self._concealing, values) if self._concealing else values
+
+    def masked(self, values: Values) -> Values:
+        """Return `values` with a mask in the place of those of write-only members."""
+        return mask_write_only(self._concealing, values) if self._concealing else values
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values of a codec: 0 and 1 may be booleans, text that is a number a number.
@@ -151,7 +179,11 @@ class CompiledTsl:
             faults.append(Fault(path, reason))
             return None
         allowed = without_read_only(self._tree[key], given, path, faults)
-        return check_value(node, merged(node, current, allowed), path, faults)
+        before = len(faults)
+        checked = check_value(node, merged(node, current, allowed), path, faults)
+        if node.conceals:
+            faults[before:] = map(mask_fault, faults[before:])
+        return checked
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
         """Check the inputs of a service before it is called."""

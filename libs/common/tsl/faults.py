@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.tsl.limits import MAX_KEY
 
-Code = Literal["null", "type", "choice", "range", "size", "encoding", "other"]
+Code = Literal["null", "type", "choice", "range", "size", "encoding", "write_only", "other"]
 """What a value is at fault in; `null` also where it is missing."""
 
 

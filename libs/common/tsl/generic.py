@@ -19,6 +19,7 @@ class GenericTsl:
 
     def __init__(self) -> None:
         self.document = TslDocument(version="v1.0")
+        self.conceals = False
 
     def property(self, property_id: str) -> PropertySpec | None:
         """Give None: no property is declared."""
@@ -41,6 +42,18 @@ class GenericTsl:
         faults: list[Fault] = []
         good = check_open(properties, "properties", faults)
         return good, faults
+
+    def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
+        """Check properties that are set as those that are reported."""
+        return self.check_report(properties)
+
+    def readable(self, values: Values) -> Values:
+        """Give `values`: all can be read."""
+        return values
+
+    def masked(self, values: Values) -> Values:
+        """Give `values`: all can be read."""
+        return values
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check what a codec gave: no value is known to be a boolean."""

@@ -33,6 +33,13 @@ class Event(msgspec.Struct, frozen=True):
 class Tsl(Protocol):
     """Checks what a thing sends and what is sent to it."""
 
+    conceals: bool
+    """Whether a property, or a member of one, is write-only (access mode W).
+
+    Such values are sent to the thing and can be read nowhere: `check_report` refuses them,
+    `readable` removes them from values that were stored under another TSL.
+    """
+
     @property
     def document(self) -> TslDocument:
         """The document behind it, normalised; treat it as read-only."""
@@ -58,6 +65,15 @@ class Tsl(Protocol):
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check reported properties that are decoded already: the good ones and the faults."""
+
+    def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
+        """Check properties that are set of a thing that is no device, write-only ones too."""
+
+    def readable(self, values: Values) -> Values:
+        """Return `values` without those of write-only members, at every level."""
+
+    def masked(self, values: Values) -> Values:
+        """Return `values` with `MASK` in the place of those of write-only members."""
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values that a codec gave as JSON: the good ones and the faults.

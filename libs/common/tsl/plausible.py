@@ -75,8 +75,8 @@ def _valid(node: Node, value: object) -> Any:
 
 
 def _struct(node: Node, rng: random.Random, previous: object) -> Values:
-    """Give the readable members, and those that the TSL demands wherever there is a STRUCT."""
-    members = {key: item for key, item in node.members.items() if item.readable or item.required}
+    """Give the readable members."""
+    members = {key: item for key, item in node.members.items() if item.readable}
     known = previous if isinstance(previous, dict) else {}
     return {key: _value(item, rng, known.get(key)) for key, item in members.items()}
 

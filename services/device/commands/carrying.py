@@ -92,7 +92,7 @@ class CommandCarrier:
             if error.status in REFUSALS:
                 await self._refuse(command, f"integration {carrier} refused: {error.text}")
             else:
-                log.warning("command %d waits: %s", command.id, error)
+                log.warning("command %d waits: %s", command.id, command.masked(str(error)))
         except StoreError as error:
             log.warning("command %d waits: %s", command.id, error)
 
@@ -114,6 +114,6 @@ class CommandCarrier:
 
     async def _refuse(self, command: Command, reason: str) -> None:
         try:
-            await self._commands.end(command, "FAILED", reason[:LONGEST_ERROR])
+            await self._commands.end(command, "FAILED", command.masked(reason)[:LONGEST_ERROR])
         except StoreError as failure:
             log.warning("command %d is refused, and that is not stored: %s", command.id, failure)

@@ -17,7 +17,7 @@ from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from libs.common.tsl import TslDocument
+from libs.common.tsl import MASK, TslDocument
 from services.device.commands.messages import error_code
 from services.device.commands.model import Command, Kind
 from services.device.commands.selections import DeviceCommands, Selections
@@ -72,7 +72,10 @@ class ShownCommand(Shown, kw_only=True):
     kind: Kind
     status: TaskStatus
     payload: dict[str, Any]
-    """Its part of the wire: `properties`, `values`, or `serviceId` and `inputs`."""
+    """Its part of the wire: `properties`, `values`, or `serviceId` and `inputs`.
+
+    Of a setting that is write-only it has `******`.
+    """
     created_at: int
     expires_at: int
     finished_at: int | None = None
@@ -161,7 +164,7 @@ def _shown_command(command: Command) -> ShownCommand:
         id=str(command.id),
         kind=command.kind,
         status=command.status,
-        payload=command.payload,
+        payload=shown_payload(command),
         created_at=to_ms(command.created_at),
         expires_at=to_ms(command.expires_at),
         finished_at=to_ms(command.finished_at) if command.finished_at else None,
@@ -173,6 +176,16 @@ def _shown_command(command: Command) -> ShownCommand:
         application_id=None if command.application_id is None else str(command.application_id),
         user_id=None if command.user_id is None else str(command.user_id),
     )
+
+
+def shown_payload(command: Command) -> dict[str, Any]:
+    """Return the payload of a command with a mask for each setting of which nothing can be read."""
+    missing = command.write_only and [k for k, v in command.shown_settings() if v is None]
+    if not missing:
+        return command.payload
+    if command.kind == "SET_PROPERTIES":
+        return {"properties": command.payload["properties"] | dict.fromkeys(missing, MASK)}
+    return {"values": [*command.payload["values"], *({"key": k, "value": MASK} for k in missing)]}
 
 
 def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:

@@ -15,7 +15,8 @@ from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
 from services.device.commands.model import OPEN, Command, now
 from services.device.commands.store import CommandStore
-from services.device.devices.leaving import DELETED, REMOVED
+from services.device.commands.wiping import CommandWiper
+from services.device.devices.leaving import DELETED, NOT_RESTORED, REMOVED
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Delivery:
     bus: Bus
     commands: CommandStore
     carrier: CommandCarrier
+    wiper: CommandWiper
 
     async def run(self) -> None:
         """Work for ever; a store or bus that is away is waited for."""
@@ -45,6 +47,7 @@ class Delivery:
     async def once(self) -> None:
         """Deal with all that is due now; what its device will not answer any more ends."""
         moment = now()
+        await self.wiper.wipe(moment)
         due = await self.commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
@@ -59,6 +62,8 @@ class Delivery:
         for command in waiting:
             if command.thing_id not in devices:
                 await self.commands.end(command, "FAILED", DELETED.text, DELETED.code)
+            elif not command.is_deliverable:
+                await self.commands.end(command, "FAILED", NOT_RESTORED.text, NOT_RESTORED.code)
             elif command.application_id not in {None, devices[command.thing_id].application_id}:
                 await self.commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
         waiting = [command for command in waiting if command.status in OPEN]

@@ -36,8 +36,8 @@ def _ms(command: Command) -> int:
 
 
 def subcommands(command: Command) -> list[Subcommand]:
-    """The settings of a command, each with the command's state."""
-    return [Subcommand(key, command.status, value) for key, value in command.settings()]
+    """The settings of a command, each with the command's state; write-only ones have no value."""
+    return [Subcommand(key, command.status, value) for key, value in command.shown_settings()]
 
 
 def _header(command: Command) -> dict[str, Any]:
@@ -66,6 +66,16 @@ def created(command: Command) -> list[OutboxEntry]:
     return [OutboxEntry(subject, fitted(body)), *said]
 
 
+def stored_down(sn: str) -> str:
+    """The subject on which nats-server keeps the commands of a device."""
+    return f"$MQTT.msgs.{down_command(sn)}"
+
+
+def outbox_key(command: Command) -> str:
+    """By which the outbox finds what goes to the device of a command with write-only values."""
+    return f"command-{command.id}" if command.write_only else ""
+
+
 def to_device(command: Command) -> list[OutboxEntry]:
     """The command, twice: kept for MQTT subscriptions of QoS 1, plainly for all others.
 
@@ -76,8 +86,8 @@ def to_device(command: Command) -> list[OutboxEntry]:
     payload = msgspec.json.encode(command.wire())
     plain = QOS_1 | hops_header(command.hops)
     return [
-        OutboxEntry(f"$MQTT.msgs.{subject}", payload, headers=QOS_1),
-        OutboxEntry(subject, payload, stream=False, headers=plain),
+        OutboxEntry(stored_down(command.sn), payload, headers=QOS_1, key=outbox_key(command)),
+        OutboxEntry(subject, payload, stream=False, headers=plain, key=outbox_key(command)),
     ]
 
 
@@ -105,7 +115,7 @@ def finished(command: Command) -> OutboxEntry:
     return OutboxEntry(subject, fitted(body))
 
 
-def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
+def confirmed(command: Command, properties: dict[str, Any], ts: int, event_id: str) -> OutboxEntry:
     """`device.{id}.reported`: the device says that these properties are in force now."""
     body = PropertiesReported(
         event_id=event_id,
@@ -113,7 +123,7 @@ def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
         tenant=command.tenant,
         device=command.profile,
         ts=ts,
-        properties=command.payload["properties"],
+        properties=properties,
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
     headers = hops_header(command.hops)

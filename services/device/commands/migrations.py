@@ -30,9 +30,15 @@ async def _awaited(database: Database) -> None:
     await database["commands"].create_indexes([IndexModel([("awaited", ASCENDING)], sparse=True)])
 
 
+async def _wiped(database: Database) -> None:
+    """The closed commands of which nats-server may still keep write-only values."""
+    await database["commands"].create_indexes([IndexModel([("wipeAt", ASCENDING)], sparse=True)])
+
+
 MIGRATIONS = [
     Migration(2, "indexes of commands", _commands),
     Migration(4, "turns of commands", _turns),
     Migration(1701, "commands that network servers carry", _awaited),
+    Migration(3101, "closed commands whose write-only values are wiped", _wiped),
     Migration(911, "commands of a device in their order", _newest),
 ]

@@ -5,6 +5,7 @@ A task is a command seen by the application. It is `PENDING` until it is first s
 MQTT from NATS is QoS 0, so sending proves nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,6 +16,7 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, TaskStatus
 from libs.common.contracts.frames import DownlinkState
+from libs.common.tsl import Tsl, mask_text, texts_beyond
 from services.device.things import Thing
 
 Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
@@ -44,7 +46,11 @@ class SentDownlink(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Command(msgspec.Struct, rename="camel", kw_only=True):
-    """One command to one device, as it is stored; `payload` is its kind's part of the wire."""
+    """One command to one device, as it is stored.
+
+    `payload` is its kind's part of the wire without write-only values, which is what everybody
+    may read. Only delivery reads `sealed`.
+    """
 
     id: int = msgspec.field(name="_id")
     thing_id: int
@@ -54,6 +60,10 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """Who asked for it, when that was an application: only its author finds it as a task."""
     kind: Kind
     payload: dict[str, Any]
+    sealed: dict[str, Any] | None = None
+    """The whole payload while the command is open, where a part of it is write-only."""
+    write_only: list[str] = []
+    """The settings that are write-only, or have a member that is."""
     profile: DeviceProfile
     created_at: datetime
     expires_at: datetime
@@ -99,9 +109,20 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return {
             "commandId": self.id,
             "kind": self.kind,
-            **self.payload,
+            **(self.sealed or self.payload),
             "expiresAt": to_ms(self.expires_at),
         }
+
+    @property
+    def is_deliverable(self) -> bool:
+        """Whether its write-only values are there; a backup has none."""
+        return self.sealed is not None or not self.write_only
+
+    def masked(self, text: str) -> str:
+        """Return a text of a device, a codec or an integration unless it has a secret of ours."""
+        if self.sealed is None:
+            return text
+        return mask_text(text, texts_beyond(self.sealed, self.payload))
 
     def values(self) -> dict[str, Any]:
         """What its codec makes bytes of: properties, settings, or a service with its inputs.
@@ -109,13 +130,27 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         A service that takes one `value` has it itself, one that takes nothing has true.
         """
         if self.kind != "CALL_SERVICE":
-            return dict(self.settings())
+            return dict(settings_of(self.kind, self.sealed or self.payload))
         inputs = self.payload["inputs"]
         return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
     def settings(self) -> list[tuple[str, Any]]:
-        """What is set, key by key."""
+        """What is set, key by key, without write-only values."""
         return settings_of(self.kind, self.payload)
+
+    def readable_by(self, tsl: Tsl) -> "Command":
+        """Return the command as it may be read under the TSL of today."""
+        payload, more = concealed(self.kind, self.payload, tsl)
+        if not more:
+            return self
+        write_only = list(dict.fromkeys([*self.write_only, *more]))
+        return msgspec.structs.replace(self, payload=payload, write_only=write_only)
+
+    def shown_settings(self) -> list[tuple[str, Any]]:
+        """What is set, key by key; None is the value of one of which nothing can be read."""
+        shown = self.settings()
+        known = {key for key, _ in shown}
+        return shown + [(key, None) for key in self.write_only if key not in known]
 
 
 def settings_of(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -127,6 +162,20 @@ def settings_of(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
     return []
 
 
+def concealed(kind: Kind, payload: dict[str, Any], tsl: Tsl) -> tuple[dict[str, Any], list[str]]:
+    """Return a payload without write-only values, and the settings that have some."""
+    if not tsl.conceals or kind == "CALL_SERVICE":
+        return payload, []
+    settings = dict(settings_of(kind, payload))
+    shown = tsl.readable(settings)
+    write_only = [key for key in settings if key not in shown or shown[key] != settings[key]]
+    if not write_only:
+        return payload, []
+    if kind == "SET_PROPERTIES":
+        return {"properties": shown}, write_only
+    return {"values": [{"key": key, "value": value} for key, value in shown.items()]}, write_only
+
+
 @dataclass(slots=True, frozen=True)
 class Draft:
     """A command that has been checked and not yet written."""
@@ -136,6 +185,10 @@ class Draft:
     payload: dict[str, Any]
     size: int
     """Bytes of the payload as JSON."""
+    sealed: dict[str, Any] | None = None
+    """The whole payload, where that of the draft lacks write-only values."""
+    write_only: Sequence[str] = ()
+    """The settings that lack some."""
     given: dict[str, Any] | None = None
     """The properties as asked for, when a STRUCT among them was completed from others."""
 

@@ -12,6 +12,7 @@ from libs.common.http import HttpRequest, Requester, ok
 from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import operations_of
+from libs.common.tsl import accepted
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -60,7 +61,8 @@ async def update_device_properties(
 ) -> Response[Success[UpdatedProperties]]:
     """Update device properties incrementally; `Location` names the task."""
     command = await commands.update_properties(principal, device_id, data.properties)
-    answer = ok(request, UpdatedProperties(data.properties))
+    taken = accepted(data.properties, command.payload["properties"])
+    answer = ok(request, UpdatedProperties(taken))
     return Response(answer, headers=task_address(command.id))
 
 

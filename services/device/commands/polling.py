@@ -72,7 +72,7 @@ class CommandPolls:
                 taken = await self._store.take_for_poll(thing.id, now())
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
-                    return Commands([command.wire() for command in taken])
+                    return Commands([one.wire() for one in taken if one.is_deliverable])
                 await happened(arrived, left)
                 arrived.clear()
         return Commands([])

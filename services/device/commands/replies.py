@@ -54,7 +54,7 @@ class ReplyHandler:
                 _answer(command, reply, thing, uplink.received)
             except InvalidValues as error:
                 return f"command {command_id}: {error}"
-            properties = _confirmed(command)
+            properties = _confirmed(command, thing)
             if properties is not None:  # who sees the command closed finds these values
                 await self.latest.apply([(thing.id, uplink.received, properties)])
             if await self._close(command, thing, uplink):
@@ -71,7 +71,7 @@ class ReplyHandler:
         return None
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
-        properties = _confirmed(command)
+        properties = _confirmed(command, thing)
         pointers = await self.point(uplink, thing, properties) if properties else []
         written: list[dict[str, Any]] = []
 
@@ -81,10 +81,11 @@ class ReplyHandler:
                 return False
             entries = [finished(command)]
             if properties is not None:
-                entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
+                entries.append(confirmed(command, properties, uplink.received, f"r-{uplink.key}"))
                 entries += pointers
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
-                await self.commands.confirm_profile(thing.id, command.settings(), session)
+                settings = thing.tsl.readable(dict(command.settings()))
+                await self.commands.confirm_profile(thing.id, list(settings.items()), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
                 await self.devices.notes.provisioned(thing.id, session)
             written.extend(await self.outbox.add(entries, session))
@@ -96,11 +97,10 @@ class ReplyHandler:
         return closed
 
 
-def _confirmed(command: Command) -> dict[str, Any] | None:
-    """The properties that a device says are in force, if it does."""
+def _confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
+    """The properties that a device says are in force, if it does and they can be read."""
     if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
-        properties: dict[str, Any] = command.payload["properties"]
-        return properties
+        return thing.tsl.readable(command.payload["properties"]) or None
     return None
 
 
@@ -113,7 +113,8 @@ def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None
     command.finished_at = from_ms(received)
     if reply.error is not None:
         text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
-        command.error = (text if isinstance(text, str) else text.decode())[:LONGEST_ERROR]
+        error = text if isinstance(text, str) else text.decode()
+        command.error = command.masked(error)[:LONGEST_ERROR]
     done = command.status == "SUCCESS"
     if command.kind == "CALL_SERVICE" and (done or reply.outputs is not None):
         try:

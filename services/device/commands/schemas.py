@@ -18,7 +18,10 @@ class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UpdatedProperties(msgspec.Struct):
-    """Its answer: what was accepted, as it was given."""
+    """Its answer: what was accepted, converted and rounded, without write-only values.
+
+    Of a STRUCT it has the members that were sent.
+    """
 
     properties: dict[str, Any]
 

@@ -76,7 +76,9 @@ class DeviceCommands:
         No `statuses` are all of them. Of earlier owners' commands none is shown.
         """
         device = await self.devices.find(principal, device_id)
-        return await self.store.page(device, statuses, skip, limit)
+        commands, total = await self.store.page(device, statuses, skip, limit)
+        tsl = (await self.things.thing(device)).tsl
+        return [command.readable_by(tsl) for command in commands], total
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL that a device follows."""

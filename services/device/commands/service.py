@@ -1,7 +1,8 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -21,7 +22,7 @@ from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import created, error_code, subcommands
-from services.device.commands.model import Command, Draft, Kind, now
+from services.device.commands.model import Command, Draft, Kind, concealed, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
 from services.device.things import Thing, ThingDirectory
@@ -145,7 +146,8 @@ class CommandService:
             values = await self._store.profile(thing.id)
             pending = await self._store.pending([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
-            listed = [{"key": key, "value": value} for key, value in values.items()]
+            shown = thing.tsl.readable(values)
+            listed = [{"key": key, "value": value} for key, value in shown.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
         current = await self._current([thing])
         properties = thing.tsl.writable(current[thing.id])
@@ -156,6 +158,9 @@ class CommandService:
         command = await self._store.find_task(task_id, principal.tenant, principal.application_id)
         if command is None:
             raise NotFound(f"there is no task {task_id}", field="taskId", code="task_not_found")
+        with suppress(NotFound):  # of a device that is gone nothing is known
+            thing = await self._things.visible(principal, command.thing_id)
+            command = command.readable_by(thing.tsl)
         return describe(command)
 
     async def _drafts(
@@ -176,16 +181,19 @@ class CommandService:
         return drafts
 
     async def _current(
-        self, things: Iterable[Thing], session: Session | None = None
+        self, things: Collection[Thing], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """What each thing has, with what it is still to take on laid over it.
+        """What can be read of each thing, with what it is still to take on laid over it.
 
         In this order: what is pending no more has become a latest value before.
         """
         ids = [thing.id for thing in things]
         pending = await self._store.pending(ids, "SET_PROPERTIES", session)
         latest = await self._latest.of(ids, session)
-        return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
+        return {
+            thing.id: thing.tsl.readable({**latest.get(thing.id, {}), **pending.get(thing.id, {})})
+            for thing in things
+        }
 
     async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
         """Write and send what was checked, all of it or nothing; the caller is its author.
@@ -246,6 +254,8 @@ class CommandService:
                 hops=current_hops(),
                 kind=draft.kind,
                 payload=draft.payload,
+                sealed=draft.sealed,
+                write_only=list(draft.write_only),
                 profile=draft.thing.profile,
                 created_at=moment,
                 expires_at=moment + (self._coded_life if coded else self._life),
@@ -331,7 +341,8 @@ def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
     size = len(msgspec.json.encode(payload))
     if size > LARGEST_COMMAND:
         raise TooLarge(f"a command may have {LARGEST_COMMAND} bytes")
-    return Draft(thing, kind, payload, size)
+    shown, write_only = concealed(kind, payload, thing.tsl)
+    return Draft(thing, kind, shown, size, payload if write_only else None, write_only)
 
 
 def read_device_ids(given: "list[int | str] | str") -> list[int]:

@@ -20,7 +20,10 @@ class ShownCommands:
     devices: DeviceStore
 
     async def note(self, reports: Sequence[GoodReport]) -> None:
-        """Look at reports that are stored; repeating it changes nothing."""
+        """Look at reports that are stored; repeating it changes nothing.
+
+        A command that sets write-only values ends when it is acknowledged: no report shows them.
+        """
         awaited = await self.commands.awaited({report.thing.id for report in reports})
         if not awaited:
             return
@@ -28,7 +31,7 @@ class ShownCommands:
         for report in reports:
             by_thing[report.thing.id].append(report)
         for command in awaited:
-            if command.kind == "SET_PROPERTIES":
+            if command.kind == "SET_PROPERTIES" and not command.write_only:
                 await self._note(command, by_thing[command.thing_id])
 
     async def _note(self, command: Command, reports: Sequence[GoodReport]) -> None:

@@ -17,7 +17,7 @@ from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import Document, Mongo, Session, present
-from services.device.commands.messages import finished
+from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
     OPEN,
     Command,
@@ -60,6 +60,9 @@ def to_document(command: Command) -> Document:
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
     for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown"):
         del fields[later]
+    for seldom in ("sealed", "writeOnly"):
+        if not fields[seldom]:
+            del fields[seldom]
     if command.coded:
         fields["awaited"] = command.thing_id
     again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
@@ -212,7 +215,11 @@ class CommandStore:
     async def close(
         self, command: Command, session: Session, *, closed_by: str | None = None
     ) -> bool:
-        """Write the end of a command; False when somebody else has closed it."""
+        """Write the end of a command; False when somebody else has closed it.
+
+        Its write-only values go with it: nobody reads them after that.
+        """
+        command.error = command.error and command.masked(command.error)
         changes = {
             "status": command.status,
             "finishedAt": command.finished_at,
@@ -221,12 +228,31 @@ class CommandStore:
             "errorCode": command.error_code,
             "closedBy": closed_by,
         }
+        if command.write_only:
+            changes["wipeAt"] = now()
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
-            {"$set": changes, "$unset": {"nextSendAt": "", "awaited": ""}},
+            {"$set": changes, "$unset": {"nextSendAt": "", "awaited": "", "sealed": ""}},
             session=session,
         )
+        if command.write_only and result.modified_count:
+            await self._commands.update_one(
+                {"_id": command.id, "downlinks": {"$exists": True}},
+                {"$set": {"downlinks.$[].data": b""}},
+                session=session,
+            )
+            await self._outbox.withdraw(outbox_key(command), session)
         return bool(result.modified_count)
+
+    async def to_wipe(self, moment: datetime, limit: int = 100) -> list[Command]:
+        """Return closed commands whose write-only values nats-server may still keep."""
+        found = self._commands.find({"wipeAt": {"$lte": moment}}, sort=[("wipeAt", 1)], limit=limit)
+        return msgspec.convert(await found.to_list(), list[Command])
+
+    async def wiped(self, command: Command, again: datetime | None) -> None:
+        """Note that nats-server keeps nothing of a command; look once more at `again`."""
+        change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
+        await self._commands.update_one({"_id": command.id}, change)
 
     async def due(self, now: datetime, limit: int = 500) -> list[Command]:
         """Open commands that are to be sent again or have expired."""
@@ -253,13 +279,15 @@ class CommandStore:
     async def keep_downlinks(
         self, command: Command, made: Sequence[SentDownlink]
     ) -> list[SentDownlink]:
-        """Keep the bytes of a command, unless it has some; those that it has now."""
+        """Keep the bytes of a command, unless it has some; those that it has now, while open."""
         identity = {"_id": command.id}
         await self._commands.update_one(
-            {**identity, "downlinks": {"$exists": False}},
+            {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
             {"$set": {"downlinks": msgspec.to_builtins(made)}},
         )
-        kept = present(await self._commands.find_one(identity, {"downlinks": 1}))
+        kept = present(await self._commands.find_one(identity, {"downlinks": 1, "status": 1}))
+        if kept["status"] not in OPEN:
+            return []
         return msgspec.convert(kept["downlinks"], list[SentDownlink])
 
     async def downlink_told(

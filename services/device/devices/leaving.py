@@ -28,6 +28,10 @@ class Reason:
 
 DELETED = Reason("device_deleted", "the device was deleted")
 REMOVED = Reason("device_removed", "the device was removed from its application")
+NOT_RESTORED = Reason(
+    "values_not_restored",
+    "the backup that was restored holds no write-only values: send them again",
+)
 ORPHANED = Reason("application_deleted", "the application of the device was deleted")
 
 

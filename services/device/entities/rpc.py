@@ -80,7 +80,8 @@ class EntityRpc:
                 if one.member.type == "PROPERTY"
                 else None
                 for key, one in found.items()
-            }
+            },
+            _write_only(found),
         )
 
     async def update(self, wanted: UpdateEntities) -> UpdatedEntities:
@@ -167,7 +168,12 @@ def _outcome(update: Update) -> UpdateOutcome:
     error = update.error
     if error is not None:
         return UpdateOutcome(status=error.status, code=error.code, error=error.text)
-    return UpdateOutcome(keys=[key for key, one in update.entities.items() if by_flows(one)])
+    set_ones = {key: one for key, one in update.entities.items() if by_flows(one)}
+    return UpdateOutcome(keys=list(set_ones), write_only=_write_only(set_ones))
+
+
+def _write_only(entities: Mapping[str, Entity]) -> list[str]:
+    return [key for key, entity in entities.items() if entity.write_only]
 
 
 def _resolved(entity: Entity) -> ResolvedEntity:

@@ -108,13 +108,12 @@ class EntityWriter:
                 raise refused_by_integration(thing, error) from error
 
     async def _set(self, thing: Thing, values: dict[str, Any]) -> None:
-        shown = _shown(thing, values)
+        shown = thing.tsl.readable(values)
         about = (thing.integration, thing.tenant, thing.id, values)
         # The integration first, so that a refusal leaves what was in force.
-        if len(shown) < len(values):
-            await self.integrations.entrust(*about)
-        elif thing.integration != SYSTEM:
-            await self.integrations.updated(*about)
+        if thing.integration != SYSTEM:
+            tell = self.integrations.updated if shown == values else self.integrations.entrust
+            await tell(*about)
         if shown:
             await self.reporter.report(thing, shown)
 
@@ -150,24 +149,14 @@ def _reports(update: Update) -> Iterable[OwnReport]:
             values = _checked(writing)
         except InvalidInput as error:
             raise refusal(FIELD, writing.faults(error.faults)) from error
-        yield OwnReport(writing.thing.record, values, update.hops)
+        thing = writing.thing.record
+        if readable := thing.tsl.readable(values):
+            yield OwnReport(thing, readable, update.hops)
 
 
 def _checked(writing: Writing) -> dict[str, Any]:
     """What a thing that is no device is to report."""
-    values, faults = writing.thing.record.tsl.check_report(writing.values)
+    values, faults = writing.thing.record.tsl.check_settings(writing.values)
     if faults:
         raise InvalidInput.of_faults(faults)
     return values
-
-
-def _shown(thing: Thing, values: dict[str, Any]) -> dict[str, Any]:
-    """Those that may be stored: what people may only write of an integration is a secret."""
-    if thing.integration == SYSTEM:
-        return values
-    specs = {name: thing.tsl.property(name) for name in values}
-    return {
-        name: value
-        for name, value in values.items()
-        if (spec := specs[name]) is None or spec.access_mode != "W"
-    }

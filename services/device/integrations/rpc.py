@@ -139,7 +139,7 @@ class IntegrationRpc:
         """Latest values of the integration itself."""
         thing = await self._thing_of(integration, asked.tenant)
         values = await self.latest.of([thing.id])
-        return OwnValues(thing.id, dict(values.get(thing.id, {})))
+        return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
     async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
         """Parents, each followed by its children; none of an integration that is not known."""

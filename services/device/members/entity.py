@@ -130,12 +130,24 @@ class Entity:
         own = not self.thing.device and self.thing.integration != SYSTEM
         return own and self.member.writable and self.member.access_mod == "W"
 
+    @property
+    def write_only(self) -> bool:
+        """Whether nobody can read its values: it, or the OBJECT that it is in, is write-only."""
+        parent = self.member.parent
+        above = None if parent is None else self.thing.at(parent)
+        return self.member.write_only or (above is not None and above.write_only)
+
     def seen_with(self, grants: Grants) -> bool:
         """Whether it is visible, by its thing or by itself."""
         return self.thing.seen_with(grants) or grants.entity(self.id)
 
     def value_in(self, values: Mapping[str, Any]) -> Any:
-        """Its value among the values of its thing by top-level key; None when it has none."""
+        """Its value among the values of its thing by top-level key; None when it has none.
+
+        One that is write-only has none.
+        """
+        if self.write_only:
+            return None
         found: Any = values
         for name in self.reported_path:
             if not isinstance(found, Mapping) or name not in found:

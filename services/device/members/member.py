@@ -14,6 +14,7 @@ import msgspec
 
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl import DataSpec, MemberSpec, ParamSpec, PropertySpec, TslDocument
+from libs.common.tsl.document import ITEM
 
 _TYPES: dict[str, ValueType] = {
     "INT": "LONG",
@@ -47,6 +48,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the OBJECT that it is a child of."""
     description: str | None = None
     visible: bool = True
+    concealed: list[str] = []
+    """Paths of write-only members within the elements of an ARRAY, as `user.code`."""
 
     def __post_init__(self) -> None:
         """What was stored before services and events had an access mode has it now."""
@@ -57,6 +60,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     def mark(self) -> str:
         """What its number is kept under, whether a property of its id comes or goes."""
         return f"{self.type}:{self.path.replace(f'@{self.type.lower()}', '', 1)}"
+
+    @property
+    def write_only(self) -> bool:
+        """Whether it is a property whose value nobody can read."""
+        return self.type == "PROPERTY" and self.access_mod == "W"
 
     @property
     def writable(self) -> bool:
@@ -110,7 +118,9 @@ def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
 
 def _declared(document: TslDocument) -> Iterator[Member]:
     """The members of a document, all with number 0."""
-    yield from map(_property, _entities(document.properties))
+    access = _effective_access(document.properties)
+    for entry in _entities(document.properties):
+        yield _property(entry, access)
     taken = {entry.id for entry in document.properties}
     for event in document.events:
         path = f"{event.id}@event" if event.id in taken else event.id
@@ -135,9 +145,22 @@ def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
             yield entry
 
 
-def _property(entry: PropertySpec) -> Member:
+def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
+    """Return access modes by id: what is in a write-only member is write-only."""
+    found: dict[str, str] = {}
+    for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
+        above = found.get(entry.id.rpartition(".")[0])
+        found[entry.id] = "W" if above == "W" else entry.access_mode
+    for entry in sorted(entries, key=lambda entry: -entry.id.count(".")):
+        owner, _, key = entry.id.rpartition(".")
+        if key == ITEM and found[entry.id] == "W":
+            found[owner] = "W"
+    return found
+
+
+def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
     parent, _, _ = entry.id.partition(".")
-    access: Any = entry.access_mode
+    access: Any = access_modes[entry.id]
     attribute = attribute_of(entry.data_spec)
     if access == "W":  # a form cannot show what it has, and may leave it as it is
         attribute["optional"] = True
@@ -151,7 +174,21 @@ def _property(entry: PropertySpec) -> Member:
         attribute=attribute,
         parent=parent if parent != entry.id else None,
         description=entry.description,
+        concealed=_concealed(entry, access_modes),
     )
+
+
+def _concealed(entry: PropertySpec, access_modes: Mapping[str, str]) -> list[str]:
+    """Return the paths of write-only members within the elements of an ARRAY."""
+    if entry.data_spec.data_type != "ARRAY":
+        return []
+    prefix = f"{entry.id}.{ITEM}."
+    paths = [
+        path.removeprefix(prefix).replace(f".{ITEM}", "")
+        for path, access in access_modes.items()
+        if path.startswith(prefix) and access == "W"
+    ]
+    return sorted(paths)
 
 
 def _owner(kind: EntityType, path: str, name: str, description: str | None) -> Member:
@@ -217,10 +254,24 @@ def shown_value(member: Member, value: Any) -> Any:
 
     The keys of an ENUM are stored as texts; what a device of the open product sent with
     different types is text. What is no number, since another version of the TSL had another
-    type, stays as it is.
+    type, stays as it is. Elements of an ARRAY lack their write-only members, which another TSL
+    may have let in.
     """
+    for path in member.concealed:
+        value = _without(value, path.split("."))
     if member.value_type == "LONG" and isinstance(value, str):
         return int(value) if _is_whole(value) else value
     if member.value_type == "STRING" and not isinstance(value, str):
         return msgspec.json.encode(value).decode()
     return value
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """Return a value without the member at a path, in each element of what is an array."""
+    if isinstance(value, list):
+        return [_without(item, path) for item in value]
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    if len(path) == 1:
+        return {key: item for key, item in value.items() if key != path[0]}
+    return {**value, path[0]: _without(value[path[0]], path[1:])}

@@ -51,6 +51,8 @@ class Refused(msgspec.Struct, frozen=True):
     faults: list[Fault] = []
     beyond: bool = False
     """Whether it was too much for a limit: then it leaves no more than a count and an entry."""
+    told: bool = True
+    """Whether an event reports it."""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from libs.common.bus import DEAD, EVENTS, Bus, Outgoing, acknowledge, publish_ea
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
+from libs.common.tsl import MASK
 from services.device.members.shape_store import ShapeKeeper
 from services.device.members.shapes import Shape, within
 from services.device.reports.batch import Batch, GoodReport, Refused, remembered, sort_batch
@@ -135,8 +136,11 @@ class Ingest:
                 self._failures.popitem(last=False)
             raise error
         log.error("message %d of %s is given up", uplink.sequence, uplink.sn, exc_info=error)
-        reason = f"could not be dealt with: {type(error).__name__}: {error}"
-        await self._finish([uplink], Batch(refused=[Refused(uplink, reason)]), [message])
+        thing = (await self.things.by_sn([uplink.sn])).get(uplink.sn)
+        text = MASK if thing is not None and thing.tsl.conceals else str(error)
+        reason = f"could not be dealt with: {type(error).__name__}: {text}"
+        refused = Refused(uplink, reason, thing, told=False)
+        await self._finish([uplink], Batch(refused=[refused]), [message])
 
     async def _deal_with(self, messages: list[Msg]) -> None:
         started = time.perf_counter()

@@ -22,6 +22,7 @@ from libs.common.contracts.events import (
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl import Fault as TslFault
 from services.device.reports.batch import Batch, GoodEvent, GoodReport
+from services.device.reports.concealing import masked_payload
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
@@ -51,7 +52,7 @@ def batch_events(batch: Batch) -> Iterator[Outgoing]:
     for event in batch.events:
         yield _event(event, now)
     for refused in batch.refused:
-        if refused.thing is not None and not refused.beyond:
+        if refused.thing is not None and refused.told and not refused.beyond:
             faults = refused.faults or [TslFault("", refused.reason)]
             at = refused.uplink.received
             yield _rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
@@ -155,9 +156,10 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
     return Outgoing(subject, fitted(body), event_id, trace_header(event.uplink.trace))
 
 
-def dead(uplink: Uplink, reason: str, faults: list[TslFault]) -> Outgoing:
-    """`dead.uplink.{sn}`: the message and why it was refused."""
-    text, encoded = _as_text(uplink.payload[:KEPT_PAYLOAD])
+def dead(uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault]) -> Outgoing:
+    """`dead.uplink.{sn}`: the message, without write-only values, and why it was refused."""
+    payload = masked_payload(uplink, thing, faults)
+    text, encoded = _as_text(payload[:KEPT_PAYLOAD])
     body = Dead(
         reason=reason[:LONGEST_REASON],
         subject=uplink.message.subject,
@@ -165,7 +167,7 @@ def dead(uplink: Uplink, reason: str, faults: list[TslFault]) -> Outgoing:
         received_at=uplink.received,
         payload=text,
         base64=encoded,
-        truncated=len(uplink.payload) > KEPT_PAYLOAD,
+        truncated=len(payload) > KEPT_PAYLOAD,
         faults=_listed(faults),
     )
     return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")

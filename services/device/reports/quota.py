@@ -80,7 +80,7 @@ class Refusals:
 
     def _entry(self, refused: Refused) -> Outgoing | None:
         tenant = refused.thing.tenant if refused.thing else ""
-        entry = dead(refused.uplink, refused.reason, refused.faults)
+        entry = dead(refused.uplink, refused.thing, refused.reason, refused.faults)
         most = (self._limits.of(tenant) if tenant else Limits()).dead_bytes
         size, rate = len(entry.payload), most / DAY
         if not self._meter.lacking(tenant, size, rate, now_ms() / 1000, DAY):

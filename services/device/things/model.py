@@ -224,6 +224,7 @@ class StorageOf(msgspec.Struct, rename="camel"):
 
     tenant: str
     model: str
+    tsl_version: str
     data_storage: bool = True
     owned_since: int = 0
 

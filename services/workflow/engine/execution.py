@@ -59,6 +59,7 @@ class Execution:
         self._edges = Edges(plan, self._trace.text_of)
         self._outputs: dict[str, Any] = {}
         self._supposed: set[str] = set()
+        self._notes: dict[str, list[str]] = {}
         self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
         self._sealed = False
@@ -111,6 +112,7 @@ class Execution:
             parent=ready.parent,
             output=done.text if done else None,
             error=error,
+            note="; ".join(self._notes.pop(node.id, ())) or None,
         )
         if done is None:
             return self._edges.bar(node.followers)
@@ -152,6 +154,7 @@ class Execution:
             deadline=min(self._deadline, now + self._limits.node_seconds),
             properties=self._outputs,
             supposed=self._supposed,
+            notes=self._notes.setdefault(node.id, []),
         )
         if node.instant:
             return await step.run(context, node.parameters, body)

@@ -55,6 +55,7 @@ class Trace:
         output: str | None = None,
         parent: str | None = None,
         error: str | None = None,
+        note: str | None = None,
     ) -> None:
         """Note what a node did; times in ms. With an `error` it failed."""
         self._run.traces.append(
@@ -67,6 +68,7 @@ class Trace:
                 start_time=started,
                 time_cost=cost,
                 error_message=error,
+                note=note,
                 input=given,
                 output=output,
                 parent_trace_id=None if parent is None else f"{self._run.id}-{parent}",

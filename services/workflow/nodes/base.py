@@ -134,6 +134,8 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """Outputs of the nodes that are finished, by node id."""
     supposed: Collection[str] = ()
     """Those among them that were not done: what they have put out is a sample."""
+    notes: list[str] = []
+    """What the log of the run shall say of this node; nodes add to it."""
 
     def resolve(self, value: Any) -> Any:
         """`value` with its references replaced; raise `NodeFailed` naming one to nothing.

@@ -31,7 +31,7 @@ class EntityAssignerParameters(Parameters):
 
 
 class EntityAssigner(Step[EntityAssignerParameters]):
-    """Sets properties and puts out what was set.
+    """Sets properties and puts out what was set; null for one that is write-only.
 
     A device takes its values on when it answers; other things have them at once. Setting the
     same values again changes nothing, so a run that was interrupted here may begin anew.
@@ -69,13 +69,14 @@ class EntityAssigner(Step[EntityAssignerParameters]):
         payload = parameters.exchange_payload
         exchange: dict[str, Any] = context.resolve(payload)
         if guessed := context.guessed(payload):
-            await latest(self._entities, context.tenant, list(payload))
+            await latest(self._entities, context, list(payload))
             exchange = {key: value for key, value in exchange.items() if key not in guessed}
         if not exchange:
             return {}
-        written = await self._entities.update(
+        outcome = await self._entities.update(
             context.tenant, exchange, context.hops + 1, dry_run=context.dry_run
         )
-        if not written:
+        if not outcome.keys:
             raise NodeFailed("none of the entities is a property that can be set")
-        return {key: exchange[key] for key in written}
+        hidden = set(outcome.write_only)
+        return {key: None if key in hidden else exchange[key] for key in outcome.keys}

@@ -55,16 +55,22 @@ class EntitySelector(Step[EntitySelectorParameters]):
         self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
     ) -> dict[str, Any]:
         """The values by key; one without a value is null. Fails for one that is not there."""
-        return await latest(self._entities, context.tenant, parameters.entities)
+        return await latest(self._entities, context, parameters.entities)
 
 
-async def latest(entities: Entities, tenant: str, keys: list[str]) -> dict[str, Any]:
-    """Latest values by key; raise `NodeFailed` naming what is not there."""
-    found = await entities.values(tenant, keys)
-    missing = [key for key in keys if key not in found]
+async def latest(entities: Entities, context: NodeContext, keys: list[str]) -> dict[str, Any]:
+    """Return latest values by key, null for a write-only one, which the log of the run notes.
+
+    Raises `NodeFailed` naming the entities that do not exist.
+    """
+    found = await entities.values(context.tenant, keys)
+    missing = [key for key in keys if key not in found.values]
     if missing:
         raise NodeFailed(f"there is no entity {', '.join(missing[:5])}")
-    return {key: found[key] for key in keys}
+    if found.write_only:
+        listed = ", ".join(found.write_only[:5])
+        context.notes.append(f"{listed}: write-only, so that its value cannot be read")
+    return {key: found.values[key] for key in keys}
 
 
 async def refusal_of(field: str, asking: Awaitable[Any]) -> list[Fault]:

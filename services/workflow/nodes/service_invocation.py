@@ -89,7 +89,7 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
         inputs: dict[str, Any] = context.resolve(setting.service_params)
         supposed = Supposed({one.name: sample(one.type) for one in parameters.payload})
         if context.guessed(setting.service_params):
-            await latest(self._entities, context.tenant, [setting.service_entity, *inputs])
+            await latest(self._entities, context, [setting.service_entity, *inputs])
             return supposed
         exchange = inputs or {setting.service_entity: {}}
         answer = await self._entities.call(

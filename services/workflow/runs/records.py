@@ -40,6 +40,8 @@ class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
     time_cost: int
     """ms."""
     error_message: str | None = None
+    note: str | None = None
+    """What else is to be known of it, as a value that it could not read."""
     input: str | None = None
     """JSON text; the entry has none."""
     output: str | None = None

@@ -74,8 +74,10 @@ class Source:
         )
 
     def scans(self, span: Span) -> list[Scan]:
-        """What to read, in the order of `span`."""
+        """What to read, in the order of `span`; nothing of what is write-only."""
         member = self.entity.member
+        if self.entity.write_only:
+            return []
         span = replace(span, start=max(span.start, self.oldest))
         if member.type == "SERVICE":
             return [self._of_commands(span)]

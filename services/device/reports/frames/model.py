@@ -40,6 +40,8 @@ class KeptFrame(msgspec.Struct, frozen=True):
     """Why it, or a part of it, was refused."""
     past: list[Reading] = []
     lap: int = 0
+    conceals: bool = False
+    """Whether its bytes hold a write-only value, so that they must not be kept."""
 
     @property
     def key(self) -> bytes:

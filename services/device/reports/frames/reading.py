@@ -17,6 +17,7 @@ from services.device.products.codec.known import KnownCodec, KnownCodecs
 from services.device.products.store import ProductKey
 from services.device.reports.batch import Batch, GoodReport, Refused
 from services.device.reports.checking import FUTURE_MS, frame_time
+from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.model import KeptFrame
 from services.device.reports.retention.days import Retention
@@ -119,6 +120,7 @@ class FrameReader:
             days=known.frame_days or self.frame_days,
             reason=judged.said,
             past=judged.past,
+            conceals=holds_write_only(judged.faults),
         )
         batch.frames.append(kept)
 

@@ -43,6 +43,8 @@ class FrameService:
     async def _page(self, window: Window, size: int) -> tuple[list[FrameRecord], str | None]:
         rows = await self.store.before(window.first, window.last, size + 1)
         values = await self.partitions.at(bytes(row["_id"]) for row in rows[:size])
+        tsl = (await self.windows.things.thing(window.device)).tsl
+        values = {key: tsl.readable(one) for key, one in values.items()}
         records = [_record(row, values) for row in rows[:size]]
         return records, encode_key(rows[size - 1]["_id"]) if len(rows) > size else None
 

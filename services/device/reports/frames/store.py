@@ -3,7 +3,7 @@
 `{_id, i, at, f?, c?, w?, h?}`: `_id` is the key that the frame's report has in history, `i` the
 binary identity, `at` when it goes, `f` the JSON of `Frame` as it came, `c` what it was read with,
 `w` why it or a part of it was refused, and `h` the keys of what it remembered. One of a device that
-keeps no data has its identity only.
+keeps no data has its identity only, and one that holds a write-only value has no `f`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -42,7 +42,9 @@ def document_of(frame: KeptFrame) -> Document:
         "at": from_ms(frame.uplink.received) + timedelta(days=days),
     }
     if keeps:
-        document |= {"f": frame.uplink.payload, "c": frame.stamp}
+        document["c"] = frame.stamp
+        if not frame.conceals:
+            document["f"] = frame.uplink.payload
         if frame.reason:
             document["w"] = frame.reason
         if frame.past:

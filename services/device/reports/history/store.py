@@ -13,6 +13,7 @@ from services.device.reports.history.partitions import (
 )
 from services.device.reports.retention.days import Retention
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,11 @@ class Span:
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(self, devices: DeviceStore, partitions: Partitions, retention: Retention) -> None:
+    def __init__(
+        self, devices: DeviceStore, partitions: Partitions, retention: Retention, tsls: Tsls
+    ) -> None:
         self._devices = devices
+        self._tsls = tsls
         self._partitions = partitions
         self._retention = retention
 
@@ -40,22 +44,28 @@ class HistoryStore:
 
         None when there is none; nothing when the device's data storage is off.
         """
-        first = next(iter(self._order(span, after)), partition_of(span.end))
+        partition = next(iter(self._order(span, after)), partition_of(span.end))
+        first: int | None = partition
         device, records = await asyncio.gather(
             self._devices.storage(tenant, span.device_id, application_id),
-            self._scan(first, span, after, size),
+            self._scan(partition, span, after, size),
         )
         if device is None:
             return None
         if not device.data_storage:
             return []
+        tsl = await self._tsls.find(device.tenant, device.model, device.tsl_version)
         kept = await self._retention.oldest(device.tenant, device.model)
         oldest = max(kept, device.owned_since)
         if oldest > span.start:
             span = replace(span, start=oldest)
             if records and _time(records[-1 if span.newest_first else 0]) < oldest:
-                return await self._read(span, after, size, [], None)
-        return await self._read(span, after, size, records, first)
+                records, first = [], None
+        records = await self._read(span, after, size, records, first)
+        if tsl.conceals:  # stored under another TSL
+            for record in records:
+                record["p"] = tsl.readable(record["p"])
+        return records
 
     async def _read(
         self, span: Span, after: bytes | None, size: int, records: list[Document], done: int | None

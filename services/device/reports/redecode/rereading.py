@@ -19,6 +19,7 @@ from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
 from services.device.reports.checking import FUTURE_MS
+from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.model import past_key
 from services.device.reports.frames.reading import stamp_of
@@ -93,7 +94,7 @@ class _Writes:
 
     def remember(self, key: bytes, judged: Judged, past: set[bytes], *, same: bool) -> None:
         """Note what a frame was read with, and what came of it beside its report."""
-        if same:
+        if same and not holds_write_only(judged.faults):
             self.same.append(key)
         else:
             self.frames.append(_frame_change(key, self.stamp, judged, past))
@@ -263,7 +264,8 @@ class Rereader:
             found.names.update(*changed.values())
             found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
             if _shows(job, found):
-                found.shown.append(_difference(key, before.get(key), one))
+                shown = key in before and writes.thing.tsl.readable(before[key])
+                found.shown.append(_difference(key, shown or None, one))
             if job.tell and key in changed:
                 writes.told.append(_told(writes.thing, key, version, one.properties, now))
         writes.stale -= kept
@@ -384,6 +386,8 @@ def _week(key: bytes) -> int:
 def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> UpdateOne:
     fields: Document = {"c": stamp, "w": judged.said, "h": sorted(past)}
     gone = {name: "" for name in ("w", "h") if not fields[name]}
+    if holds_write_only(judged.faults):
+        gone["f"] = ""
     change: Document = {"$set": {name: one for name, one in fields.items() if one}}
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
 

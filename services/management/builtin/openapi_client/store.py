@@ -52,6 +52,10 @@ class Link(msgspec.Struct, kw_only=True):
     """Reports shortly before `at` by digest, so that later ones are told from them."""
 
 
+ENVELOPE = ("commandId", "kind", "expiresAt")
+"""What is kept of a command that has ended."""
+
+
 class Carried(msgspec.Struct, kw_only=True):
     """A command on its way."""
 
@@ -144,8 +148,12 @@ class OpenApiStore:
         return [one async for document in found if (one := _carried(document))]
 
     async def told(self, carried: Carried) -> None:
-        """The platform knows the end of a command."""
-        await self._commands.update_one({"_id": carried.id}, {"$set": {"told": True}})
+        """The platform knows the end of a command; what it set, a secret perhaps, is removed."""
+        carried.command = {
+            key: carried.command[key] for key in ENVELOPE if key in carried.command
+        }
+        change = {**_fields(carried), "told": True}
+        await self._commands.update_one({"_id": carried.id}, {"$set": change})
 
 
 def _key(tenant: str, identifier: str) -> dict[str, str]:

@@ -1,20 +1,25 @@
 """A command's end: answered once in effect, or expired."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import NotFoundError
 
+from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from services.device.commands.delivery import Delivery
 from services.device.commands.ending import CommandEnding
-from services.device.commands.messages import created
-from services.device.commands.model import Command, now
+from services.device.commands.messages import created, to_device
+from services.device.commands.model import Command, SentDownlink, now
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.service import describe
+from services.device.commands.wiping import LATE, CommandWiper
 from services.device.reports.ledger import Totals
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -229,7 +234,137 @@ def delivery(world: World) -> Delivery:
         bus=world.bus,
         commands=world.commands,
         carrier=NoCarrier(),
+        wiper=CommandWiper(world.commands, world.bus),
     )
+
+
+def secret_command(number: int) -> Command:
+    """Return a command that sets a write-only value beside one that can be read."""
+    return command(
+        number,
+        payload={"properties": {"interval": number}},
+        sealed={"properties": {"interval": number, "pin": f"s3cret-{number}"}},
+        write_only=["pin"],
+    )
+
+
+async def issue_all(world: World, *commands: Command) -> None:
+    """Write commands with what they say."""
+    await world.write(commands, [entry for one in commands for entry in created(one)])
+
+
+@pytest.fixture
+async def away(world: World) -> AsyncIterator[None]:
+    """Let a session exist that is away, so that nats-server keeps messages."""
+    js = world.bus.js
+    await js.purge_stream(MQTT)
+    consumer = ConsumerConfig(durable_name="away", ack_policy=AckPolicy.EXPLICIT)
+    await js.add_consumer(MQTT, consumer)
+    yield
+    await js.delete_consumer(MQTT, "away")
+
+
+async def kept_for_mqtt(world: World) -> list[str]:
+    """Return the messages that nats-server keeps for MQTT sessions of devices."""
+    found, sequence = [], 1
+    while True:
+        try:
+            message = await world.bus.js.get_msg(
+                MQTT, sequence, "$MQTT.msgs.thing.*.down.command", next=True
+            )
+        except NotFoundError:
+            return found
+        found.append((message.data or b"").decode())
+        sequence = (message.seq or 0) + 1
+
+
+async def everything(world: World) -> str:
+    """Return all documents of the database and all messages of streams that are kept, as text."""
+    texts = await kept_for_mqtt(world)
+    texts += [repr(entry) for entry in await world.said()]
+    for name in await world.database.list_collection_names():
+        texts += [repr(one) for one in await world.database[name].find().to_list(None)]
+    return "\n".join(texts)
+
+
+async def test_write_only_values_are_wiped_when_their_command_is_closed(
+    world: World, sn: str, away: None
+):
+    """Those of open commands stay, since they are still to be delivered."""
+    await issue_all(world, secret_command(5), secret_command(6))
+    assert "s3cret-5" in "".join(await kept_for_mqtt(world))
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+
+    await delivery(world).once()
+
+    assert await world.latest_of(7) == {"interval": 5}
+    found = await everything(world)
+    assert "s3cret-5" not in found
+    assert "s3cret-6" in "".join(await kept_for_mqtt(world))
+
+
+async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: str, away: None):
+    """A process may have read the command when it was open."""
+    late = secret_command(5)
+    await issue_all(world, late)
+    await world.commands.end(late, "FAILED", "the device said s3cret-5")
+    await delivery(world).once()
+    await world.outbox.relay(await added(world, to_device(late)))
+    assert "s3cret-5" in await everything(world)
+
+    wiper = CommandWiper(world.commands, world.bus)
+    await wiper.wipe(now() + LATE)
+
+    assert "s3cret-5" not in await everything(world)
+    assert await world.commands.to_wipe(now() + timedelta(days=1)) == []
+
+
+async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
+    return await world.mongo.transaction(lambda session: world.outbox.add(entries, session))
+
+
+async def test_the_outbox_does_not_publish_write_only_values_of_a_closed_command(
+    world: World, sn: str, away: None
+):
+    """Entries of other commands in the same document are published."""
+    closed, still_open = secret_command(5), secret_command(6)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(world.outbox, "relay", AsyncMock())
+        await issue_all(world, closed, still_open)
+        await world.commands.end(closed, "TIMEOUT", None)
+    assert "s3cret-5" not in await everything(world)
+
+    await world.outbox.relay(await world.database["outbox"].find().to_list(None))
+
+    kept = "".join(await kept_for_mqtt(world))
+    assert "s3cret-5" not in kept
+    assert "s3cret-6" in kept
+
+
+async def test_a_command_that_a_backup_left_without_its_values_fails(world: World, sn: str):
+    await issue(world, secret_command(5))
+    await world.database["commands"].update_one(
+        {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": now()}}
+    )
+
+    await delivery(world).once()
+
+    ended = await state(world, 5)
+    assert (ended.status, ended.error_code) == ("FAILED", "values_not_restored")
+
+
+async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world: World, sn: str):
+    coded = secret_command(5)
+    await issue(world, coded)
+    made = [SentDownlink(port=85, data=b"s3cret-5")]
+    coded.downlinks = await world.commands.keep_downlinks(coded, made)
+    await world.commands.end(coded, "SUCCESS", None)
+
+    await delivery(world).once()
+
+    assert "s3cret-5" not in await everything(world)
+    assert await world.commands.keep_downlinks(coded, made) == []
 
 
 async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):

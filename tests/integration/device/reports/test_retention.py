@@ -117,7 +117,13 @@ async def ages(world: World, collection: str = "history") -> dict[int, list[int]
 async def read(world: World, device: int, days: int = 20_000) -> list[int]:
     """The days ago of what history answers."""
     service = HistoryService(
-        HistoryStore(world.first.devices, Partitions(world.database), retention(world, days)), 30
+        HistoryStore(
+            world.first.devices,
+            Partitions(world.database),
+            retention(world, days),
+            Tsls(world.database),
+        ),
+        30,
     )
     found = [
         await service.page(ME, device, start=0, end=None, size=9, key=None, order=order)

@@ -318,3 +318,25 @@ async def test_operations_need_their_function(world: World, method, path, sent, 
     for function in needed:
         answer = await world.user(7, function).ask(method, path, sent)
         assert answer.json().get("error_message") != "user does not have permission"
+
+
+async def test_a_write_only_custom_property_takes_values_and_gives_none(world: World):
+    admin = world.admin()
+    secret = "s3cret-" + uuid4().hex
+    made = await admin.done(
+        "POST", "/entity", body("pin", access_mod="W", value_type="STRING", value_attribute={})
+    )
+    await admin.done("POST", UPDATE, {"exchange": {made["key"]: secret}})
+
+    for method, path, sent in (
+        ("GET", f"/entity/{made['id']}/status", None),
+        ("POST", "/entity/history/search", {"entity_id": made["id"]}),
+        ("POST", "/entity/history/aggregate", {"entity_id": made["id"], "aggregate_type": "LAST"}),
+        ("POST", "/entity/search", {"customized": True, "keyword": "pin"}),
+        ("GET", f"/entity/export?ids={made['id']}", None),
+    ):
+        answer = await admin.ask(method, path, sent)
+        assert answer.status_code == 200
+        assert secret not in answer.text, path
+    for name in await world.database.list_collection_names():
+        assert secret not in repr(await world.database[name].find().to_list(None)), name

@@ -18,7 +18,7 @@ from services.device.commands.service import CommandService
 from services.device.entities.console import READERS
 from services.device.reports.history.partitions import DAY_MS, SPAN_MS
 from tests.carrier import NoCarrier
-from tests.integration.device.values.world import LAMP, World, param
+from tests.integration.device.values.world import LAMP, World, param, property_of
 
 NOW = int(time.time() * 1000)
 T = NOW // SPAN_MS * SPAN_MS  # a partition begins here: what is before it is in another one
@@ -445,3 +445,43 @@ async def test_wrong_exports_are_named(world: World, query: str, field: str):
     """400 before the file begins."""
     content = await world.admin().refused(400, "GET", f"/entity/export?{query}")
     assert content["detail_message"].startswith(field), content
+
+
+async def test_values_from_before_a_property_became_write_only_are_read_nowhere(world: World):
+    """History and latest values hold them until they are removed."""
+    lock = {"version": "v1.0", "properties": [property_of("pin", "STRING", "W")]}
+    lock["properties"] += [
+        property_of("users", "ARRAY"),
+        property_of("users._item", "STRUCT"),
+        property_of("users._item.name", "STRING"),
+        property_of("users._item.code", "STRING", "W"),
+    ]
+    await world.put_product("LOCK", lock)
+    thing = await world.add_direct("L-1", "LOCK")
+    values = {"pin": "s3cret-pin", "users": [{"name": "ann", "code": "s3cret-code"}]}
+    await world.history(thing, (T, values))
+    latest = {key: {"v": value, "t": T} for key, value in values.items()}
+    await world.database["latest"].insert_one({"_id": thing, "t": T, "v": latest})
+    admin, ids = world.admin(), await world.ids(thing)
+
+    texts = []
+    for one in ids.values():
+        times = {"start_timestamp": START, "end_timestamp": END}
+        texts += [
+            await admin.ask("GET", f"/entity/{one}/status"),
+            await admin.ask("GET", f"/entity/export?ids={one}"),
+            await admin.ask("POST", "/entity/history/search", {"entity_ids": [one], **times}),
+        ]
+        texts += [
+            await admin.ask(
+                "POST",
+                "/entity/history/aggregate",
+                {"entity_id": one, "aggregate_type": kind, **times},
+            )
+            for kind in ("LAST", "MIN", "COUNT")
+        ]
+    wanted = {"entity_filter": {"DEVICE_ID": {"operator": "EQ", "values": [str(thing)]}}}
+    texts.append(await admin.ask("POST", "/entity/advanced-search", wanted))
+
+    assert [(str(one.url), one.status_code) for one in texts if "s3cret" in one.text] == []
+    assert any("ann" in one.text for one in texts), texts[0].text

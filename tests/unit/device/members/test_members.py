@@ -162,3 +162,38 @@ def test_a_text_from_before_a_type_changed_stays_one(stored):
     """Another version of the TSL may have had a text where this one has a number."""
     member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
     assert shown_value(member, stored) == stored
+
+
+def test_what_is_in_a_write_only_struct_or_array_is_write_only():
+    found = members(
+        properties=[
+            spec("vault", "STRUCT", "W"),
+            spec("vault.door", "STRUCT", "RW"),
+            spec("vault.door.code", "INT", "RW"),
+            spec("codes", "ARRAY", "RW"),
+            spec("codes._item", "INT", "W"),
+            spec("wifi", "STRUCT", "RW"),
+            spec("wifi.ssid", "STRING", "RW"),
+            spec("wifi.key", "STRING", "W"),
+        ]
+    )
+
+    hidden = [one.path for one in found.members if one.write_only]
+    assert hidden == ["codes", "vault", "vault.door.code", "wifi.key"]
+
+
+def test_elements_are_shown_without_their_write_only_members():
+    """Such a value was stored under another TSL."""
+    (users,) = members(
+        properties=[
+            spec("users", "ARRAY", "RW"),
+            spec("users._item", "STRUCT", "RW"),
+            spec("users._item.name", "STRING", "RW"),
+            spec("users._item.door", "STRUCT", "RW"),
+            spec("users._item.door.code", "STRING", "W"),
+            spec("users._item.door.side", "STRING", "RW"),
+        ]
+    ).members
+
+    shown = shown_value(users, [{"name": "ann", "door": {"code": "8642", "side": "left"}}])
+    assert shown == [{"name": "ann", "door": {"side": "left"}}]

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from libs.common.contracts.entities import EntityValues, UpdateOutcome
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.nodes.base import Chosen, NodeContext, Supposed
 from services.workflow.nodes.choice import Choice, ChoiceParameters
@@ -159,11 +160,15 @@ class Entities:
         self.judged: list[Any] = []
 
     async def values(self, tenant, keys):
-        return {key: self.known[key] for key in keys if key in self.known}
+        found = {key: self.known[key] for key in keys if key in self.known}
+        hidden = [key for key in found if key.startswith("pin")]
+        return EntityValues(found | dict.fromkeys(hidden), hidden)
 
     async def update(self, tenant, exchange, hops, *, dry_run):
         (self.judged if dry_run else self.asked).append((tenant, exchange, hops))
-        return [key for key in exchange if key != "readonly"]
+        written = [key for key in exchange if key != "readonly"]
+        hidden = [key for key in written if key.startswith("pin")]
+        return UpdateOutcome(keys=written, write_only=hidden)
 
     async def call(self, tenant, exchange, hops, seconds, *, dry_run):
         (self.judged if dry_run else self.asked).append((tenant, exchange, hops))
@@ -177,6 +182,25 @@ async def test_values_are_selected_by_key():
     assert chosen == {"b": None, "a": 1}
     with pytest.raises(NodeFailed, match="gone"):
         await node.run(context(), EntitySelectorParameters(entities=["a", "gone"]), None)
+
+
+async def test_a_write_only_value_is_selected_as_null_and_the_log_says_so():
+    node, asked = EntitySelector(Entities(a=1, pin="8642")), context()
+
+    chosen = await node.run(asked, EntitySelectorParameters(entities=["a", "pin"]), None)
+
+    assert chosen == {"a": 1, "pin": None}
+    assert asked.notes == ["pin: write-only, so that its value cannot be read"]
+
+
+async def test_a_write_only_value_is_assigned_and_not_put_out():
+    entities = Entities()
+    parameters = EntityAssignerParameters(exchange_payload={"pin": "8642", "a": 1})
+
+    put_out = await EntityAssigner(entities).run(context(), parameters, None)
+
+    assert put_out == {"pin": None, "a": 1}
+    assert entities.asked == [("t", {"pin": "8642", "a": 1}, 4)]
 
 
 async def test_values_are_assigned_with_one_hop_more():

@@ -42,7 +42,12 @@ async def history(world: World) -> HistoryService:
 
 def service_of(world: World, days: int = 30) -> HistoryService:
     """History that is kept for so many days."""
-    store = HistoryStore(world.first.devices, Partitions(world.database), retention(world, days))
+    store = HistoryStore(
+        world.first.devices,
+        Partitions(world.database),
+        retention(world, days),
+        Tsls(world.database),
+    )
     return HistoryService(store, days)
 
 

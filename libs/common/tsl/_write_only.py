@@ -1,0 +1,102 @@
+"""Write-only members (access mode W): a thing is sent their values and never gives them back."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import msgspec
+
+from libs.common.tsl._node import Node, build_tree
+from libs.common.tsl.document import TslDocument
+from libs.common.tsl.faults import Fault
+
+MASK = "******"
+"""What people read in the place of a value that is write-only."""
+
+SHORTEST_TEXT = 3
+"""Characters from which on a text is looked for in others; shorter ones occur by chance."""
+
+_ABSENT: Any = object()
+
+
+def readable_values(document: TslDocument, values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` of a thing without the write-only ones, for callers that compile no TSL."""
+    tree = build_tree(document.properties)
+    return omit_write_only({key: node for key, node in tree.items() if node.conceals}, values)
+
+
+def without_write_only(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the tree without its write-only members."""
+    return {key: _readable_view(node) for key, node in nodes.items() if node.readable}
+
+
+def _readable_view(node: Node) -> Node:
+    if not node.conceals:
+        return node
+    element = _readable_view(node.element) if node.element else None
+    return msgspec.structs.replace(node, members=without_write_only(node.members), element=element)
+
+
+def omit_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` without those of write-only members; `nodes` are those that conceal."""
+    return _replaced(nodes, values, lambda value: _ABSENT)
+
+
+def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` with `MASK` in the place of those of write-only members."""
+    return _replaced(nodes, values, lambda value: MASK)
+
+
+def texts_beyond(whole: Any, shown: Any) -> set[str]:
+    """Return the scalars of `whole` that `shown`, its readable part, lacks, as texts."""
+    if isinstance(whole, dict) and isinstance(shown, dict):
+        pairs = [(value, shown.get(key)) for key, value in whole.items()]
+    elif isinstance(whole, list) and isinstance(shown, list):
+        pairs = list(zip_longest(whole, shown))
+    else:
+        return set() if whole == shown else set(_texts(whole))
+    return set().union(*(texts_beyond(*pair) for pair in pairs))
+
+
+def mask_text(text: str, secrets: set[str]) -> str:
+    """Return `MASK` for a text that contains one of `secrets`, else the text."""
+    return MASK if any(secret in text for secret in secrets) else text
+
+
+def mask_fault(fault: Fault) -> Fault:
+    """Return the fault without the value that it is about."""
+    if "value" not in fault.args:
+        return fault
+    return msgspec.structs.replace(fault, args={**fault.args, "value": MASK})
+
+
+def _replaced(
+    nodes: Mapping[str, Node], values: dict[str, Any], replace: Callable[[Any], Any]
+) -> dict[str, Any]:
+    replaced = {
+        key: _value(nodes[key], value, replace) if key in nodes else value
+        for key, value in values.items()
+    }
+    return {key: value for key, value in replaced.items() if value is not _ABSENT}
+
+
+def _value(node: Node, value: Any, replace: Callable[[Any], Any]) -> Any:
+    if not node.conceals:
+        return value
+    if node.readable and isinstance(value, dict) and node.members:
+        return _replaced(node.members, value, replace)
+    if node.readable and isinstance(value, list) and node.element:
+        return [_value(node.element, item, replace) for item in value]
+    return replace(value)  # also what is of another type, since nobody knows what it holds
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif not isinstance(value, bool) and value is not None:
+        text = str(value)
+        if len(text) >= SHORTEST_TEXT:
+            yield text

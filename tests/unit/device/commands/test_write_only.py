@@ -1,0 +1,116 @@
+"""Commands that set values of access mode W: only delivery has them, and only while it is open."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from libs.common.tsl import accepted
+from services.device.commands.console import shown_payload
+from services.device.commands.messages import finished, to_device
+from services.device.commands.model import Command, concealed
+from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.service import describe
+from tests.unit.common.tsl.documents import prop, tsl
+from tests.unit.device.commands.test_service import ME, World
+from tests.unit.device.things.examples import thing
+
+LOCK = tsl(
+    prop("volume", "FLOAT", "RW", fractionDigits=1),
+    prop("pin", "STRING", "W"),
+    prop("wifi", "STRUCT", "RW"),
+    prop("wifi.ssid", "STRING", "RW"),
+    prop("wifi.key", "STRING", "W", required=True),
+)
+GIVEN: dict[str, Any] = {"volume": 50.06, "pin": "8642", "wifi": {"key": "s3cret-wifi"}}
+SECRETS = ("8642", "s3cret-wifi")
+
+
+@pytest.fixture
+def world() -> World:
+    return World(mine=thing(tsl=LOCK), latest={"wifi": {"ssid": "home"}})
+
+
+async def update(world: World) -> Command:
+    return await world.service().update_properties(ME, 7, GIVEN)
+
+
+async def test_the_device_gets_write_only_values(world: World):
+    command = await update(world)
+
+    sent = msgspec.json.decode(to_device(command)[0].payload)
+    assert sent["properties"] == {
+        "volume": 50.1,
+        "pin": "8642",
+        "wifi": {"ssid": "home", "key": "s3cret-wifi"},
+    }
+
+
+async def test_all_that_people_read_of_a_command_lacks_write_only_values(world: World):
+    command = await update(world)
+    command.status = "SUCCESS"
+
+    shown = [shown_payload(command), describe(command), finished(command).payload.decode()]
+    text = msgspec.json.encode(shown).decode()
+    assert not any(secret in text for secret in SECRETS)
+    assert shown[0] == {
+        "properties": {"volume": 50.1, "wifi": {"ssid": "home"}, "pin": "******"},
+    }
+    assert [(one.key, one.value) for one in describe(command).subcommand] == [
+        ("volume", 50.1),
+        ("wifi", {"ssid": "home"}),
+        ("pin", None),
+    ]
+
+
+async def test_a_pending_write_only_value_is_no_part_of_the_configuration(world: World):
+    await update(world)
+
+    found = await world.service().config(ME, 7)
+    assert found.properties == {"volume": 50.1, "wifi": {"ssid": "home"}}
+
+
+async def test_the_answer_of_a_patch_has_what_was_accepted(world: World):
+    """Rounded, of a STRUCT the members that were sent, and nothing that is write-only."""
+    command = await update(world)
+
+    assert accepted(GIVEN, command.payload["properties"]) == {"volume": 50.1, "wifi": {}}
+
+
+async def test_a_profile_task_conceals_settings_that_are_write_only_in_the_tsl(world: World):
+    config = Config(values=[ProfileValue("pin", "8642"), ProfileValue("mode", 1)])
+    await world.service().create_tasks(ME, CreateTasks("PROFILE", [7], config))
+
+    (command,) = world.commands
+    assert command.payload == {"values": [{"key": "mode", "value": 1}]}
+    assert dict(command.values()) == {"pin": "8642", "mode": 1}
+
+
+async def test_an_error_that_repeats_a_write_only_value_is_masked(world: World):
+    command = await update(world)
+
+    assert command.masked("the lock refused 8642") == "******"
+    assert command.masked("the lock is jammed") == "the lock is jammed"
+
+
+async def test_a_command_from_before_a_property_became_write_only_is_read_without_it(world: World):
+    before = tsl(prop("pin", "STRING", "RW"), prop("volume", "FLOAT", "RW"))
+    world.mine = thing(tsl=before)
+    command = await world.service().update_properties(ME, 7, {"pin": "8642", "volume": 5})
+
+    shown = shown_payload(command.readable_by(LOCK))
+    assert shown == {"properties": {"volume": 5, "pin": "******"}}
+
+
+async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delivered(world: World):
+    command = await update(world)
+    assert command.is_deliverable
+
+    command.sealed = None
+    assert not command.is_deliverable
+
+
+def test_a_command_without_write_only_values_is_stored_as_it_is():
+    payload = {"properties": {"volume": 1}}
+
+    assert concealed("SET_PROPERTIES", payload, LOCK) == (payload, [])
