@@ -149,9 +149,7 @@ class OpenApiStore:
 
     async def told(self, carried: Carried) -> None:
         """The platform knows the end of a command; what it set, a secret perhaps, is removed."""
-        carried.command = {
-            key: carried.command[key] for key in ENVELOPE if key in carried.command
-        }
+        carried.command = {key: carried.command[key] for key in ENVELOPE if key in carried.command}
         change = {**_fields(carried), "told": True}
         await self._commands.update_one({"_id": carried.id}, {"$set": change})
 
