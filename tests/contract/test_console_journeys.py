@@ -113,6 +113,11 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     assert cell.startswith("north ")
     assert found["file"].endswith(".csv")
     assert found["claimed"].startswith("Claimed by ")
+    assert found["selection"] == {
+        "during": True,
+        "cancelled": True,
+        "asked": "Delete 1,200 devices?",
+    }
 
 
 async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> None:

@@ -40,6 +40,8 @@ await journey(async ({ page, given, look, signIn }) => {
   const claimed = await page.getByText(/^Claimed by/).textContent();
   await look("alarms-claimed");
 
+  const selection = await selectAll(page, baseUrl);
+
   await page.keyboard.press("Control+k");
   await typeInto(page.getByPlaceholder("Type the name"), device);
   const found = page.getByRole("option", { name: device });
@@ -47,5 +49,40 @@ await journey(async ({ page, given, look, signIn }) => {
   await look("palette");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: device }).waitFor();
-  return { number, faulty: faulty.map((text) => text.trim().replace(/\s+/g, " ")), file: download.suggestedFilename(), claimed };
+  return { number, faulty: faulty.map((text) => text.trim().replace(/\s+/g, " ")), file: download.suggestedFilename(), claimed, selection };
 });
+
+/** Select 1,200 devices that are made up: actions wait for all of them, and a change of the filters selects none. */
+async function selectAll(page, baseUrl) {
+  const total = 1_200;
+  const held = [];
+  await page.route("**/device/search", async (route) => {
+    const { page_size, page_number, name } = route.request().postDataJSON();
+    if (page_size > 100 && page_number > 1) await new Promise((resolve) => held.push(resolve));
+    const first = (page_number - 1) * page_size;
+    const content = Array.from({ length: Math.max(0, Math.min(page_size, total - first)) }, (_, at) => ({ id: String(first + at + 1), name: `Made up ${first + at}`, identifier: "", model: name ?? "", status: "ONLINE", tags: [], entities: [] }));
+    await route.fulfill({ json: { status: "Success", request_id: "0", data: { page_size, page_number, total, content } } });
+  });
+  const go = async () => {
+    held.splice(0).forEach((resolve) => resolve());
+    await page.waitForTimeout(100);
+  };
+  await page.goto(`${baseUrl}/#/fleet/selection`);
+  const remove = page.getByRole("button", { name: "Delete" });
+  const all = page.getByRole("button", { name: "Select all 1,200 results" });
+  await all.click();
+  await page.getByText("Selecting: 500 of 1,200").waitFor();
+  const during = await remove.isDisabled();
+  await typeInto(page.getByRole("searchbox", { name: "Name" }), "x");
+  await page.waitForFunction(() => location.hash.includes("name=x"));
+  await go();
+  await all.waitFor();
+  const cancelled = await remove.isDisabled();
+  await all.click();
+  while (!(await page.getByText("1,200 selected").first().isVisible())) await go();
+  await remove.click();
+  const asked = await page.getByRole("alertdialog").getByRole("heading").textContent();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+  await page.unroute("**/device/search");
+  return { during, cancelled, asked };
+}
