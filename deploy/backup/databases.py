@@ -18,6 +18,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
+from deploy.backup.concealing import CONCEALED, conceal
 from deploy.backup.records import CollectionEnd, CollectionHead, Documents
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
@@ -134,13 +135,16 @@ class Snapshot:
     async def batches(
         self, database: str, name: str, query: dict[str, Any] | None = None
     ) -> AsyncIterator[bytes]:
-        """The documents of a collection, some at a time."""
+        """The documents of a collection, some at a time, without write-only values."""
         try:
             cursor: AsyncIterator[Any] = self._client[database][name].find_raw_batches(
                 query or {}, session=self._session, batch_size=_BATCH
             )
             async for batch in cursor:
-                yield batch
+                if f"{database}.{name}" in CONCEALED:
+                    batch = b"".join(conceal(f"{database}.{name}", split(batch)))  # noqa: PLW2901
+                if batch:
+                    yield batch
         except OperationFailure as error:
             if error.code not in _TOO_OLD:
                 raise

@@ -72,6 +72,7 @@ class Delivery:
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self.commands.sent(here, moment)
         await self.commands.rest(away)
+        await self.wiper.take_back(away)
         self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
 

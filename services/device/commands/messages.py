@@ -63,6 +63,8 @@ def created(command: Command) -> list[OutboxEntry]:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
     said = [] if command.carrier else to_device(command)
+    if command.write_only and command.status == "PENDING":
+        said = said[1:]  # nothing secret waits in nats-server: it is sent when the device connects
     return [OutboxEntry(subject, fitted(body)), *said]
 
 

@@ -1,6 +1,7 @@
 """Removes write-only values of closed commands from what nats-server keeps for MQTT sessions."""
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,6 +31,15 @@ class CommandWiper:
     def __init__(self, commands: CommandStore, bus: Bus) -> None:
         self._commands = commands
         self._bus = bus
+
+    async def take_back(self, commands: Sequence[Command]) -> None:
+        """Delete the messages of open commands whose device is away; it gets them on its return."""
+        for command in commands:
+            if command.write_only:
+                try:
+                    await self._delete(command)
+                except (NatsError, APIError, TimeoutError) as error:
+                    log.warning("command %d: its stored messages remain: %r", command.id, error)
 
     async def wipe(self, moment: datetime) -> None:
         """Delete the messages of the closed commands that are due."""

@@ -245,6 +245,7 @@ def secret_command(number: int) -> Command:
         payload={"properties": {"interval": number}},
         sealed={"properties": {"interval": number, "pin": f"s3cret-{number}"}},
         write_only=["pin"],
+        status="SENT",
     )
 
 
