@@ -107,6 +107,9 @@ from services.device.products.templates.store import LibraryStore
 from services.device.reports.edge.keeping import RefusalKeeper
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.events.console import ROUTER as EVENT_PAGES
+from services.device.reports.events.service import EventService
+from services.device.reports.events.store import EventStore
 from services.device.reports.facts import Facts
 from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
@@ -303,6 +306,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
         "frames": FrameService(FrameStore(database), base.partitions, windows),
+        "device_events": EventService(EventStore(database), windows),
         "gaps": GapService(FrameStore(database), GapStore(database), windows),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
@@ -314,7 +318,9 @@ def console(shared: Shared) -> dict[str, Any]:
 def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str, Any]:
     """What consoles and other services do with entities."""
     base, directory = shared.base, shared.directory
-    latest = ValueReader(base.latest, base.devices, alarms)
+    latest = ValueReader(
+        base.latest, base.devices, alarms, EventStore(base.mongo.database), base.retention
+    )
     seconds = base.settings.service_call_timeout
     service = EntityService(
         directory=directory,
@@ -545,6 +551,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 REFUSAL_ROUTES,
+                EVENT_PAGES,
                 FRAME_PAGES,
                 GAP_PAGES,
                 CONNECTION_ROUTES,

@@ -148,6 +148,8 @@ class EntityService:
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
         entries = await self.values.entries(tenant, entities)
+        for thing_id, events in (await self.values.events(entities)).items():
+            entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
 
 
@@ -162,13 +164,18 @@ def _shared(entity: Entity) -> bool:
 
 
 def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
-    """Of what its thing has, by top-level key: `{"v": value, "t": ms}`."""
-    if entity.member.type != "PROPERTY":
+    """Of what its thing has, by top-level key: `{"v": value, "t": ms}`.
+
+    The value of an event is the object of its outputs.
+    """
+    is_event, name = entity.member.type == "EVENT", entity.reported_path[0]
+    if name not in entries or not (is_event or entity.member.type == "PROPERTY"):
         return LatestValue()
-    value = entity.value_in(plain(entries))
+    whole = is_event and entity.member.parent is None
+    value = entries[name]["v"] if whole else entity.value_in(plain(entries))
     if value is None:
         return LatestValue()
-    written = entries[entity.reported_path[0]]["t"]
+    written = entries[name]["t"]
     return LatestValue(value=value, timestamp=str(written), value_type=entity.member.value_type)
 
 

@@ -1,16 +1,24 @@
 """Latest values of entities: what was reported, and what is known of every device."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from libs.common.clock import to_ms
+from libs.common.store.mongo import Document
 from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS
 from services.device.alarms.model import Alarm
 from services.device.alarms.store import AlarmStore
-from services.device.members.entity import Entity
+from services.device.members.entity import Entity, EntityThing
+from services.device.reports.events.store import EventStore
+from services.device.reports.history.partitions import KEY
+from services.device.reports.retention.days import Retention
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
+
+AT_ONCE = 50
+"""Kinds of events that are looked up at the same time."""
 
 Entries = dict[str, Any]
 """`{top-level key: {"v": value, "t": ms}}` of one thing."""
@@ -19,10 +27,19 @@ Entries = dict[str, Any]
 class ValueReader:
     """Reads latest values; looks at no grants."""
 
-    def __init__(self, latest: LatestValues, devices: DeviceStore, alarms: AlarmStore) -> None:
+    def __init__(
+        self,
+        latest: LatestValues,
+        devices: DeviceStore,
+        alarms: AlarmStore,
+        events: EventStore,
+        retention: Retention,
+    ) -> None:
         self._latest = latest
         self._devices = devices
         self._alarms = alarms
+        self._events = events
+        self._retention = retention
 
     async def entries(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
         """The values of the properties among entities of a tenant, by thing."""
@@ -36,6 +53,27 @@ class ValueReader:
             for device_id, entries in (await self._common(tenant, sorted(common))).items():
                 found.setdefault(device_id, {}).update(entries)
         return found
+
+    async def events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
+        """Return the outputs of the newest event of each kind among `entities`, by thing."""
+        by_kind = {
+            (one.thing.id, one.reported_path[0]): one.thing
+            for one in entities
+            if one.member.type == "EVENT"
+        }
+        kinds, found = list(by_kind.items()), dict[int, Entries]()
+        for start in range(0, len(kinds), AT_ONCE):
+            some = kinds[start : start + AT_ONCE]
+            rows = await asyncio.gather(*(self._last(thing, name) for (_, name), thing in some))
+            for ((thing_id, name), _), row in zip(some, rows, strict=True):
+                if row is not None:
+                    entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}
+                    found.setdefault(thing_id, {})[name] = entry
+        return found
+
+    async def _last(self, thing: EntityThing, name: str) -> Document | None:
+        oldest = await self._retention.oldest(thing.tenant, thing.model)
+        return await self._events.last(thing.id, name.removesuffix("@event"), oldest)
 
     async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
         devices = await self._devices.find_all(tenant, ids)

@@ -92,6 +92,11 @@ async def _gaps(database: Database) -> None:
     await database[GAPS].create_index("at", expireAfterSeconds=0)
 
 
+async def _events_by_kind(database: Database) -> None:
+    """Find the newest event of a kind without reading all other events of its device."""
+    await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(3, "index of connection states", _presence),
@@ -101,4 +106,5 @@ MIGRATIONS = [
     Migration(602, "frames", _frames),
     Migration(610, "an end for redecodings", _redecodes_end),
     Migration(1801, "gaps between frames", _gaps),
+    Migration(3161, "index of events by their kind", _events_by_kind),
 ]

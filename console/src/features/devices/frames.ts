@@ -22,8 +22,8 @@ export function linkSeries(frames: FrameRecord[]): Series[] {
   return series.filter(({ times }) => times.length);
 }
 
-/** Values of a frame with the names and units of their properties; those of a STRUCT each by itself. */
-export function namedValues(device: DeviceDetail, values: Record<string, unknown>): [string, string][] {
+/** Values with the names and units of their members; those of a STRUCT each by itself. `begin` is the path above them. */
+export function namedValues(device: DeviceDetail, values: Record<string, unknown>, begin = ""): [string, string][] {
   const known = new Map(device.entities.map((one) => [memberId(device, one), one]));
   const named = (of: object, begin: string): [string, string][] =>
     Object.entries(of).flatMap(([key, value]: [string, unknown]) => {
@@ -31,5 +31,5 @@ export function namedValues(device: DeviceDetail, values: Record<string, unknown
       const entity = known.get(begin + key);
       return [[entity?.name ?? begin + key, entity ? shown(entity, value) : shownValue(value)]];
     });
-  return named(values, "");
+  return named(values, begin);
 }

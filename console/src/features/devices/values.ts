@@ -20,3 +20,14 @@ export function memberId(device: DeviceDetail, entity: DeviceEntity): string {
 export function shown(entity: DeviceEntity, value: unknown): string {
   return shownValue(value, entity.value_attribute);
 }
+
+const EVENT = "@event";
+
+/** The events of a device's TSL; `path` is that of the event's entity. */
+export function eventsOf(device: DeviceDetail): { id: string; path: string; name: string }[] {
+  const kinds = device.entities.filter((one) => one.type === "EVENT" && !memberId(device, one).includes("."));
+  return kinds.map((one) => {
+    const path = memberId(device, one);
+    return { id: path.endsWith(EVENT) ? path.slice(0, -EVENT.length) : path, path, name: one.name };
+  });
+}

@@ -12,6 +12,7 @@ export const en = {
   "entities.type.EVENT": "Event",
   "entities.type.SERVICE": "Service",
   "entities.value": "Value",
+  "entities.events": "All events of the device",
   "entities.no-value": "No value yet",
   "entities.no-number": "{text} is no number",
   "entities.custom": "custom",

@@ -14,6 +14,7 @@ export const zh: Record<keyof typeof en, string> = {
   "entities.type.EVENT": "事件",
   "entities.type.SERVICE": "服务",
   "entities.value": "值",
+  "entities.events": "设备的所有事件",
   "entities.no-value": "尚无数值",
   "entities.no-number": "{text} 不是数字",
   "entities.custom": "自定义",

@@ -3,12 +3,14 @@
 import csv
 import io
 import time
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 import pytest
 
 from libs.common.bus.subjects import up
+from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
@@ -16,7 +18,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
 from services.device.entities.console import READERS
-from services.device.reports.history.partitions import DAY_MS, SPAN_MS
+from services.device.reports.history.partitions import DAY_MS, SPAN_MS, history_key
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
 
@@ -339,21 +341,77 @@ BELL = {
 }
 
 
-async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
-    """One value each time: the object of its parameters, also where it has none."""
+async def bell(world: World, sn: str, *reported: tuple[str, dict[str, Any]]) -> int:
+    """A device that has reported events, one a millisecond up to now."""
     await world.put_product("BELL", BELL)
-    thing = await world.add_direct("H-10", "BELL")
-    ids = await world.ids(thing)
-    for event, outputs in (("rung", {}), ("pressed", {"times": 2}), ("rung", {})):
-        body = {"eventId": event, "outputs": outputs}
-        await world.outside.js.publish(up("H-10", "event"), msgspec.json.encode(body))
+    thing = await world.add_direct(sn, "BELL")
+    first = now_ms() - len(reported)
+    for number, (event, outputs) in enumerate(reported):
+        body = {"eventId": event, "outputs": outputs, "ts": first + number}
+        await world.outside.js.publish(up(sn, "event"), msgspec.json.encode(body))
 
     async def stored() -> bool:
         events = world.database["device_events"]
-        mine = {"_id": {"$gte": thing.to_bytes(8, "big")}, "e": {"$in": ["rung", "pressed"]}}
-        return bool(await events.count_documents(mine) == 3)
+        mine = {"$gte": history_key(thing, 0, 0), "$lt": history_key(thing + 1, 0, 0)}
+        return bool(await events.count_documents({"_id": mine}) == len(reported))
 
     await world.until(stored)
+    return thing
+
+
+async def test_an_event_has_the_outputs_of_its_last_occurrence_as_value(world: World):
+    """So have its outputs; a kind that never occurred and a service have none."""
+    last = now_ms()
+    thing = await bell(world, "H-11", *[("pressed", {"times": n}) for n in range(3)], ("rung", {}))
+    ids = await world.ids(thing)
+    admin, key = world.admin(), "direct.device.H-11"
+    pressed = ids[f"{key}.pressed"]
+    status = await admin.done("GET", f"/entity/{pressed}/status")
+    assert status["value"] == {"times": 2}
+    assert abs(int(status["timestamp"]) - last) < 60_000
+    asked = [pressed, ids[f"{key}.pressed.times"], ids[f"{key}.rung"], ids[f"{key}.ring"]]
+    found = await admin.done("POST", "/entity/batch-get-status", {"entity_ids": asked})
+    assert [found[str(one)].get("value") for one in asked] == [{"times": 2}, 2, {}, None]
+    await world.database["device_events"].delete_many({"e": "rung"})
+    assert await admin.done("GET", f"/entity/{asked[2]}/status") == {}
+
+
+async def test_events_of_a_device_are_paged_from_the_newest(world: World):
+    """By time and by event; a user who does not see the device finds none."""
+    events = [("pressed", {"times": n}) for n in range(5)]
+    thing = await bell(world, "H-12", *events, ("rung", {}))
+    path, admin = f"/device/{thing}/events/search", world.admin()
+
+    page = await admin.done("POST", path, {"page_size": 3})
+    assert [(one["event_id"], one["outputs"]) for one in page["content"]] == [
+        ("rung", {}),
+        ("pressed", {"times": 4}),
+        ("pressed", {"times": 3}),
+    ]
+    rest = await admin.done("POST", path, {"page_size": 3, "next_key": page["next_key"]})
+    assert [one["outputs"]["times"] for one in rest["content"]] == [2, 1, 0]
+    assert "next_key" not in rest
+    assert len({one["id"] for one in page["content"] + rest["content"]}) == 6
+
+    body = {"event_id": "pressed", "end_timestamp": rest["content"][0]["ts"]}
+    found = await admin.done("POST", path, body)
+    assert [one["outputs"]["times"] for one in found["content"]] == [2, 1, 0]
+    body["start_timestamp"] = body["end_timestamp"]
+    (only,) = (await admin.done("POST", path, body))["content"]
+    assert only["outputs"] == {"times": 2}
+
+    await admin.refused(400, "POST", path, {"page_size": 201}, field="page_size")
+    await admin.refused(400, "POST", path, {"next_key": "x"}, field="next_key")
+    await admin.refused(400, "POST", path, {**body, "end_timestamp": 1}, field="end_timestamp")
+    await world.user(7, Function.ENTITY_DATA_VIEW).refused(403, "POST", path, {})
+    world.grants.give(7, ResourceType.DEVICE, thing + 1)
+    await world.user(7, Function.DEVICE_VIEW).refused(404, "POST", path, {})
+
+
+async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
+    """One value each time: the object of its parameters, also where it has none."""
+    thing = await bell(world, "H-10", ("rung", {}), ("pressed", {"times": 2}), ("rung", {}))
+    ids = await world.ids(thing)
     commands = CommandService(
         things=world.base.things,
         store=world.base.commands,

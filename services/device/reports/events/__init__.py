@@ -1,0 +1,1 @@
+"""Events that devices reported: their history for people, and the last of each kind."""
