@@ -1,6 +1,7 @@
 """Columns of a sheet of devices, and what their cells mean. No I/O."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -9,11 +10,14 @@ from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from services.device.devices.parameters import Parameters
 from services.device.devices.schemas import CreateDevice, SentLocation
-from services.device.imports.reading import Sheet
+from services.device.imports.reading import Sheet, plain_title
 from services.device.members.values import Unread, read_value
 
 NAME, GROUP = "name", "device-group"
 LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
+_GROUPING = r"[.'\u2019\s]"
+_DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").fullmatch
+"""A number as spreadsheets write it where the comma is the decimal mark: `1.234,5`."""
 MODEL = "model"
 """The input whose choices are the tenant's products."""
 
@@ -91,17 +95,32 @@ class Columns:
         """
         found = []
         for head in sheet.columns:
-            column = self._by_name.get(head.removesuffix("*").strip().casefold())
-            if column is None or column in found:
-                text = f"there is no column {head[:64]!r}" if column is None else f"{head!r} twice"
-                raise structure_error(f"{text}; there are {self._titles()}")
+            column = self._by_name.get(plain_title(head))
+            if column is None:
+                raise self._wrong_columns(f"there is no column {head[:64]!r}", sheet)
+            if column in found:
+                raise self._wrong_columns(f"the column {head[:64]!r} is there twice", sheet)
             found.append(column)
         if self.all[0] not in found:
-            raise structure_error(f"the column Name is missing; there are {self._titles()}")
+            raise self._wrong_columns("the column Name is missing", sheet)
         return found
 
-    def _titles(self) -> str:
-        return ", ".join(column.title for column in self.all)
+    def _wrong_columns(self, text: str, sheet: Sheet) -> InvalidInput:
+        known = ", ".join(column.title for column in self.all)
+        read = f" (read as {sheet.source})" if sheet.source else ""
+        return structure_error(f"{text}{read}; the columns are {known}")
+
+    @property
+    def titles(self) -> Collection[str]:
+        """What may stand above a column, in lower case."""
+        return self._by_name
+
+    def with_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
+        """The cells of a row, the numbers with a decimal comma as texts with a point."""
+        return [
+            _with_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
+            for column, cell in zip(columns, cells, strict=True)
+        ]
 
     def request(
         self, columns: Sequence[Column], cells: Sequence[Any]
@@ -133,6 +152,13 @@ class Columns:
 def structure_error(text: str) -> InvalidInput:
     """400: the file is no sheet of devices of this integration."""
     return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
+
+
+def _with_point(cell: Any) -> Any:
+    if not isinstance(cell, str) or not _DECIMAL_COMMA(cell):
+        return cell
+    whole, _, fraction = cell.partition(",")
+    return f"{re.sub(_GROUPING, '', whole)}.{fraction}"
 
 
 def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:

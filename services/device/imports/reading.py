@@ -1,14 +1,18 @@
 """Reads a sheet that somebody sent, in a process of its own that is bounded in memory and time.
 
-The file comes on standard input; a `Sheet` as JSON goes to standard output. What kills the process
-(archives that unpack without end, a cell in the last row and column) is a file that cannot be read.
+The titles of columns, as a line of JSON, and the file come on standard input; a `Sheet` or a
+`Refused` as JSON goes to standard output. What kills the process (archives that unpack without
+end, a cell in the last row and column) is a file that cannot be read.
 """
 
 import asyncio
+import codecs
 import csv
 import io
+import re
 import resource
 import sys
+from collections.abc import Collection
 from datetime import date, time
 from typing import Any
 
@@ -24,25 +28,55 @@ MEMORY = 768 * 1024 * 1024
 """Bytes of address space."""
 SECONDS = 20
 """Of processor time, and of waiting for it."""
-_ARCHIVE = b"PK\x03\x04"
-"""How an XLSX file begins; all else is CSV."""
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""How workbooks of spreadsheet programs begin; all else is CSV."""
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+"""Encodings by the byte order mark at the beginning of a text."""
+_ENCODINGS = {
+    "utf-8": "UTF-8",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "cp1252": "Windows-1252",
+}
+"""What people call them."""
+_DELIMITERS = ",;\t"
+_TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"
 _AT_ONCE = asyncio.Semaphore(2)
 
 
-class Sheet(msgspec.Struct):
+class Sheet(msgspec.Struct, tag=True):
     """A table: its columns by key, or by what stands above them; rows that are not empty."""
 
     columns: list[str]
     rows: list[tuple[int, list[Any]]]
     """Each with its place, from 0; cells are texts, numbers, booleans or null."""
+    source: str = ""
+    """Where the table stands: the name of a sheet, or the encoding and the delimiter of a CSV."""
+    decimal_comma: bool = False
+    """Numbers in texts may have a decimal comma: the delimiter is no comma."""
+
+
+class Refused(msgspec.Struct, tag=True):
+    """Why a file is no sheet, in words for the person who sent it."""
+
+    reason: str
 
 
 class Unreadable(Exception):
-    """The file is no sheet."""
+    """The file is no sheet; the text says why."""
 
 
-async def read_sheet(data: bytes) -> Sheet:
-    """The sheet in a file; raise `Unreadable`."""
+async def read_sheet(data: bytes, titles: Collection[str]) -> Sheet:
+    """Return the sheet in a file; raise `Unreadable`.
+
+    Of a workbook it is the sheet `DEVICES_LIST` of our template, else the first one whose first
+    row has one of `titles` (without regard to case).
+    """
+    given = msgspec.json.encode(list(titles)) + b"\n" + data
     async with _AT_ONCE:
         reader = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__),
@@ -52,44 +86,108 @@ async def read_sheet(data: bytes) -> Sheet:
         )
         try:
             async with asyncio.timeout(SECONDS):
-                answer, _ = await reader.communicate(data)
+                answer, _ = await reader.communicate(given)
         except TimeoutError as error:
-            raise Unreadable from error
+            raise Unreadable(_TOO_MUCH) from error
         finally:
             if reader.returncode is None:
                 reader.kill()
                 await reader.wait()
     if reader.returncode != 0:
-        raise Unreadable
-    return msgspec.json.decode(answer, type=Sheet)
+        raise Unreadable(_TOO_MUCH)
+    found = msgspec.json.decode(answer, type=Sheet | Refused)
+    if isinstance(found, Refused):
+        raise Unreadable(found.reason)
+    return found
 
 
-def parse(data: bytes) -> Sheet:
-    """The sheet in a file, read here; what is wrong with it is raised as it comes."""
-    return _workbook(data) if data.startswith(_ARCHIVE) else _text(data)
+def parse(data: bytes, titles: Collection[str]) -> Sheet:
+    """Return the sheet in a file, read here; raise `Unreadable`."""
+    return _workbook(data, titles) if data.startswith(_WORKBOOKS) else _text(data)
 
 
-def _workbook(data: bytes) -> Sheet:
-    from python_calamine import CalamineWorkbook  # noqa: PLC0415 - only in the reading process
+def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
+    from python_calamine import (  # noqa: PLC0415 - only in the reading process
+        CalamineError,
+        CalamineWorkbook,
+    )
 
-    book = CalamineWorkbook.from_filelike(io.BytesIO(data))
-    table = book.get_sheet_by_name(DEVICES).to_python(skip_empty_area=False)
-    head = [str(cell) for cell in table[0]]
-    if COLUMNS in book.sheet_names:
-        keys = book.get_sheet_by_name(COLUMNS).to_python(skip_empty_area=False)
-        head = [str(row[1]) for row in sorted(keys, key=lambda row: float(str(row[0])))]
-    return _sheet(head, table[1:])
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(data))
+    except CalamineError as error:
+        raise Unreadable(f"is no workbook (XLSX) that can be read: {error}") from error
+    known = {title.casefold() for title in titles}
+    names = [name for name in book.sheet_names if name not in (COLUMNS, OPTIONS)]
+    for name in [DEVICES] if DEVICES in names else names:
+        table = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
+        head = [str(cell) for cell in table[0]] if table else []
+        if name == DEVICES and COLUMNS in book.sheet_names:
+            keys = book.get_sheet_by_name(COLUMNS).to_python(skip_empty_area=False)
+            head = [str(row[1]) for row in sorted(keys, key=lambda row: float(str(row[0])))]
+        if not known.isdisjoint(map(plain_title, head)):
+            return _sheet(head, table[1:], f"the sheet {name!r}")
+    sheets = ", ".join(repr(name[:31]) for name in names[:10])
+    raise Unreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
 
 
 def _text(data: bytes) -> Sheet:
-    text = data.decode("utf-8-sig")
-    first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
-    table = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
-    return _sheet(table[0], table[1:])
+    text, encoding = _decoded(data)
+    delimiter, text = _delimited(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        table = list(reader)
+    except csv.Error as error:
+        raise Unreadable(f"line {reader.line_num} of the CSV cannot be read: {error}") from error
+    if not table:
+        raise Unreadable("is empty")
+    names = {",": "commas", ";": "semicolons", "\t": "tabs"}
+    source = f"CSV in {encoding}, divided by {names.get(delimiter, repr(delimiter))}"
+    return _sheet(table[0], table[1:], source, decimal_comma=delimiter != ",")
 
 
-def _sheet(head: list[str], table: list[list[Any]]) -> Sheet:
+def _decoded(data: bytes) -> tuple[str, str]:
+    """The text of a file and the name of its encoding.
+
+    Spreadsheet programs write UTF-8, UTF-16 with a byte order mark, or the code page of the
+    computer, which is Windows-1252 in most of Europe and America.
+    """
+    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
+    for encoding in [_MARKS[mark]] if mark else ["utf-8", "cp1252"]:
+        try:
+            text = data[len(mark) :].decode(encoding)
+        except UnicodeDecodeError as error:
+            at = error.start + len(mark)
+            continue
+        if "\0" in text:
+            raise Unreadable("is neither a workbook (XLSX) nor a text (CSV)")
+        return text, _ENCODINGS[encoding]
+    place = f"byte {at + 1} is 0x{data[at]:02X}"
+    if mark:
+        name = _ENCODINGS[_MARKS[mark]]
+        raise Unreadable(f"begins with the mark of {name}, and {place}, which is none of {name}")
+    raise Unreadable(
+        "is no text in UTF-8, UTF-16 with a byte order mark or Windows-1252: "
+        f"{place}. Save it as CSV UTF-8"
+    )
+
+
+def _delimited(text: str) -> tuple[str, str]:
+    """The delimiter and the text behind a first line `sep=`, which Excel writes and reads."""
+    first, *others = re.split("\r\n|\r|\n", text, maxsplit=1)
+    line = first.strip('"')
+    if len(line) == len("sep=") + 1 and line.lower().startswith("sep="):
+        return line[-1], "".join(others)
+    return max(_DELIMITERS, key=lambda one: len(next(csv.reader([first], delimiter=one)))), text
+
+
+def plain_title(head: str) -> str:
+    """What stands above a column without the mark of a required one, for comparison."""
+    return head.strip().removesuffix("*").strip().casefold()
+
+
+def _sheet(
+    head: list[str], table: list[list[Any]], source: str, *, decimal_comma: bool = False
+) -> Sheet:
     columns = [cell.strip() for cell in head]
     kept = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
     rows = []
@@ -97,7 +195,7 @@ def _sheet(head: list[str], table: list[list[Any]]) -> Sheet:
         cells = [_cell(row[at]) if at < len(row) else None for at in kept]
         if any(cell is not None for cell in cells):
             rows.append((number, cells))
-    return Sheet([columns[at] for at in kept], rows)
+    return Sheet([columns[at] for at in kept], rows, source, decimal_comma)
 
 
 def _cell(cell: Any) -> Any:
@@ -113,7 +211,13 @@ def main() -> None:
     """Read one file within bounds."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    sys.stdout.buffer.write(msgspec.json.encode(parse(sys.stdin.buffer.read())))
+    titles, _, data = sys.stdin.buffer.read().partition(b"\n")
+    found: Sheet | Refused
+    try:
+        found = parse(data, msgspec.json.decode(titles, type=list[str]))
+    except Unreadable as error:
+        found = Refused(str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(found))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class TemplateOf(msgspec.Struct, kw_only=True):
 
 
 class SentSheet(msgspec.Struct, kw_only=True):
-    """A sheet of devices of an integration: XLSX, or CSV in UTF-8."""
+    """A sheet of devices of an integration: XLSX, or CSV as spreadsheet programs write it."""
 
     integration: Part
     file: UploadFile

@@ -90,10 +90,12 @@ class Sheets:
             raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
         try:
-            sheet = await read_sheet(data)
+            sheet = await read_sheet(data, columns.titles)
         except Unreadable as error:
-            raise structure_error("is no XLSX or CSV file that can be read") from error
+            raise structure_error(str(error)) from error
         heads = columns.of(sheet)
+        if sheet.decimal_comma:
+            sheet.rows = [(at, columns.with_points(heads, cells)) for at, cells in sheet.rows]
         if not sheet.rows:
             text = "there is no device in it"
             raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
