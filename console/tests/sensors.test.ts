@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { decodeText } from "../src/features/fleet/csv.ts";
 import { euiOf, sensorsOf, sheetOf } from "../src/features/start/sensors.ts";
-import { readLabel } from "../src/features/start/tr005.ts";
+import { readCode, readLabel } from "../src/features/start/tr005.ts";
 
 const ALL = "LW:D0:1122334455667788:AABBCCDDEEFF0011:AABB1122:OAABBCCDDEEFF:SYYWWNNNNNN:PFOOBAR:CAF2C";
 const INPUTS = [
@@ -11,10 +12,28 @@ const INPUTS = [
 ];
 
 test("a label is read with all its fields, in whatever case a scanner types", () => {
-  const label = { joinEui: "1122334455667788", devEui: "AABBCCDDEEFF0011", vendor: "AABB", profile: "1122", owner: "AABBCCDDEEFF", serial: "YYWWNNNNNN", proprietary: "FOOBAR" };
+  const label = { joinEui: "1122334455667788", devEui: "AABBCCDDEEFF0011", appKey: "", vendor: "AABB", profile: "1122", owner: "AABBCCDDEEFF", serial: "YYWWNNNNNN", proprietary: "FOOBAR" };
   assert.deepEqual(readLabel(ALL), label);
   assert.deepEqual(readLabel(` ${ALL.toLowerCase()}\n`), label);
   assert.deepEqual(readLabel("LW:D0:1122334455667788:AABBCCDDEEFF0011:AABB1122"), { ...label, owner: "", serial: "", proprietary: "" });
+});
+
+test("a code may have the DevEUI and the JoinEUI alone, or fields with names in any order", () => {
+  const eui = { devEui: "647FDA0000001234", joinEui: "647FDA8010001234" };
+  const key = "000102030405060708090A0B0C0D0E0F";
+  const read = (text: string) => {
+    const found = readCode(text);
+    return "fault" in found ? found.fault : { devEui: found.devEui, joinEui: found.joinEui, ...(found.appKey && { appKey: found.appKey }) };
+  };
+  assert.deepEqual(read("647FDA0000001234:647FDA8010001234"), eui);
+  assert.deepEqual(read(" 647fda0000001234 647fda8010001234\n"), eui);
+  assert.deepEqual(read(`647FDA0000001234:647FDA8010001234:${key}`), { ...eui, appKey: key });
+  assert.deepEqual(read(`AppEUI:647FDA8010001234,DevEUI:647FDA0000001234,AppKey:${key}`), { ...eui, appKey: key });
+  assert.deepEqual(read("DEV EUI=647FDA0000001234; JOIN EUI=647FDA8010001234"), eui);
+  assert.deepEqual(read("DevEUI: 647FDA0000001234"), { ...eui, joinEui: "" });
+  assert.deepEqual(read("LW:D0:647FDA8010001234:647FDA0000001234:AABB1122"), eui);
+  assert.equal(read("647FDA0000001234:647FDA80100012"), "qr.no-label");
+  assert.equal(read(key), "qr.no-label");
 });
 
 test("what is wrong with a label is told by its field", () => {
@@ -49,6 +68,19 @@ test("a list may be bare, have titles in any order, or be what a scanner read", 
   ]);
   assert.deepEqual(sensorsOf(ALL, INPUTS).sensors, [{ devEui: "AABBCCDDEEFF0011", name: "YYWWNNNNNN", more: { [INPUTS[0]!.key]: "1122334455667788" } }]);
   assert.deepEqual(sensorsOf(ALL, []).sensors[0]!.more, {});
+  assert.deepEqual(sensorsOf("A84041000181C061\n647FDA0000001234:647FDA8010001234\n", INPUTS).sensors, [
+    { devEui: "A84041000181C061", name: "", more: {} },
+    { devEui: "647FDA0000001234", name: "", more: { [INPUTS[0]!.key]: "647FDA8010001234" } },
+  ]);
+});
+
+test("a file is read as a spreadsheet program writes it", () => {
+  const text = "DevEUI;Name\r\n24E124136B502217;Kühlhaus\r\n";
+  const utf16 = Uint8Array.from([0xff, 0xfe, ...Buffer.from(text, "utf16le")]);
+  for (const bytes of [Buffer.from(text), Buffer.from(`\ufeff${text}`), Buffer.from(text, "latin1"), utf16, Buffer.from(`sep=;\r\n${text}`)]) {
+    const found = sensorsOf(decodeText(bytes), []);
+    assert.deepEqual([found.sensors.map(({ name }) => name), found.faults], [["Kühlhaus"], []]);
+  }
 });
 
 test("each line that cannot be added is told, and one that comes twice", () => {

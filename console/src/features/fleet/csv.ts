@@ -25,6 +25,17 @@ export function readCsv(text: string, separator = ","): string[][] {
   return rows;
 }
 
+/** The text of a file as spreadsheet programs write it: UTF-8, UTF-16 with a byte order mark, or Windows-1252. */
+export function decodeText(bytes: Uint8Array): string {
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder("utf-16le").decode(bytes);
+  if (bytes[0] === 0xfe && bytes[1] === 0xff) return new TextDecoder("utf-16be").decode(bytes);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
 /** A cell that begins like a formula is written so that a spreadsheet does not run it. */
 export function writeCsv(rows: string[][]): string {
   const cell = (text: string) => `"${/^[=+\-@\t]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`;

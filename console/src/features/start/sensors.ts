@@ -1,6 +1,6 @@
 /** Lists of LoRaWAN sensors, as people paste them, and the sheet that adds them. No I/O. */
 import { readCsv, writeCsv } from "../fleet/csv.ts";
-import { isLabel, readLabel, type LabelFault } from "./tr005.ts";
+import { isCode, readCode, type Label, type LabelFault } from "./tr005.ts";
 
 /** Of the service by which a network server adds devices. */
 export interface Input {
@@ -28,6 +28,8 @@ export interface Sensors {
 
 /** The last part of an input's key. */
 export const idOf = ({ key }: Input): string => key.slice(key.lastIndexOf(".") + 1);
+/** The first line of a sheet that says what divides its columns. */
+const SEP = /^"?sep=(.)"?$/i;
 const plain = (title: string): string => title.toLowerCase().replace(/[^a-z0-9]/g, "");
 const isTitle = (title: string): boolean => plain(title) === "deveui";
 
@@ -38,8 +40,9 @@ export function euiOf(text: string): string | null {
 }
 
 /** What a label says of the inputs of a network server. */
-export function inputsOfLabel(joinEui: string, inputs: Input[]): Record<string, string> {
-  return Object.fromEntries(inputs.filter((one) => idOf(one) === "join_eui").map(({ key }) => [key, joinEui]));
+export function inputsOfLabel(label: Label, inputs: Input[]): Record<string, string> {
+  const known: Record<string, string> = { join_eui: label.joinEui, app_key: label.appKey };
+  return Object.fromEntries(inputs.flatMap((one) => (known[idOf(one)] ? [[one.key, known[idOf(one)]!]] : [])));
 }
 
 /**
@@ -48,14 +51,14 @@ export function inputsOfLabel(joinEui: string, inputs: Input[]): Record<string, 
  */
 export function sensorsOf(text: string, inputs: Input[]): Sensors {
   const rows = readCsv(text, separatorOf(text)).map((cells, at) => ({ line: at + 1, cells: cells.map((one) => one.trim()) }));
-  const filled = rows.filter(({ cells }) => cells.some(Boolean));
+  const filled = rows.filter(({ cells }, at) => cells.some(Boolean) && !(at === 0 && SEP.test(text.trimStart().split(/\r|\n/)[0]!)));
   const titled = filled[0]?.cells.some(isTitle);
   const titles = titled ? filled.shift()!.cells : ["DevEUI", "Name"];
   const columns = titles.map((title) => columnOf(title, inputs));
   const found: Sensors = { sensors: [], faults: [], passed: titled ? titles.filter((title, at) => title && !columns[at]) : [] };
   const lines = new Map<string, number>();
   for (const { line, cells } of filled) {
-    const sensor = isLabel(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns);
+    const sensor = isCode(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns);
     if ("fault" in sensor) found.faults.push({ line, ...sensor });
     else if (lines.has(sensor.devEui)) found.faults.push({ line, fault: "sensors.twice", values: { text: sensor.devEui, line: String(lines.get(sensor.devEui)) } });
     else found.sensors.push(sensor);
@@ -64,8 +67,11 @@ export function sensorsOf(text: string, inputs: Input[]): Sensors {
   return found;
 }
 
+/** What divides the columns; a first line `sep=` says it, as Excel writes it. */
 function separatorOf(text: string): string {
-  const [first = ""] = text.trimStart().split("\n");
+  const [first = ""] = text.trimStart().split(/\r|\n/);
+  const said = SEP.exec(first)?.[1];
+  if (said) return said;
   return ["\t", ";"].find((sign) => first.includes(sign)) ?? ",";
 }
 
@@ -77,9 +83,9 @@ function columnOf(title: string, inputs: Input[]): string | undefined {
 }
 
 function labelled(text: string, inputs: Input[]): Sensor | Omit<LineFault, "line"> {
-  const label = readLabel(text);
+  const label = readCode(text);
   if ("fault" in label) return label;
-  return { devEui: label.devEui, name: label.serial, more: inputsOfLabel(label.joinEui, inputs) };
+  return { devEui: label.devEui, name: label.serial, more: inputsOfLabel(label, inputs) };
 }
 
 function listed(cells: string[], columns: (string | undefined)[]): Sensor | Omit<LineFault, "line"> {

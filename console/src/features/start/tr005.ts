@@ -1,8 +1,14 @@
-/** QR codes on LoRaWAN devices: TR005 of the LoRa Alliance, `LW:D0:JoinEUI:DevEUI:ProfileID[:O…][:S…][:P…][:C…]`. */
+/**
+ * QR codes on LoRaWAN devices: TR005 of the LoRa Alliance, `LW:D0:JoinEUI:DevEUI:ProfileID[:O…][:S…][:P…][:C…]`,
+ * and what makers print besides: `DevEUI:JoinEUI`, or fields with their names.
+ */
 
 export interface Label {
+  /** Empty when the code has none. */
   joinEui: string;
   devEui: string;
+  /** Empty when the code has none, as TR005. */
+  appKey: string;
   /** Of the maker, and of its profile of the device: four hex digits each. */
   vendor: string;
   profile: string;
@@ -17,13 +23,36 @@ export interface LabelFault {
   values: Record<string, string>;
 }
 
+/** A DevEUI, a JoinEUI and perhaps an AppKey, in this order. */
+const PLAIN = /^([0-9A-F]{16})[\s:;,|/-]+([0-9A-F]{16})(?:[\s:;,|/-]+([0-9A-F]{32}))?$/;
+const NAMED = {
+  devEui: /DEV[ _-]?EUI\W*([0-9A-F]{16})(?![0-9A-F])/,
+  joinEui: /(?:JOIN|APP)[ _-]?EUI\W*([0-9A-F]{16})(?![0-9A-F])/,
+  appKey: /APP[ _-]?KEY\W*([0-9A-F]{32})(?![0-9A-F])/,
+};
 const EXTENSIONS = { O: "owner", S: "serial", P: "proprietary", C: "checksum" } as const;
 /** What QR codes have in their alphanumeric mode. */
 const WRITABLE = /^[0-9A-Z $%*+./-]+$/;
 
-export const isLabel = (text: string): boolean => /^\s*LW:/i.test(text);
+const isLabel = (text: string): boolean => /^\s*LW:/i.test(text);
 
-/** What stands in a code. Scanners may have changed its case, which it has none of. */
+/** Whether a text is a code rather than a DevEUI alone. */
+export const isCode = (text: string): boolean => isLabel(text) || plainLabel(text) !== null;
+
+/** Read a code of any of the forms above. */
+export const readCode = (text: string): Label | LabelFault => plainLabel(text) ?? readLabel(text);
+
+/** The EUIs of a code that is not TR005; null when there is no DevEUI. */
+function plainLabel(text: string): Label | null {
+  const code = text.trim().toUpperCase();
+  if (isLabel(code)) return null;
+  const [, first, second, third] = PLAIN.exec(code) ?? [];
+  const named = (name: keyof typeof NAMED): string => NAMED[name].exec(code)?.[1] ?? "";
+  const found = first ? { devEui: first, joinEui: second!, appKey: third ?? "" } : { devEui: named("devEui"), joinEui: named("joinEui"), appKey: named("appKey") };
+  return found.devEui ? { ...found, vendor: "", profile: "", owner: "", serial: "", proprietary: "" } : null;
+}
+
+/** What stands in a code of TR005. Scanners may have changed its case, which it has none of. */
 export function readLabel(text: string): Label | LabelFault {
   const code = text.trim().toUpperCase();
   const no = (fault: LabelFault["fault"], values: Record<string, string> = {}): LabelFault => ({ fault, values });
@@ -43,7 +72,7 @@ export function readLabel(text: string): Label | LabelFault {
   }
   const { checksum, ...rest } = found;
   if (checksum && checksum !== crc(code.slice(0, code.lastIndexOf(":C")))) return no("qr.checksum");
-  return { joinEui, devEui, vendor: profileId.slice(0, 4), profile: profileId.slice(4), ...rest };
+  return { joinEui, devEui, appKey: "", vendor: profileId.slice(0, 4), profile: profileId.slice(4), ...rest };
 }
 
 /** CRC-16/MODBUS, of which TR005 makes its checksum: four hex digits. */
