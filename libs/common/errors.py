@@ -41,8 +41,11 @@ class ThingwayError(Exception):
     @property
     def text(self) -> str:
         """The message, with the field in front when it does not begin with it already."""
-        begins = self.field and re.match(rf"{re.escape(self.field)}(?!\w)", self.message)
-        return self.message if begins or not self.field else f"{self.field}: {self.message}"
+        if not self.field:
+            return self.message
+        rest = self.message.removeprefix(self.field)
+        begins = rest != self.message and not re.match(r"\w", rest)
+        return self.message if begins else f"{self.field}: {self.message}"
 
 
 class InvalidInput(ThingwayError):

@@ -35,6 +35,8 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
+from libs.common.errors import InvalidInput
+
 R = TypeVar("R")
 
 Document = dict[str, Any]
@@ -84,17 +86,25 @@ def present(document: Document | None) -> Document:
     return document
 
 
-def pattern_of(text: str) -> str:
-    """The regular expression that matches `text` as it is.
+LONGEST_SEARCH = 1024
+"""Characters of a text that is searched for. MongoDB refuses patterns above 32 KiB, and
+escaping may make four characters of one."""
 
-    MongoDB refuses a pattern with NUL itself, and reads its escape.
+
+def pattern_of(text: str, field: str = "keyword") -> str:
+    """Return the regular expression that matches `text` as it is.
+
+    MongoDB refuses a pattern with NUL itself, and reads its escape. Raises `InvalidInput` for
+    the input `field` when the text is longer than `LONGEST_SEARCH`.
     """
+    if len(text) > LONGEST_SEARCH:
+        raise InvalidInput(f"must have at most {LONGEST_SEARCH} characters", field=field)
     return re.escape(text).replace("\0", r"\x00")
 
 
-def containing(text: str) -> dict[str, str]:
-    """The condition "contains `text`", without regard to case."""
-    return {"$regex": pattern_of(text), "$options": "i"}
+def containing(text: str, field: str = "keyword") -> dict[str, str]:
+    """Return the condition "contains `text`" in any case; raise as `pattern_of` does."""
+    return {"$regex": pattern_of(text, field), "$options": "i"}
 
 
 async def create_missing(database: Database, name: str, **options: Any) -> None:

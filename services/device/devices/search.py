@@ -107,7 +107,7 @@ def _whole(search: SearchDevices) -> Iterator[Condition]:
     if search.dev_eui:
         yield {"devEUI": search.dev_eui.upper()}
     if search.imei:
-        yield {"imei": {"$regex": f"^{pattern_of(search.imei)}$", "$options": "i"}}
+        yield {"imei": {"$regex": "^" + pattern_of(search.imei, "imei") + "$", "$options": "i"}}
     if search.project:
         yield {"project": search.project}
 
@@ -123,7 +123,7 @@ def _in_part(search: SearchDevices) -> Iterator[Condition]:
         ("firmwareVersion", search.firmware_version),
     ):
         if text:
-            yield {name: containing(text)}
+            yield {name: containing(text, name)}
 
 
 def _any_of(search: SearchDevices) -> Iterator[Condition]:
@@ -170,10 +170,10 @@ def granted_query(
 def _asked(search: FindDevices) -> Iterator[Condition]:
     """What a user's search asks for, one condition for each filter."""
     if search.name:
-        named = {"name": containing(search.name)}
+        named = {"name": containing(search.name, "name")}
         yield {"$or": [named, {"snKey": key_of(search.name)}]}
     if search.identifier:
-        yield {"snKey": {"$regex": pattern_of(search.identifier.upper())}}
+        yield {"snKey": {"$regex": pattern_of(search.identifier.upper(), "identifier")}}
     if search.integration:
         yield {"integration": search.integration}
     if search.group_id:

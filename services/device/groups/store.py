@@ -35,7 +35,7 @@ class GroupStore:
         """A page of the groups, in order, and how many match in all."""
         query = _named(tenant)
         if wanted.name:
-            query["$and"] = [{"name": containing(wanted.name)}]
+            query["$and"] = [{"name": containing(wanted.name, "name")}]
         order = wanted.order(COLUMNS)
         page = self._groups.find(query, sort=order, skip=wanted.skip, limit=wanted.size)
         found, total = await asyncio.gather(page.to_list(None), self._groups.count_documents(query))

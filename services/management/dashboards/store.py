@@ -111,7 +111,7 @@ class DashboardStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if keyword:
-            query["name"] = containing(keyword)
+            query["name"] = containing(keyword, "name")
         fields = None if widgets else {"widgets": 0}
         found = self._dashboards.find(query, fields, sort=[("createdAt", 1), ("_id", 1)])
         return [_dashboard(document) async for document in found]

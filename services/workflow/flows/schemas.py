@@ -14,7 +14,7 @@ Remark = Annotated[str, msgspec.Meta(max_length=1000)]
 class SearchFlows(PageRequest, kw_only=True):
     """Body of `POST /workflow/flows/search`; an empty name means all."""
 
-    name: str | None = None
+    name: Annotated[str, msgspec.Meta(max_length=255)] | None = None
     enabled: bool | None = None
 
 

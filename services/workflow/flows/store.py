@@ -126,7 +126,7 @@ class FlowStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if name:
-            query["name"] = containing(name)
+            query["name"] = containing(name, "name")
         if enabled is not None:
             query["enabled"] = enabled
         found = self._flows.find(query, _WITHOUT_DESIGN).sort(order).skip(skip).limit(limit)

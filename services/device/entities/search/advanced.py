@@ -10,6 +10,7 @@ from libs.common.things import EntityType, ValueType
 from services.device.entities.search.matching import KeyBegins, KeyEnds, KeyTest, Keyword
 from services.device.entities.search.schemas import ColumnFilter
 from services.device.entities.search.texts import (
+    FIELD,
     NEGATED,
     TextFilter,
     integrations_named,
@@ -21,7 +22,6 @@ from services.device.groups.store import GroupStore
 from services.device.members.member import Member, MemberSet
 from services.device.things.integrations import ShownIntegration
 
-FIELD = "entity_filter"
 _TEXT = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
 _EMPTY = ("IS_EMPTY", "IS_NOT_EMPTY")
 _ANY = ("ANY_EQUALS",)

@@ -96,7 +96,7 @@ class Keyword:
         self._text = text
         self._lower = text.lower()
         self._names, self._keys = names, keys
-        self._find = re.compile(re.escape(text), re.IGNORECASE).search
+        self._find = re.compile(pattern_of(text), re.IGNORECASE).search
         self._named = {
             one
             for one, known in integrations.items()

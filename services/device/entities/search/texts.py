@@ -9,6 +9,8 @@ from services.device.members.entity import EntityThing
 from services.device.things.conditions import Condition
 from services.device.things.integrations import ShownIntegration
 
+FIELD = "entity_filter"
+"""Where an advanced search names its filters."""
 NEGATED = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
 """Operators that are others turned around."""
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {
@@ -29,10 +31,10 @@ def text_fits(operator: str, text: str, name: str | None) -> bool:
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
     """The same of a stored field."""
     conditions: dict[str, Any] = {
-        "CONTAINS": containing(text),
+        "CONTAINS": containing(text, FIELD),
         "EQ": {"$eq": text},
-        "START_WITH": {"$regex": f"^{pattern_of(text)}", "$options": "i"},
-        "END_WITH": {"$regex": f"{pattern_of(text)}$", "$options": "i"},
+        "START_WITH": {"$regex": f"^{pattern_of(text, FIELD)}", "$options": "i"},
+        "END_WITH": {"$regex": f"{pattern_of(text, FIELD)}$", "$options": "i"},
     }
     positive = conditions[NEGATED.get(operator, operator)]
     return {field_name: {"$not": positive} if operator in NEGATED else positive}
@@ -54,7 +56,12 @@ class TextFilter:
         if name:
             named = integrations_named("CONTAINS", name, integrations)
             found.conditions.append(
-                {"$or": [{"name": containing(name)}, {"integration": {"$in": named}}]}
+                {
+                    "$or": [
+                        {"name": containing(name, "entity_source_name")},
+                        {"integration": {"$in": named}},
+                    ]
+                }
             )
             found.tests.append(
                 lambda thing: thing.integration in named or text_fits("CONTAINS", name, thing.name)

@@ -3,13 +3,12 @@ createdAt, updatedAt}`.
 """
 
 import asyncio
-import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from libs.common.store.mongo import DuplicateKey, Mongo, Session, pattern_of
 from services.device.things.serials import Holder, Serials, SerialTaken, key_of
 
 
@@ -87,7 +86,9 @@ class RpsStore:
         self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
     ) -> tuple[list[HeldRecord], int]:
         """Records of the owner in `order` whose SN begins so, and how many there are."""
-        wanted = _of(owner) | ({"_id": {"$regex": f"^{re.escape(begin)}"}} if begin else {})
+        wanted = _of(owner)
+        if begin:
+            wanted["_id"] = {"$regex": "^" + pattern_of(begin, "sn")}
         cursor = self._records.find(wanted, sort=order, skip=skip, limit=limit)
         found, total = await asyncio.gather(
             cursor.to_list(None), self._records.count_documents(wanted)
