@@ -37,7 +37,7 @@ class TestDesign(msgspec.Struct, kw_only=True):
     design_data: str | None = None
     flow_id: Id | None = None
     """Of a flow that the caller sees; the answer names it again."""
-    input: Any = None
+    input: dict[str, Any] | None = None
     """What the entry puts out."""
     dry_run: bool = False
     """Whether what would be set, called and sent is only judged."""
@@ -48,7 +48,7 @@ class TestNode(msgspec.Struct, kw_only=True):
 
     node_config: str
     """JSON text of the node, as the design has it."""
-    input: Any = None
+    input: dict[str, Any] | None = None
     """What the node before puts out."""
     dry_run: bool = False
 

@@ -221,6 +221,19 @@ async def test_a_test_of_no_design_is_refused(workflow):
         await workflow.admin().refused(400, "POST", f"{FLOWS}/test", body, field="design_data")
 
 
+@pytest.mark.parametrize("given", ["text", 1, True, [], [{}]], ids=str)
+async def test_the_input_of_a_test_is_an_object(workflow, given):
+    """Any other JSON value is refused with its field, of flows and of nodes."""
+    config = node("set", "entityAssigner", exchangePayload={HOT: 1})
+    for path, body in (
+        ("test", {"design_data": alarm()}),
+        ("design/test", {"design_data": alarm()}),
+        ("node/test", {"node_config": json.dumps(config)}),
+    ):
+        sent = {**body, "input": given}
+        await workflow.admin().refused(400, "POST", f"{FLOWS}/{path}", sent, field="input")
+
+
 async def test_a_node_is_tested_alone(workflow):
     """Its references, whichever node they name, are to the input."""
     config = node("set", "entityAssigner", exchangePayload={HOT: "#{properties.other['t']}"})

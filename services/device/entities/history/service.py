@@ -109,13 +109,14 @@ class EntityHistory:
         return Source(entity, await self._retention.oldest(entity.thing.tenant, entity.thing.model))
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
-        """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""
+        """Return the bounds (ms), both inclusive, as far as history is kept.
+
+        Raises `InvalidInput` when the end is before the start.
+        """
         now = now_ms()
         first, last = start or 0, now if end is None else end
-        if last <= first:
-            raise InvalidInput(
-                "startTimestamp should be less than endTimestamp", field="end_timestamp"
-            )
+        if last < first:
+            raise InvalidInput("must not be before start_timestamp", field="end_timestamp")
         oldest = max(now - self._retention_ms, 0)
         return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
 

@@ -6,8 +6,8 @@ order of the first criterion of things (the newest first, when there is none), a
 thing by what is left.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -28,9 +28,12 @@ _NAMES = {
     "created_at": "created_at",
     "updated_at": "updated_at",
 }
+INTEGRATION_NAME = "integration_name"
 COLUMNS = {
     **_NAMES,
     **{f"entity_{name}": column for name, column in _NAMES.items()},
+    "device_name": "device_name",
+    INTEGRATION_NAME: INTEGRATION_NAME,
 }
 
 _MEMBER: dict[str, Callable[[Member], str]] = {
@@ -44,13 +47,19 @@ _THING: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
     "key": lambda thing: (thing.integration, not thing.device, thing.identifier),
     "created_at": lambda thing: (thing.created_at,),
     "updated_at": lambda thing: (thing.updated_at,),
+    "device_name": lambda thing: (thing.name or "",),
+    INTEGRATION_NAME: lambda thing: (thing.integration,),
 }
 _STORED = {
     "_id": (),
     "key": ("integration", "identifier"),
     "created_at": ("createdAt",),
     "updated_at": ("updatedAt",),
+    "device_name": ("name",),
+    INTEGRATION_NAME: (),
 }
+"""The fields of devices that have an order. Devices do not store the names of integrations, so
+`page` reads the devices of one integration after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +69,31 @@ class Order:
     groups: list[tuple[str, int]]
     things: tuple[str, int]
     members: list[tuple[str, int]]
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Names of integrations by id."""
 
     @classmethod
-    def of(cls, request: PageRequest) -> "Order":
-        """Read the criteria of a request; raise `InvalidInput` that names a wrong one."""
+    def of(cls, request: PageRequest, names: Mapping[str, str]) -> "Order":
+        """Read the criteria of a request; raise `InvalidInput` that names a wrong one.
+
+        `names` are those of integrations, by id.
+        """
         criteria = request.order(COLUMNS)
         first = next(at for at, (name, _) in enumerate(criteria) if name in _THING)
         rest = [one for one in criteria[first:] if one[0] in _MEMBER or one[0] in ("_id", "key")]
-        return cls(criteria[:first], criteria[first], rest)
+        return cls(criteria[:first], criteria[first], rest, names)
+
+    @property
+    def by_integration(self) -> bool:
+        """Whether things are in the order of the names of their integrations."""
+        return self.things[0] == INTEGRATION_NAME
+
+    def sorted_integrations(self, integrations: Iterable[str]) -> list[str]:
+        """Return ids of integrations in the order of their names."""
+        return sorted(integrations, key=self._place_of, reverse=self.falling)
+
+    def _place_of(self, integration: str) -> tuple[str, str]:
+        return self.names.get(integration, ""), integration
 
     @property
     def falling(self) -> bool:
@@ -99,6 +125,8 @@ class Order:
 
     def place(self, thing: EntityThing) -> tuple[Any, ...]:
         """Where a thing stands among others, to be compared in the direction of `things`."""
+        if self.by_integration:
+            return (*self._place_of(thing.integration), thing.id)
         return (*_THING[self.things[0]](thing), thing.id)
 
     def stored(self) -> list[tuple[str, int]]:

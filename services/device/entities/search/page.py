@@ -124,19 +124,33 @@ class _Part:
             conditions += [of_models(models)] if only_these else []
         sizes = {len(members) for members in self._pools.values()}
         passed = 0
+        expected = (skip + limit) // min(sizes) + 1
+        if self._order.by_integration:
+            return self._by_integration(conditions, expected), skip
         if alone and only_these and len(sizes) == 1 and self._devices.all_match:
             passed, skip = divmod(skip, min(sizes))
+            expected = (skip + limit) // min(sizes) + 1
+        return self._walk_devices(conditions, passed, expected), skip
+
+    def _walk_devices(self, conditions: list[Condition], skip: int, expected: int) -> Walk:
         order = self._order.stored()
-        expected = (skip + limit) // min(sizes) + 1
-        walk = self._lists.walk(
+        return self._lists.walk(
             self._devices.tenant,
             conditions,
             order,
-            skip=passed,
+            skip=skip,
             expected=expected,
             hint=hint(self._devices.grants, order),
         )
-        return walk, skip
+
+    async def _by_integration(self, conditions: list[Condition], expected: int) -> Walk:
+        """Walk over the devices of one integration after the other, in the order of their names."""
+        found = await self._lists.integrations(self._devices.tenant)
+        for integration in self._order.sorted_integrations(found):
+            one = [*conditions, {"integration": integration}]
+            async with aclosing(self._walk_devices(one, 0, expected)) as devices:
+                async for device in devices:
+                    yield device
 
     def _rows(self, listed: Sequence[Entity]) -> list[Row]:
         """Listed entities by thing, in order."""

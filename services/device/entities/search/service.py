@@ -79,7 +79,7 @@ class EntitySearch:
         asked = Asked(
             principal=principal,
             grants=await self.grants.of(principal),
-            order=Order.of(body),
+            order=Order.of(body, _names(integrations)),
             wants=found.wants,
             keyword=found.key_test,
             negated=found.negated,
@@ -114,7 +114,7 @@ class EntitySearch:
         return Asked(
             principal=principal,
             grants=await self.grants.of(principal),
-            order=Order.of(body),
+            order=Order.of(body, _names(integrations)),
             wants=MemberFilter(body),
             keyword=keyword,
             conditions=source.conditions,
@@ -215,6 +215,10 @@ class EntitySearch:
         for models in counts:
             found.update(models)
         return found
+
+
+def _names(integrations: ShownIntegrations) -> dict[str, str]:
+    return {one: known.name or "" for one, known in integrations.items()}
 
 
 def _with_rows(page: Page[Entity], rows: list[ShownEntity]) -> Page[ShownEntity]:

@@ -28,6 +28,12 @@ MEMBER_KEYS: dict[str, Callable[[Entity], Any]] = {
         one.member.path,
     ),
     "created_at": lambda one: one.thing.created_at,
+    "device_name": lambda one: (one.thing.name or "", one.thing.id),
+    "integration_name": lambda one: (
+        names_of_integrations().get(one.thing.integration, ""),
+        one.thing.integration,
+        one.thing.id,
+    ),
 }
 
 
@@ -182,6 +188,7 @@ SOME = [
     {"keyword": "hall"},
     {"sorts": [{"property": "key"}]},
     {"sorts": [{"property": "name"}], "entity_type": ["PROPERTY"]},
+    {"sorts": [{"property": "integration_name", "direction": "DESC"}]},
     {"customized": True},
     {"customized": False},
 ]

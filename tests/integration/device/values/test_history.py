@@ -78,6 +78,9 @@ async def test_history_is_read_newest_first_across_partitions(world: World):
     oldest = [{"property": "timestamp", "direction": "ASC"}]
     found = await search(world.admin(), level, sorts=oldest)
     assert [row["value"] for row in found] == [1, 2, 3]
+    moment = {"start_timestamp": T - 1, "end_timestamp": T - 1}
+    assert [row["value"] for row in await search(world.admin(), level, **moment)] == [2]
+    assert (await aggregate(world.admin(), level, "LAST", **moment))["value"] == 2
     (ssid,) = await search(world.admin(), ids["wifi.ssid"])
     assert ssid["value"] == "net"
     assert await search(world.admin(), ids["wifi"]) == []
@@ -195,9 +198,8 @@ SEARCH, AGGREGATE = "/entity/history/search", "/entity/history/aggregate"
         (SEARCH, {"entity_ids": []}, "entity_id"),
         (SEARCH, {"entity_id": "x"}, "entity_id"),
         (SEARCH, {"entity_id": 0}, "entity_id"),
-        (SEARCH, {"entity_id": 1, "start_timestamp": 5, "end_timestamp": 5}, "end_timestamp"),
+        (SEARCH, {"entity_id": 1, "start_timestamp": 6, "end_timestamp": 5}, "end_timestamp"),
         (SEARCH, {"entity_id": 1, "start_timestamp": NOW + DAY_MS}, "end_timestamp"),
-        (SEARCH, {"entity_id": 1, "end_timestamp": 0}, "end_timestamp"),
         (SEARCH, {"entity_id": 1, "start_timestamp": -1}, "start_timestamp"),
         (SEARCH, {"entity_id": 1, "start_timestamp": "x"}, "start_timestamp"),
         (SEARCH, {"entity_id": 1, "end_timestamp": 10**15}, "end_timestamp"),
