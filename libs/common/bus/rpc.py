@@ -17,6 +17,7 @@ from nats.micro.service import EndpointConfig, Service, ServiceConfig
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus.connection import Bus
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import (
     BY_STATUS,
     ThingwayError,
@@ -109,6 +110,10 @@ class RpcServer:
             who = message.subject.rpartition(".")[2]
             try:
                 decoded = msgspec.json.decode(message.data or b"{}", type=request)
+            except INVALID_JSON as error:
+                await message.respond_error("400", str(error)[:LONGEST_TEXT])
+                return
+            try:
                 result = msgspec.json.encode(await answer(who, decoded))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error)[:LONGEST_TEXT])
@@ -192,10 +197,12 @@ class RpcClient:
         headers = message.headers or {}
         if "Nats-Service-Error-Code" in headers:
             status = int(headers["Nats-Service-Error-Code"])
-            raise error_of(status, message.data.decode(), headers.get("Nats-Service-Error", ""))
+            raise error_of(
+                status, message.data.decode(errors="replace"), headers.get("Nats-Service-Error", "")
+            )
         try:
             return msgspec.json.decode(message.data, type=answer)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             raise UpstreamFailed(f"{subject} answered nonsense: {error}") from error
 
 

@@ -148,7 +148,10 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
 def outgoing_session(
     allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
-    """A session for addresses that `checked_url` let through; `seconds` bound each request."""
+    """A session for addresses that `checked_url` let through; `seconds` bound each request.
+
+    With `decompress` a body with a wrong content encoding costs the answer, status and all.
+    """
     connector = TCPConnector(
         resolver=GuardedResolver(allowed),
         limit=32,

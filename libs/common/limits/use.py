@@ -16,6 +16,7 @@ from nats.errors import TimeoutError as NatsTimeout
 
 from libs.common.bus import Bus
 from libs.common.contracts.limits import AskUse
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.store.mongo import StoreError
 
@@ -46,7 +47,7 @@ async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
     async def answer(message: Msg) -> None:
         try:
             await message.respond(msgspec.json.encode(await part(_ask(message.data))))
-        except (msgspec.DecodeError, NatsError, StoreError) as error:
+        except (*INVALID_JSON, NatsError, StoreError) as error:
             log.warning("what is in use could not be told: %r", error)
 
     await bus.client.subscribe(ASK, queue, cb=answer)

@@ -12,6 +12,7 @@ from urllib.parse import unquote_plus
 import msgspec
 from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, RequestBody, Schema
 
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import (
     InvalidInput,
     MalformedRequest,
@@ -181,7 +182,7 @@ def _read_json(body: bytes) -> dict[str, Any]:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.ValidationError as error:
         raise MalformedRequest("the body is not a JSON object") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
 
 

@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus
 from libs.common.bus.subjects import look_event
 from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.clock import now_ms
+from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
 from services.device.alarms.deciding import Row, decide, decide_silence
 from services.device.alarms.index import Compiled, compiled
@@ -193,7 +193,7 @@ class Evaluator:
 def _read(subject: str, body: bytes) -> Pointer | None:
     try:
         return read_pointer(body)
-    except msgspec.DecodeError as error:
+    except INVALID_JSON as error:
         log.warning("%s is not readable: %s", subject, error)
         return None
 

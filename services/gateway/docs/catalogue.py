@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
+from libs.common.decoding import INVALID_JSON
 from libs.common.http.static import Static
 from services.gateway.docs.apis import Api, alone
 from services.gateway.docs.merge import merge
@@ -66,7 +67,7 @@ class Catalogue:
             async with self._session.get(url, timeout=TIMEOUT) as answer:
                 answer.raise_for_status()
                 document: Any = msgspec.json.decode(await answer.read())
-        except (ClientError, TimeoutError, msgspec.DecodeError) as error:
+        except (ClientError, TimeoutError, *INVALID_JSON) as error:
             log.info("no documentation from %s: %r", name, error)
             return False
         if not isinstance(document, dict):

@@ -11,6 +11,7 @@ import msgspec
 from libs.common.bus.accounts import application_user, device_inbox, inbox
 from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, STREAM
 from libs.common.contracts.integrations import login_of
+from libs.common.decoding import INVALID_JSON
 
 LONGEST_MESSAGE_ID = 256
 """Characters of a message id."""
@@ -147,7 +148,7 @@ def checked_creation(subject: str, body: bytes) -> bytes:
         raise RefusedError(f"larger than {LARGEST_CREATION} bytes", 413)
     try:
         wanted = _creation.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise RefusedError(f"no durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
     config = wanted.config
@@ -201,7 +202,7 @@ def checked_pull(body: bytes) -> bytes:
         return body if len(body) <= len(str(MOST_PULLED)) else str(MOST_PULLED).encode()
     try:
         wanted = _pull.decode(body) if len(body) <= LARGEST_PULL else None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise RefusedError(f"no request for messages: {error}") from error
     if wanted is None:
         raise RefusedError(f"larger than {LARGEST_PULL} bytes", 413)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput
 from libs.common.wording import worded
 from services.management.live.following import Pattern
@@ -83,7 +84,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
         return frozenset(_subscriptions.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
         raise BadFrame(worded(str(error)).text) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise BadFrame("not JSON") from error
 
 

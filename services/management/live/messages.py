@@ -3,12 +3,12 @@
 import logging
 from uuid import uuid4
 
-import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.wire import acknowledge
 from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, read_change, read_known
+from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
 from services.management.live.hub import Hub
 
@@ -23,7 +23,7 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
             for message in messages:
                 try:
                     _tell(hub, message)
-                except msgspec.DecodeError as error:
+                except INVALID_JSON as error:
                     log.warning("%s is not readable: %s", message.subject, error)
             await acknowledge(bus.client, messages)
 

@@ -1,12 +1,14 @@
 """`httpRequest`: asks another system, and puts out what it answers."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from libs.common.bus.hops import hops_header
+from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import as_text
 from services.workflow.nodes.base import (
@@ -68,7 +70,10 @@ class HttpRequestParameters(Parameters):
 
 
 class HttpRequestNode(Step[HttpRequestParameters]):
-    """Sends a request; puts out `statusCode`, `responseHeaders` and `responseBody`."""
+    """Sends a request; puts out `statusCode`, `responseHeaders` and `responseBody`.
+
+    A body that cannot be read is None, and `responseFault` says why; otherwise that is None.
+    """
 
     name = "httpRequest"
     title = "HTTP Request"
@@ -86,19 +91,21 @@ class HttpRequestNode(Step[HttpRequestParameters]):
         request = _request(context, parameters)
         if context.dry_run:
             await self._http.check(request, context.seconds_left)
-            return Supposed({"statusCode": 200, "responseHeaders": {}, "responseBody": {}})
+            supposed = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
+            return Supposed(supposed | {"responseFault": None})
         answer = await self._http.send(request, context.seconds_left)
         return {
             "statusCode": answer.status,
             "responseHeaders": dict(answer.headers),
             "responseBody": _content(answer),
+            "responseFault": answer.fault or None,
         }
 
 
 def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
     url = str(context.resolve(parameters.url))
     if query := _texts(context.resolve(parameters.params)):
-        url += ("&" if "?" in url else "?") + urlencode(query)
+        url = _with_query(url, urlencode(query))
     headers = _texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
     kind, content = _typed(context.resolve(parameters.body))
     encoded = b""
@@ -121,6 +128,14 @@ def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpReq
     )
 
 
+def _with_query(url: str, query: str) -> str:
+    """Add parameters to a URL, whose own stay as they are; a fragment is not sent."""
+    url, _, _ = url.partition("#")
+    if "?" not in url:
+        return f"{url}?{query}"
+    return url + query if url.endswith(("?", "&")) else f"{url}&{query}"
+
+
 def _typed(body: Any) -> tuple[str, Any]:
     """Content type and content of a body as editors write it; of any other no type."""
     if isinstance(body, dict) and body.keys() == {"type", "value"}:
@@ -136,10 +151,12 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _content(answer: HttpAnswer) -> Any:
-    """JSON as values, everything else as text."""
-    if "json" in answer.headers.get(_TYPE, "").partition(";")[0].lower():
-        try:
-            return msgspec.json.decode(answer.body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise NodeFailed("the answer says that it is JSON, and is not") from error
-    return answer.body.decode(errors="replace")
+    """JSON as values, everything else as text, also JSON that is none; None for no body."""
+    if answer.fault:
+        return None
+    if is_json(answer.content_type):
+        if not answer.body.strip():
+            return None
+        with suppress(*INVALID_JSON):
+            return decode_json(answer.body, answer.content_type)
+    return decode_text(answer.body, answer.content_type)

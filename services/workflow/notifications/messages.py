@@ -12,6 +12,7 @@ from libs.common.bus.wire import acknowledge
 from libs.common.changes import ALARMS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
+from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
 from services.workflow.notifications import timing
 from services.workflow.notifications.model import Notice, Subscriber, Told
@@ -31,7 +32,7 @@ async def take(store: NotificationStore, bodies: Iterable[bytes]) -> None:
     for body in bodies:
         try:
             event = _read(body)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             log.warning("an event of an alarm is not readable: %s", error)
             continue
         if event.tenant not in subscribers:

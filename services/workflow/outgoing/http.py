@@ -1,6 +1,7 @@
 """HTTP requests of flows (aiohttp): addresses judged where connections are made."""
 
 import asyncio
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,7 +19,12 @@ from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
 LARGEST_ANSWER = 1024**2
-"""Bytes."""
+"""Bytes, as they come and decompressed."""
+TOO_LARGE = f"the body has more than {LARGEST_ANSWER} bytes"
+ANY_HEADER = 32 + zlib.MAX_WBITS
+"""Of gzip or zlib; some servers send deflate without one."""
+GZIP = b"\x1f\x8b"
+"""The beginning of a member of gzip, which may have several."""
 LONGEST_URL = 4096
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 KEPT_AS_IS = frozenset({307, 308})
@@ -31,7 +37,7 @@ BAD = 400
 """Status from which on an answer is a failure."""
 HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers that also go to another host that a redirect leads to."""
-AGENT = {"User-Agent": "Thingway", "Accept-Encoding": "identity"}
+AGENT = {"User-Agent": "Thingway"}
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 
@@ -56,6 +62,14 @@ class HttpAnswer:
     headers: Mapping[str, str]
     """Names in small letters; of a name that is there twice the last."""
     body: bytes
+    """Without its content encoding; empty when there is a `fault`."""
+    fault: str = ""
+    """Why the body could not be read."""
+
+    @property
+    def content_type(self) -> str:
+        """What the body is said to be."""
+        return self.headers.get("content-type", "")
 
 
 class OutgoingHttp:
@@ -124,7 +138,7 @@ class OutgoingHttp:
                 async with self._session.request(
                     method, url, headers=given, data=body or None, allow_redirects=False
                 ) as answer:
-                    content = await _read(answer)
+                    content, fault = await _read(answer)
                 span.set_attribute("http.response.status_code", answer.status)
                 if answer.status >= BAD:
                     failed(span, str(answer.status))
@@ -133,7 +147,7 @@ class OutgoingHttp:
         except (ClientError, OSError, ValueError) as error:
             raise NodeFailed(_why(url, error)) from error
         found = {name.lower(): value for name, value in answer.headers.items()}
-        return HttpAnswer(answer.status, found, content)
+        return HttpAnswer(answer.status, found, content, fault)
 
 
 def checked(text: str) -> URL:
@@ -162,13 +176,40 @@ def sendable(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict(headers)
 
 
-async def _read(answer: ClientResponse) -> bytes:
+async def _read(answer: ClientResponse) -> tuple[bytes, str]:
+    """Read a body and decompress it; give why it cannot be read beside no body."""
     content = b""
-    async for chunk in answer.content.iter_chunked(65_536):
-        content += chunk
-        if len(content) > LARGEST_ANSWER:
-            raise NodeFailed(f"the answer has more than {LARGEST_ANSWER} bytes")
-    return content
+    try:
+        async for chunk in answer.content.iter_chunked(65_536):
+            content += chunk
+            if len(content) > LARGEST_ANSWER:
+                answer.close()
+                return b"", TOO_LARGE
+        for coding in reversed(answer.headers.get("Content-Encoding", "").lower().split(",")):
+            content = _decompressed(content, coding.strip())
+    except (ClientError, ValueError) as error:
+        return b"", f"the body cannot be read: {str(error) or type(error).__name__:.200}"
+    return (b"", TOO_LARGE) if len(content) > LARGEST_ANSWER else (content, "")
+
+
+def _decompressed(content: bytes, coding: str) -> bytes:
+    """Decompress at most a byte more than an answer may have; raise `ValueError`."""
+    if not content or coding in {"", "identity"}:
+        return content
+    if coding not in {"gzip", "x-gzip", "deflate"}:
+        raise ValueError(f"it is encoded as {coding:.50}")
+    headless = coding == "deflate" and content[0] & 0xF != zlib.DEFLATED
+    found = b""
+    while content and len(found) <= LARGEST_ANSWER:
+        member = zlib.decompressobj(-zlib.MAX_WBITS if headless else ANY_HEADER)
+        try:
+            found += member.decompress(content, LARGEST_ANSWER + 1 - len(found))
+        except zlib.error as error:
+            raise ValueError(f"it is not {coding}") from error
+        if not member.eof and len(found) <= LARGEST_ANSWER:
+            raise ValueError(f"its {coding} is cut off")
+        content = member.unused_data if member.unused_data.startswith(GZIP) else b""
+    return found
 
 
 def _why(url: URL, error: Exception) -> str:

@@ -332,6 +332,13 @@ async def test_errors_travel(rpc: RpcClient, request_: Any, kind: type[ThingwayE
     assert (type(caught.value), caught.value.code) == (kind, code)
 
 
+async def test_a_request_that_is_not_utf8_is_the_callers_mistake(bus: Bus, rpc: RpcClient):
+    """As any other that cannot be read."""
+    for body in (b'{"what": "\xff"}', b"{", b"[" * 5000):
+        answer = await bus.client.request("rpc.test.measure", body, timeout=5)
+        assert (answer.headers or {})["Nats-Service-Error-Code"] == "400"
+
+
 async def test_requests_are_handled_beside_each_other(bus: Bus):
     """A slow one keeps nobody waiting, and is finished before the server has stopped."""
     server, go_on, answered = RpcServer(bus, "beside"), asyncio.Event(), []

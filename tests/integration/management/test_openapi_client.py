@@ -486,6 +486,8 @@ async def test_a_tenant_has_its_own_account(world: World):
         lambda: refusal(500, "server_error"),
         lambda: refusal(302, "moved"),
         lambda: Response(text="<html>"),
+        lambda: Response(body=b'{"status": "\xff"}'),
+        lambda: Response(status=204),
     ],
 )
 async def test_a_platform_out_of_its_mind_is_named(world: World, answer):

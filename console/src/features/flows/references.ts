@@ -11,7 +11,7 @@ const REQUEST = ["body", "params", "header", "url", "pathParam"];
 const OUTPUTS: Record<string, string[]> = {
   httpIn: REQUEST,
   simpleMqtt: ["topic", "payload"],
-  httpRequest: ["statusCode", "responseBody", "responseHeaders"],
+  httpRequest: ["statusCode", "responseBody", "responseHeaders", "responseFault"],
   alarm: ["alarmId", "changed"],
 };
 

@@ -7,6 +7,7 @@ import msgspec
 from libs.common.bus import Bus, Outgoing, publish_all
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
@@ -121,7 +122,7 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
         else:
             msgspec.json.decode(body, type=msgspec.Raw)
             return [body], False
-    except (msgspec.DecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     if not 1 <= len(entries) <= MOST_ENTRIES:
         raise InvalidInput(f"must hold 1 to {MOST_ENTRIES} entries", field="body")

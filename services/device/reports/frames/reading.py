@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from libs.common.contracts.frames import Frame
+from libs.common.decoding import INVALID_JSON
 from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
@@ -55,7 +56,7 @@ class FrameReader:
         for uplink, thing in batch.unread:
             try:
                 frame = _frame(uplink.payload)
-            except msgspec.DecodeError as error:
+            except INVALID_JSON as error:
                 batch.refused.append(Refused(uplink, f"is no frame: {error}", thing))
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)

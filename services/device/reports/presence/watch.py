@@ -20,6 +20,7 @@ from nats.errors import Error as NatsError
 from libs.common.bus import Bus
 from libs.common.bus.accounts import ACCOUNTS, MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
 from libs.common.jobs import ended, happened
 from libs.common.recent import Recent
@@ -104,7 +105,7 @@ class PresenceWatch:
     async def _hear(self, message: Msg) -> None:
         try:
             change = msgspec.json.decode(message.data, type=Change)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             log.warning("a system event of NATS cannot be read: %s", error)
             return
         self.take(change)

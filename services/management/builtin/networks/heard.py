@@ -18,6 +18,7 @@ from libs.common.contracts.frames import (
     TellLink,
     ToldFrame,
 )
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest
 
 LONGEST_NAME = 128
@@ -124,5 +125,5 @@ def reading(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     """A body as its struct; raise `MalformedRequest` which says where it is wrong."""
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise MalformedRequest(f"cannot be read: {error}") from error

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from libs.common.decoding import INVALID_JSON, decode_json
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
 from services.management.builtin.openapi_client.schemas import (
     CreatedTasks,
@@ -53,6 +54,7 @@ class Account:
 class _Answer:
     status: int
     body: bytes
+    content_type: str
     location: str
     pause: float
 
@@ -158,7 +160,7 @@ class Remote:
         answer = await self._call(method, path, body, query or {})
         try:
             return msgspec.json.decode(_envelope(answer).data, type=kind)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             raise UpstreamFailed(f"{method} {path} answered nonsense: {error}") from error
 
     async def _call(self, method: str, path: str, body: Any, query: dict[str, str]) -> _Answer:
@@ -192,7 +194,7 @@ class Remote:
                 answer = _envelope(await self._send("POST", "/oauth/token", data=form))
                 try:
                     self._token = msgspec.json.decode(answer.data, type=Token).access_token
-                except msgspec.DecodeError as error:
+                except INVALID_JSON as error:
                     raise UpstreamFailed(f"no token was answered: {error}") from error
             return self._token
 
@@ -207,20 +209,21 @@ class Remote:
                     body += more
                 pause = answer.headers.get("Retry-After", "")
                 location = answer.headers.get("Location", "")
+                content_type = answer.headers.get("Content-Type", "")
                 seconds = float(pause) if pause.isdigit() else 0.5
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"{base} does not answer: {reason}") from error
         if len(body) > LARGEST_ANSWER:
             raise UpstreamFailed(f"{base} answered more than {LARGEST_ANSWER} bytes")
-        return _Answer(answer.status, body, location, seconds)
+        return _Answer(answer.status, body, content_type, location, seconds)
 
 
 def _envelope(answer: _Answer) -> Envelope:
     """The envelope of a success; raise what a failure is."""
     try:
-        envelope = msgspec.json.decode(answer.body, type=Envelope)
-    except msgspec.DecodeError as error:
+        envelope: Envelope = decode_json(answer.body, answer.content_type, type=Envelope)
+    except INVALID_JSON as error:
         text = f"the other platform answered {answer.status} and nonsense"
         raise UpstreamFailed(text) from error
     if answer.status == OK and envelope.status == "Success":

@@ -12,6 +12,7 @@ from litestar.exceptions import ClientException
 from litestar.params import FromPath
 
 from libs.common.bus.hops import HOPS, hops_of
+from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest
 from libs.common.http.console import post, route
@@ -116,11 +117,12 @@ def _shown(request: HttpRequest) -> dict[str, str]:
 def _content(request: HttpRequest, body: bytes) -> Any:
     """JSON as values, everything else as text, nothing as nothing."""
     _check_size(body)
+    content_type = request.headers.get("content-type", "")
     if not body:
         return None
-    if "json" in request.headers.get("content-type", "").partition(";")[0].lower():
+    if is_json(content_type):
         try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_json(body, content_type)
+        except INVALID_JSON as error:
             raise MalformedRequest(f"the body is no JSON: {error}", field="body") from error
-    return body.decode(errors="replace")
+    return decode_text(body, content_type)

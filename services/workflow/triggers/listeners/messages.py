@@ -4,13 +4,13 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
-import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.hops import hops_of
 from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
+from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.triggers.listeners.following import FollowedIndex
@@ -53,7 +53,7 @@ class Listening:
         try:
             about_alarm = message.subject.split(".")[2] == "alarm"
             change = (read_alarm if about_alarm else read_change)(message.data)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             log.warning("%s is not readable: %s", message.subject, error)
             return []
         hops, trace = hops_of(message.headers), trace_of(message.headers)

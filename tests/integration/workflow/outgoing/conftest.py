@@ -1,10 +1,12 @@
 """Other systems, on this machine: a web server, a mail server with and without TLS, a broker."""
 
 import asyncio
+import gzip
 import socket
 import ssl
 import subprocess
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,19 @@ from deploy.platform import ports
 from services.workflow.outgoing.mqtt import Broker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 
+TEXT = b"a text that is compressed"
+ENCODED = {
+    "gzip/good": gzip.compress(TEXT),
+    "deflate/good": zlib.compress(TEXT),
+    "deflate/raw": zlib.compress(TEXT)[2:-4],
+    "deflate/damaged": zlib.compress(TEXT)[:-9],
+    "gzip/damaged": b"no gzip at all",
+    "gzip/two": gzip.compress(TEXT[:9]) + gzip.compress(TEXT[9:]) + bytes(5),
+    "gzip/short": gzip.compress(TEXT)[:-9],
+    "gzip/empty": b"",
+    "br/any": b"not asked for",
+    "gzip/bomb": gzip.compress(b"x" * 64 * 1024**2),
+}
 LOCAL = ("127.0.0.0/8", "::1/128")
 
 
@@ -35,7 +50,10 @@ class Web:
     heard: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """`/status/…`, `/to/…?url=`, `/circle`, `/large`, `/broken`, `/never`, or an echo."""
+        """`/status/…`, `/to/…?url=`, `/circle`, `/large`, `/broken`, `/encoded/…`, `/never`.
+
+        Anything else is an echo.
+        """
         self.asked.append(request)
         self.bodies.append(await request.read())
         self.headers.append(dict(request.headers))
@@ -50,6 +68,9 @@ class Web:
                 found = web.Response(status=302, headers={"Location": "/circle"})
             case ["large"]:
                 found = web.Response(body=b"x" * int(request.query["size"]))
+            case ["encoded", coding, name]:
+                headers = {"Content-Encoding": coding}
+                found = web.Response(body=ENCODED[f"{coding}/{name}"], headers=headers)
             case ["broken"]:
                 found = web.Response(text="{", content_type="application/json")
             case ["never"]:

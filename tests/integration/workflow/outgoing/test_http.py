@@ -7,7 +7,7 @@ import pytest
 from libs.common.http import outgoing
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.http import LARGEST_ANSWER, HttpRequest, OutgoingHttp
-from tests.integration.workflow.outgoing.conftest import LOCAL
+from tests.integration.workflow.outgoing.conftest import LOCAL, TEXT
 
 
 async def send(url: str, *, allowed=LOCAL, seconds: float = 10, **fields):
@@ -156,10 +156,39 @@ async def test_size_and_time_are_limited(website):
     """An answer of a MiB is read; more, or one without an end, is not."""
     answer = await send(f"{website.url}/large?size={LARGEST_ANSWER}")
     assert len(answer.body) == LARGEST_ANSWER
-    assert "more than 1048576 bytes" in await refused(
-        f"{website.url}/large?size={LARGEST_ANSWER + 1}"
-    )
-    assert "more than 1048576 bytes" in await refused(f"{website.url}/never")
+    for path in (f"large?size={LARGEST_ANSWER + 1}", "never", "encoded/gzip/bomb"):
+        answer = await send(f"{website.url}/{path}")
+        assert (answer.status, answer.body) == (200, b"")
+        assert answer.fault == "the body has more than 1048576 bytes"
+
+
+@pytest.mark.parametrize("path", ["gzip/good", "gzip/two", "deflate/good", "deflate/raw"])
+async def test_a_compressed_body_is_decompressed(website, path):
+    """As the server says; it may also be a stream without a header."""
+    answer = await send(f"{website.url}/encoded/{path}")
+    assert (answer.body, answer.fault) == (TEXT, "")
+    assert website.headers[0]["Accept-Encoding"].startswith("gzip, deflate")
+
+
+@pytest.mark.parametrize("path", ["gzip/damaged", "gzip/short", "deflate/damaged", "br/any"])
+async def test_status_and_headers_come_out_of_an_answer_whose_body_cannot_be_read(website, path):
+    """With the reason in place of the body."""
+    answer = await send(f"{website.url}/encoded/{path}")
+    assert (answer.status, answer.headers["content-encoding"]) == (200, path.partition("/")[0])
+    assert answer.body == b""
+    assert answer.fault.startswith("the body cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("HEAD", "encoded/gzip/good"), ("GET", "status/204"), ("GET", "status/304"),
+     ("GET", "encoded/gzip/empty"), ("HEAD", "large?size=2000000")],
+)  # fmt: skip
+async def test_an_answer_may_have_no_body(website, method, path):
+    """Whatever its headers say of one."""
+    answer = await send(f"{website.url}/{path}", method=method)
+    assert (answer.body, answer.fault) == (b"", "")
+    assert answer.status in {200, 204, 304}
 
 
 async def test_a_server_that_does_not_answer_is_given_up(unused_port_that_listens):

@@ -152,6 +152,12 @@ def test_no_other_consumer_is_made(changes):
     assert refused.value.reason
 
 
+def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
+    """As any other that cannot be read."""
+    with pytest.raises(RefusedError):
+        checked_creation(CREATION, b'{"stream_name": "\xff"}')
+
+
 @pytest.mark.parametrize(
     ("body", "passed"),
     [
@@ -168,7 +174,7 @@ def test_a_request_for_events_is_bounded(body, passed):
     assert checked_pull(body) == passed
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"what":1}', b"[" * 5000, b"x", b"{}" + b" " * 2000])
+@pytest.mark.parametrize("body", [b"{", b'{"what":1}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 2000])
 def test_what_is_no_request_for_events_is_refused(body):
     """It names what is wrong."""
     with pytest.raises(RefusedError):

@@ -10,6 +10,7 @@ import msgspec
 
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.numbers import parse_number
 from services.management.builtin.networks.heard import (
@@ -79,7 +80,7 @@ def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
     fields = PRESETS.get(preset) or _own_fields(settings)
     try:
         given = _json(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise MalformedRequest(f"is no JSON: {error}", field="body") from error
     picked = _Picked(given, fields)
     port = picked.port()
