@@ -127,6 +127,11 @@ _SERVICES: Mapping[str, Grant] = {
             "dead.>",
             *_EVENTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
+            *(
+                f"$JS.API.STREAM.MSG.{verb}.{stream}"
+                for verb in ("GET", "DELETE")
+                for stream in ("$MQTT_msgs", "EVENTS", "DEAD")
+            ),
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
             *_consumer("DEAD"),

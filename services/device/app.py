@@ -486,7 +486,6 @@ def build_app(base: Base, system: Bus) -> Litestar:
         bus=base.bus,
         commands=base.commands,
         carrier=shared.carrier,
-        wiper=CommandWiper(base.commands, base.bus),
     )
     seen = console(shared)
     account = SystemAccount(system)
@@ -515,6 +514,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     jobs: dict[str, Job] = {
         "outbox": base.outbox.sweep,
         "delivery": delivery.run,
+        "wiping": CommandWiper(base.commands, base.bus).run,
         "orphans": partial(orphans.run, base.bus),
         "presence": watch.run,
         "groups": groups.run,

@@ -15,7 +15,6 @@ from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
 from services.device.commands.model import OPEN, Command, now
 from services.device.commands.store import CommandStore
-from services.device.commands.wiping import CommandWiper
 from services.device.devices.leaving import DELETED, NOT_RESTORED, REMOVED
 from services.device.things.store import DeviceStore
 
@@ -33,7 +32,6 @@ class Delivery:
     bus: Bus
     commands: CommandStore
     carrier: CommandCarrier
-    wiper: CommandWiper
 
     async def run(self) -> None:
         """Work for ever; a store or bus that is away is waited for."""
@@ -47,7 +45,6 @@ class Delivery:
     async def once(self) -> None:
         """Deal with all that is due now; what its device will not answer any more ends."""
         moment = now()
-        await self.wiper.wipe(moment)
         due = await self.commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
@@ -72,7 +69,6 @@ class Delivery:
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self.commands.sent(here, moment)
         await self.commands.rest(away)
-        await self.wiper.take_back(away)
         self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
 

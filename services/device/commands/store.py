@@ -245,7 +245,7 @@ class CommandStore:
         return bool(result.modified_count)
 
     async def to_wipe(self, moment: datetime, limit: int = 100) -> list[Command]:
-        """Return closed commands whose write-only values nats-server may still keep."""
+        """Return commands whose write-only values nats-server may keep and must not."""
         found = self._commands.find({"wipeAt": {"$lte": moment}}, sort=[("wipeAt", 1)], limit=limit)
         return msgspec.convert(await found.to_list(), list[Command])
 
@@ -341,8 +341,14 @@ class CommandStore:
         return list(kept["shown"]) if kept else []
 
     async def rest(self, commands: Sequence[Command]) -> None:
-        """Let commands lie until their device connects or they expire."""
-        await self._reschedule(commands, lambda one: one.expires_at, {})
+        """Let commands lie until their device connects or they expire.
+
+        Nothing that is write-only lies in nats-server meanwhile.
+        """
+        plain = [one for one in commands if not one.write_only]
+        secret = [one for one in commands if one.write_only]
+        await self._reschedule(plain, lambda one: one.expires_at, {})
+        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": now()})
 
     async def _reschedule(
         self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]

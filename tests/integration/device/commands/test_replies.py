@@ -234,8 +234,11 @@ def delivery(world: World) -> Delivery:
         bus=world.bus,
         commands=world.commands,
         carrier=NoCarrier(),
-        wiper=CommandWiper(world.commands, world.bus),
     )
+
+
+def wiper(world: World) -> CommandWiper:
+    return CommandWiper(world.commands, world.bus)
 
 
 def secret_command(number: int) -> Command:
@@ -297,7 +300,7 @@ async def test_write_only_values_are_wiped_when_their_command_is_closed(
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
 
-    await delivery(world).once()
+    await wiper(world).wipe(now())
 
     assert await world.latest_of(7) == {"interval": 5}
     found = await everything(world)
@@ -310,12 +313,11 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     late = secret_command(5)
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
-    await delivery(world).once()
+    await wiper(world).wipe(now())
     await world.outbox.relay(await added(world, to_device(late)))
     assert "s3cret-5" in await everything(world)
 
-    wiper = CommandWiper(world.commands, world.bus)
-    await wiper.wipe(now() + LATE)
+    await wiper(world).wipe(now() + LATE)
 
     assert "s3cret-5" not in await everything(world)
     assert await world.commands.to_wipe(now() + timedelta(days=1)) == []
@@ -362,10 +364,23 @@ async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world:
     coded.downlinks = await world.commands.keep_downlinks(coded, made)
     await world.commands.end(coded, "SUCCESS", None)
 
-    await delivery(world).once()
-
     assert "s3cret-5" not in await everything(world)
     assert await world.commands.keep_downlinks(coded, made) == []
+
+
+async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
+    world: World, sn: str, away: None
+):
+    """It is sent when the device connects."""
+    await issue_all(world, secret_command(5))
+    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+
+    await delivery(world).once()
+    await wiper(world).wipe(now())
+
+    assert await kept_for_mqtt(world) == []
+    assert (await state(world, 5)).sealed is not None
+    assert await world.commands.to_wipe(now() + timedelta(days=1)) == []
 
 
 async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):
