@@ -1,17 +1,22 @@
-"""Decides what values, events and time do to the state of a rule. No I/O.
+"""Decides what readings, events and time do to the state of a rule. No I/O.
 
-A state is carried over the reports of a device in the order of their times; so what comes twice,
-late, or to two processes comes to the same, and nothing depends on when it is looked at.
+The rule is a fold over the readings of a device in the order of their times, and over the present
+time. A state keeps a checkpoint `LATE` before the newest reading. A reading that arrives out of
+order is folded in where it belongs, from the checkpoint on, so the state is the same as if all
+readings were folded again. The order of arrival, copies and batches change nothing.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
 from services.device.alarms.model import (
+    Checkpoint,
     Comparison,
     EventCondition,
     Rule,
@@ -20,8 +25,13 @@ from services.device.alarms.model import (
     ValueCondition,
 )
 
+LATE = 120_000
+"""ms by which a reading may be older than the newest one that arrived before it. Readings that are
+older than that change nothing."""
 SETTLING = 10_000
-"""ms after which a change is looked at once more: by then every process knows of it."""
+"""ms after a change until the state is evaluated again, with what `device-ingest` did not point at
+because it judged by the state before. Every process knows the change after `following.PERIOD`,
+or after `following.OVERLAP` when its transaction is slow; the rest is time to store a batch."""
 
 _COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
     "GT": operator.gt,
@@ -45,11 +55,15 @@ class Verdict(Enum):
 
 
 class Row(NamedTuple):
-    """A value of a device, or the id of an event; in order of (`ts`, `sequence`)."""
+    """A reading of a device, or the id of an event; in order of (`ts`, `sequence`)."""
 
     ts: int
+    """ms: when it was measured."""
     sequence: int
+    """Of its message in `UPLINK`; it orders readings of one ms."""
     value: Any
+    arrival: int
+    """ms: when the message arrived."""
 
 
 class Change(NamedTuple):
@@ -58,6 +72,24 @@ class Change(NamedTuple):
     raised: bool
     at: int
     value: Any = None
+
+
+class Window(NamedTuple):
+    """All readings from a time on that are `in_time`, in order."""
+
+    start: int
+    """ms."""
+    rows: Sequence[Row]
+
+
+class _Turn(NamedTuple):
+    """The readings begin to ask for an alarm, or end to."""
+
+    at: int
+    sequence: int
+    raised: bool
+    value: Any = None
+    arrival: int = 0
 
 
 Judge = Callable[[Any], Verdict | None]
@@ -101,89 +133,268 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def matters(status: str, verdict: Verdict | None) -> bool:
-    """Whether a value may change a state; when in doubt, the state itself decides."""
+def matters(status: str, verdict: Verdict | None, *, earlier: bool, lasts: bool) -> bool:
+    """Return whether a reading may change the status; if not, it is not pointed at.
+
+    `earlier` readings are older than what changed the state last. Inserted there, a value beyond
+    the threshold may begin a duration earlier, and any other value may interrupt one. When a
+    duration `lasts` up to the reading, the reading ends it.
+    """
     match status:
         case "NORMAL":
             return verdict is Verdict.BEYOND
         case "PENDING":
-            return verdict is not None and verdict is not Verdict.BEYOND
+            return verdict is not None and (earlier or lasts or verdict is not Verdict.BEYOND)
         case _:
-            return verdict is Verdict.BACK
+            return verdict is Verdict.BACK or (earlier and verdict is Verdict.BETWEEN)
+
+
+def floor_of(state: State) -> int:
+    """Return the time (ms) before which readings change nothing any more."""
+    if state.checkpoint is not None:
+        return state.checkpoint.until
+    return state.since if state.status == "RAISED" else state.at
+
+
+def start_of(state: State, earliest: int | None, now: int) -> int:
+    """Return the time (ms) from which `decide` needs readings, at `now` (ms).
+
+    `earliest` is the time of the oldest reading to fold in; None is all that the state may lack.
+    When it is newer than all that was evaluated, it continues the present state, which the
+    readings in between have not changed: they were not pointed at. The fold begins at the
+    checkpoint when it is not, or when a change of the state has not settled.
+    """
+    if earliest is not None and covers(state, earliest - LATE, now):
+        return max(earliest - LATE, floor_of(state))
+    return floor_of(state)
+
+
+def covers(state: State, start: int, now: int) -> bool:
+    """Return whether readings from `start` (ms) on are all that `decide` needs, at `now` (ms)."""
+    settled = now - state.changed >= SETTLING
+    return start <= floor_of(state) or (settled and start > _reach(state))
+
+
+def in_time(rows: Sequence[Row]) -> Sequence[Row]:
+    """Leave out readings that arrived when one that is more than `LATE` newer had arrived."""
+    if all(one.arrival <= other.arrival for one, other in pairwise(rows)):
+        return rows
+    newest, late = 0, set[tuple[int, int]]()
+    for row in sorted(rows, key=lambda row: (row.arrival, row.ts)):
+        if row.ts < newest - LATE:
+            late.add((row.ts, row.sequence))
+        newest = max(newest, _age(row))
+    return [row for row in rows if (row.ts, row.sequence) not in late] if late else rows
 
 
 def decide(
-    rule: Rule, judge: Judge, state: State, rows: Iterable[Row], now: int
+    rule: Rule, judge: Judge, state: State, window: Window, now: int
 ) -> tuple[State, list[Change]]:
-    """The state after `rows`, at `now` (ms), and the alarms on the way to it."""
-    held = rule.condition.seconds * 1000 if isinstance(rule.condition, ValueCondition) else 0
-    after, changes = msgspec.structs.replace(state, due=None), list[Change]()
+    """Return the state after the readings of `window`, at `now` (ms), and what changes its alarm.
+
+    `start_of` says where the window has to begin.
+    """
+    condition = rule.condition
+    held = condition.seconds * 1000 if isinstance(condition, ValueCondition) else 0
+    if state.status == "RAISED" and state.alarm is None and not state.cleared:
+        state = msgspec.structs.replace(state, cleared=state.changed)  # of a version without it
+    fold, begin = _begin(state, window, held)
+    newest = max(state.newest, max(map(_age, window.rows), default=0))
+    rows = [row for row in window.rows if row[:2] >= begin and row.arrival >= state.begun]
+    until = max(fold.point.until, newest - LATE)
+    checkpoint: Checkpoint | None = None
     for row in rows:
-        if (row.ts, row.sequence) <= (after.at, after.sequence):
-            continue
-        verdict = judge(row.value)
-        if verdict is None:
-            continue
-        if after.status == "PENDING" and row.ts - after.since >= held:
-            _hold(after, held, changes)
-        if after.status == "NORMAL" and verdict is Verdict.BEYOND:
-            _reach(after, row)
-            after.status, after.since, after.value = "PENDING", row.ts, _short(row.value)
-            if not held:
-                _raise(after, row.ts, changes)
-        elif after.status == "PENDING" and verdict is not Verdict.BEYOND:
-            _reach(after, row)
-            after.status = "NORMAL"
-        elif after.status == "RAISED" and verdict is Verdict.BACK:
-            _reach(after, row)
-            after.status = "NORMAL"
-            changes.append(Change(raised=False, at=row.ts))
-    if after.status == "PENDING":
-        if now - after.since >= held:
-            _hold(after, held, changes)
-        else:
-            after.due = after.since + held
+        if checkpoint is None and row.ts >= until:
+            checkpoint = msgspec.structs.replace(fold.point, until=until)
+        fold.add(row, judge(row.value))
+    checkpoint = checkpoint or msgspec.structs.replace(fold.point, until=until)
+    due = fold.end(now)
+    point, changes = fold.point, fold.changes()
+    at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
+    after = msgspec.structs.replace(
+        state,
+        status=point.status,
+        since=point.since,
+        arrival=point.arrival,
+        value=point.value,
+        at=at,
+        sequence=sequence,
+        newest=newest,
+        checkpoint=checkpoint,
+        due=due,
+    )
     return _look_again(state, after, now), changes
+
+
+def decide_by_pointers(
+    rule: Rule, judge: Judge, state: State, rows: Sequence[Row], now: int
+) -> tuple[State, list[Change]]:
+    """Decide for a device that keeps no history, by the readings that were pointed at alone.
+
+    They continue the present state; earlier readings cannot be folded again.
+    """
+    known = msgspec.structs.replace(state, checkpoint=None)
+    after, changes = decide(rule, judge, known, Window(floor_of(known), rows), now)
+    after.checkpoint = None
+    return after, changes
 
 
 def decide_silence(
     condition: SilenceCondition, state: State, newest: int | None, now: int
 ) -> tuple[State, list[Change]]:
-    """The same of a silence; `newest` is the time (ms) of the newest report."""
+    """The same of a silence; `newest` is when the last report arrived (ms)."""
     heard = state.since if newest is None else newest
     silent_at = heard + condition.seconds * 1000
     after, changes = msgspec.structs.replace(state, due=None), list[Change]()
-    if now >= silent_at and after.status == "NORMAL":
-        after.at = max(silent_at, after.since)
-        _raise(after, after.at, changes)
-    elif now < silent_at and after.status == "RAISED":
+    if after.status == "RAISED" and (now < silent_at or heard >= after.at):
         after.at, after.status = heard, "NORMAL"
         changes.append(Change(raised=False, at=heard))
+    if now >= silent_at and after.status == "NORMAL":
+        after.at, after.status = max(silent_at, after.since), "RAISED"
+        changes.append(Change(raised=True, at=after.at))
     if after.status == "NORMAL":
         after.due = silent_at
     return _look_again(state, after, now), changes
 
 
+def is_unchanged(before: State, after: State) -> bool:
+    """Return whether nothing has changed but up to where readings were folded in."""
+    progress = {"newest": before.newest, "checkpoint": before.checkpoint}
+    return msgspec.structs.replace(after, **progress) == before
+
+
+@dataclass(slots=True)
+class _Fold:
+    """Carries a point over readings."""
+
+    state: State
+    point: Checkpoint
+    held: int
+    """ms for which a value has to be beyond the threshold."""
+    turns: list[_Turn] = field(default_factory=list)
+
+    def add(self, row: Row, verdict: Verdict | None) -> None:
+        """Fold one reading in."""
+        point = self.point
+        if verdict is None:
+            return
+        if point.status == "PENDING" and row.ts - point.since >= self.held:
+            self._hold()
+        if verdict is Verdict.BEYOND:
+            self._beyond(row)
+        elif point.status == "PENDING" or (point.status == "RAISED" and verdict is Verdict.BACK):
+            if point.status == "RAISED":
+                self.turns.append(_Turn(row.ts, row.sequence, raised=False))
+            point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
+
+    def end(self, now: int) -> int | None:
+        """Let the present time (ms) end a duration, or return when it will.
+
+        Readings arrive with a delay, and those that interrupt it are given the same delay.
+        """
+        point = self.point
+        if point.status != "PENDING":
+            return None
+        due = max(point.since, point.arrival) + self.held
+        if now < due:
+            return due
+        self._hold()
+        return None
+
+    def changes(self) -> list[Change]:
+        """Return what happens to the alarm: in the end it is open as the readings say.
+
+        Turns up to the newest one that was known are not repeated: people have seen their alarms.
+        """
+        state, point = self.state, self.point
+        changes, is_open = list[Change](), state.alarm is not None
+        for turn in self.turns:
+            if turn[:2] <= (state.at, state.sequence) or turn.raised == is_open:
+                continue
+            if not (turn.raised and _is_cleared(state, turn.arrival)):
+                changes.append(Change(turn.raised, turn.at, turn.value))
+                is_open = turn.raised
+        wanted = point.status == "RAISED" and not _is_cleared(state, point.arrival)
+        if wanted != is_open:
+            changes.append(Change(wanted, point.at, point.value if wanted else None))
+        return changes
+
+    def _beyond(self, row: Row) -> None:
+        point = self.point
+        if self.state.momentary and _is_cleared(self.state, row.arrival):
+            return
+        if point.status == "NORMAL":
+            point.status, point.since, point.value = "PENDING", row.ts, _short(row.value)
+            point.arrival, point.at, point.sequence = row.arrival, row.ts, row.sequence
+            if not self.held:
+                self._raise()
+        elif row.arrival < point.arrival:
+            point.arrival = row.arrival
+            if point.status == "RAISED" and self.turns:
+                self.turns[-1] = self.turns[-1]._replace(arrival=row.arrival)
+
+    def _hold(self) -> None:
+        """A value has been beyond its threshold long enough."""
+        self.point.at, self.point.sequence = self.point.since + self.held, 0
+        self._raise()
+
+    def _raise(self) -> None:
+        point = self.point
+        point.status = "RAISED"
+        turn = _Turn(point.at, point.sequence, raised=True)
+        self.turns.append(turn._replace(value=point.value, arrival=point.arrival))
+
+
+def _begin(state: State, window: Window, held: int) -> tuple[_Fold, tuple[int, int]]:
+    """Return where the fold begins, and the time (ms) and sequence of the first reading to add."""
+    kept, start = state.checkpoint, window.start
+    if start > _reach(state):
+        return _Fold(state, _present(state, start), held), (start, 0)
+    if kept is not None:
+        point = msgspec.structs.replace(kept)
+        if state.momentary and point.status == "RAISED" and _is_cleared(state, point.arrival):
+            point.status = "NORMAL"
+        return _Fold(state, point, held), (point.until, 0)
+    point = _present(state, state.at)
+    if held and state.status == "RAISED" and any(row.ts < state.at for row in window.rows):
+        point.status, point.at, point.sequence = "PENDING", state.since, 0  # it may not have lasted
+        point.until = state.since
+    return _Fold(state, point, held), (point.at, point.sequence + 1)
+
+
+def _present(state: State, until: int) -> Checkpoint:
+    return Checkpoint(
+        until=until,
+        status=state.status,
+        since=state.since,
+        arrival=state.arrival,
+        value=state.value,
+        at=state.at,
+        sequence=state.sequence,
+    )
+
+
+def _age(row: Row) -> int:
+    """The time of a reading; one of a clock that is ahead does not make what follows late."""
+    return min(row.ts, row.arrival)
+
+
+def _reach(state: State) -> int:
+    """Up to when (ms) the present state has folded in all that it may need."""
+    return max(state.newest, state.at)
+
+
+def _is_cleared(state: State, arrival: int) -> bool:
+    """Whether people cleared the alarm when a reading had arrived (ms)."""
+    return bool(state.cleared) and arrival <= state.cleared
+
+
 def _look_again(before: State, after: State, now: int) -> State:
-    if after.status != before.status:
+    moved = (after.status, after.at) != (before.status, before.at)
+    if moved and {before.status, after.status} != {"NORMAL"}:
         settled = now + SETTLING
         after.due = settled if after.due is None else min(after.due, settled)
     return after
-
-
-def _reach(state: State, row: Row) -> None:
-    state.at, state.sequence = row.ts, row.sequence
-
-
-def _hold(state: State, held: int, changes: list[Change]) -> None:
-    """A value has been beyond its threshold long enough."""
-    state.at, state.sequence = state.since + held, 0
-    _raise(state, state.at, changes)
-
-
-def _raise(state: State, at: int, changes: list[Change]) -> None:
-    state.status = "RAISED"
-    changes.append(Change(raised=True, at=at, value=state.value))
 
 
 def _short(value: Any) -> Any:

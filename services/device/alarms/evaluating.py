@@ -4,6 +4,9 @@ A pointer only says that there is something to look at. What happened, and in wh
 history, which has every report before it is pointed at. So pointers may come twice, late, or to
 another process, and each transition still happens once. What came before it and is not stored yet
 is waited for (docs/decisions/0031).
+
+For each rule and device: read the state and history from its checkpoint on, call the fold
+(`deciding`), and write what it returns.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nats.aio.msg import Msg
+from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus
 from libs.common.bus.subjects import look_event
@@ -20,11 +24,28 @@ from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
-from services.device.alarms.deciding import Row, decide, decide_silence
+from services.device.alarms.deciding import (
+    Change,
+    Row,
+    Window,
+    covers,
+    decide,
+    decide_by_pointers,
+    decide_silence,
+    floor_of,
+    in_time,
+    start_of,
+)
 from services.device.alarms.index import Compiled, compiled
 from services.device.alarms.messages import Pointer, read_pointer
-from services.device.alarms.model import EventCondition, SilenceCondition, State, ValueCondition
-from services.device.alarms.rows import CHUNK, History, merged
+from services.device.alarms.model import (
+    EventCondition,
+    SilenceCondition,
+    State,
+    ValueCondition,
+    fresh_state,
+)
+from services.device.alarms.rows import CHUNK, History, have_all, merged
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.unstored import Unstored, UplinkReader
@@ -40,15 +61,16 @@ BATCH = 2000
 """Events that are taken at a time; other replicas take the next ones."""
 ACK_WAIT = 30.0
 """Seconds after which events of a process that died go to another one."""
-MARGIN = 120_000
-"""ms before an event from which on history is looked at: events that a process that died had in
-hand come `ACK_WAIT` later than those behind them. What was before the rule does not count."""
 AGAIN = 0.5
 """Seconds until a look is tried again that has to wait for what is not stored yet."""
 AT_ONCE = 8
 """States that a process carries on at the same time."""
 
 log = logging.getLogger(__name__)
+_late = metrics.get_meter("thingway").create_counter(
+    "thingway_alarm_readings_late",
+    description="Readings that came too late to change an alarm",
+)
 
 
 @dataclass(slots=True)
@@ -57,10 +79,36 @@ class _Look:
 
     compiled: Compiled
     device: int
-    start: int
+    state: State
+    """As it was before."""
+    sn: str | None = None
+    """None: the device is gone."""
     heard: list[Row] = field(default_factory=list)
-    near: int = 0
-    """Sequence of what decided last."""
+    earliest: int | None = None
+    """ms: the time of the oldest reading that may not be evaluated yet; None: the state says so."""
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    """Calls the fold, in a transaction that reads the state again."""
+
+    compiled: Compiled
+    window: Window
+    now: int
+    kept: bool
+    """Whether the device keeps history."""
+    lacks: State | None = None
+    """The state that another process has carried on, if it needs more than the window has."""
+
+    def decide(self, state: State) -> tuple[State, list[Change]]:
+        """Return the state and what changes its alarm; nothing when it needs more."""
+        rule, judge, self.lacks = self.compiled.rule, self.compiled.judge, None
+        if not self.kept:
+            return decide_by_pointers(rule, judge, state, self.window.rows, self.now)
+        if not covers(state, self.window.start, now_ms()):
+            self.lacks = state
+            return state, []
+        return decide(rule, judge, state, self.window, self.now)
 
 
 @dataclass(frozen=True)
@@ -89,62 +137,108 @@ class Evaluator:
                 pointers.append(pointer)
         for tenant, devices in changed.items():
             await self._fit(tenant, devices)
-        looks = await self._looks(pointers)
+        looks = list((await self._looks(pointers)).values())
         done = await _each(self.look(one) for one in looks)
         return {one.device for one, well in zip(looks, done, strict=True) if not well}
 
-    async def _looks(self, pointers: Sequence[Pointer]) -> list[_Look]:
+    async def _looks(self, pointers: Sequence[Pointer]) -> dict[str, _Look]:
         """One look for each rule and device, whatever number of pointers there are."""
         ids = {rule for pointer in pointers for rule in pointer.values}
         rules = {one: compiled(rule) for one, rule in (await self.rules.some(list(ids))).items()}
-        looks: dict[tuple[int, int], _Look] = {}
+        looks: dict[str, _Look] = {}
         for pointer in pointers:
+            ts, device = pointer.ts, pointer.device_id
             for rule_id, value in pointer.values.items():
-                if rule_id not in rules:
-                    continue
-                one, row = rules[rule_id], Row(pointer.ts, pointer.sequence, value)
-                start = max(pointer.ts - MARGIN, min(one.rule.updated_at, pointer.ts - 1))
-                fresh = _Look(one, pointer.device_id, start)
-                look = looks.setdefault((rule_id, pointer.device_id), fresh)
-                look.start = min(look.start, start)
-                look.heard.append(row)
-        return list(looks.values())
+                if rule_id in rules:
+                    fresh = fresh_state(rules[rule_id].rule, device)
+                    look = looks.setdefault(fresh.id, _Look(rules[rule_id], device, fresh))
+                    row = Row(ts, pointer.sequence, value, pointer.received or ts)
+                    look.heard.append(row)
+                    since = pointer.earliest or ts
+                    look.earliest = min(look.earliest or since, since)
+        stored = await self.alarms.states(list(looks))
+        serials = await self._serials(looks.values())
+        for key, look in looks.items():
+            look.state = stored.get(key, look.state)
+            look.sn = serials.get(look.device)
+        return looks
+
+    async def _serials(self, looks: Iterable[_Look]) -> dict[int, str]:
+        """The SN of each device that exists."""
+        devices: dict[str, set[int]] = defaultdict(set)
+        for look in looks:
+            devices[look.compiled.rule.tenant].add(look.device)
+        return {
+            device.id: device.sn
+            for tenant, ids in devices.items()
+            for device in await self.devices.lists.listed(tenant, ids)
+        }
 
     async def again(self, compiled: Compiled, state: State) -> None:
         """Look at a state whose time has come, or later."""
-        if not await self.look(_Look(compiled, state.device, state.at, near=state.sequence)):
+        look = _Look(compiled, state.device, state)
+        look.sn = (await self._serials([look])).get(state.device)
+        if not await self.look(look):
             await self.alarms.postpone([(state, now_ms() + int(AGAIN * 1000))])
 
     async def look(self, wanted: _Look) -> bool:
         """Carry a state on by all that history has since; whether nothing had to be waited for."""
-        rule, condition = wanted.compiled.rule, wanted.compiled.rule.condition
+        condition = wanted.compiled.rule.condition
         if isinstance(condition, SilenceCondition):
             return await self._look_at_silence(wanted, condition)
-        at, sequence, heard = wanted.start, 0, wanted.heard
+        floor, changed = floor_of(wanted.state), wanted.state.changed
+        heard = [row for row in wanted.heard if row.ts >= floor]
+        _late.add(sum(row.ts < floor and row.arrival > changed for row in wanted.heard))
+        if wanted.heard and not heard:
+            return True
+        while True:
+            start = start_of(wanted.state, wanted.earliest, now_ms())
+            found = await self._carry_on(wanted, condition, heard, start)
+            if isinstance(found, bool):
+                return found
+            wanted.state = found
+
+    async def _carry_on(
+        self,
+        wanted: _Look,
+        condition: ValueCondition | EventCondition,
+        heard: Sequence[Row],
+        start: int,
+    ) -> bool | State:
+        """Evaluate from `start` (ms) on; return whether nothing had to be waited for.
+
+        Returns the state instead when another process has carried it on, and it needs more.
+        """
+        rule, rows = wanted.compiled.rule, list[Row]()
+        at, sequence = start, 0
         while True:
             stored, missing = await self._since(wanted, condition, at, sequence)
+            rows += stored
             whole = len(stored) < CHUNK
             now = now_ms() if whole else stored[-1].ts
-            rows = merged(stored, heard if whole else ())
+            kept = not whole or have_all(rows, heard)
+            known = rows if kept else merged(rows, heard)
             if missing is not None:
-                if any(row.sequence > missing.sequence for row in rows):
+                if any(row.sequence > missing.sequence for row in known):
                     return False
                 now = min(now, missing.received)
-            state = await self.alarms.settle(
-                rule,
-                wanted.device,
-                lambda state, rows=rows, now=now: decide(  # type: ignore[misc]
-                    rule, wanted.compiled.judge, state, rows, now
-                ),
-            )
+            look = _Evaluation(wanted.compiled, Window(start, in_time(known)), now, kept=kept)
+            state = await self.alarms.settle(rule, wanted.device, look.decide, always=not whole)
+            if look.lacks is not None:
+                return look.lacks
             if whole or state is None:
+                timely = {row[:2] for row in look.window.rows}
+                _late.add(sum(row[:2] not in timely for row in heard))
                 return True
             at, sequence = stored[-1].ts, stored[-1].sequence
+            start = floor_of(state)
+            rows = [row for row in rows if row.ts >= start]
+            heard = [row for row in heard if row.ts >= start]
 
     async def _look_at_silence(self, wanted: _Look, condition: SilenceCondition) -> bool:
         if await self._missing(wanted, 0) is not None:
             return False
-        newest = (await self.latest.times([wanted.device])).get(wanted.device)
+        newest = (await self.latest.arrivals([wanted.device])).get(wanted.device)
         now = now_ms()
         await self.alarms.settle(
             wanted.compiled.rule,
@@ -166,11 +260,11 @@ class Evaluator:
             after = missing.sequence
 
     async def _missing(self, wanted: _Look, after: int) -> Unstored | None:
-        listed = await self.devices.lists.listed(wanted.compiled.rule.tenant, [wanted.device])
+        if wanted.sn is None:
+            return None
         heard = {row.sequence for row in wanted.heard}
-        for device in listed:
-            return await self.uplink.first(device.sn, after, {*heard, wanted.near}, heard)
-        return None
+        near = heard or {wanted.state.sequence}
+        return await self.uplink.first(wanted.sn, after, near, heard)
 
     async def _fit(self, tenant: str, devices: set[int]) -> None:
         """Let states follow devices that are new, changed or gone."""

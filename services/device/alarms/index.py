@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.device.alarms.deciding import Judge, judge_of, matters, value_at
 from services.device.alarms.model import (
@@ -59,6 +59,29 @@ class Looked:
         return number and self.ordered and self.above < value < self.below
 
 
+class _Known(NamedTuple):
+    """What is known of a state."""
+
+    generation: int
+    status: str
+    at: int
+    """ms: the newest time at which the status ever changed."""
+    since: int
+    """ms: since when a PENDING value is beyond its threshold."""
+
+
+_NORMAL = _Known(0, "NORMAL", 0, 0)
+
+
+class _Doubt(NamedTuple):
+    """A state that may be another one by now."""
+
+    until: float
+    """Monotonic."""
+    earliest: int
+    """ms: the time of the oldest reading that was pointed at and may not be evaluated yet."""
+
+
 @dataclass(slots=True)
 class Plan:
     """The rules of one target, by what they look at."""
@@ -99,10 +122,10 @@ class RuleIndex:
         self._targets: dict[Target, dict[int, Compiled]] = defaultdict(dict)
         self._plans: dict[Target, Plan] = {}
         self._tenants: dict[str, int] = defaultdict(int)
-        self._states: dict[int, dict[int, tuple[int, str]]] = defaultdict(dict)
-        """By device and rule: generation and status of those that are not NORMAL."""
-        self._unsure: dict[int, dict[int, float]] = defaultdict(dict)
-        """By device and rule, until when (monotonic) a state may be another one."""
+        self._states: dict[int, dict[int, _Known]] = defaultdict(dict)
+        """By device and rule: those that are not NORMAL."""
+        self._unsure: dict[int, dict[int, _Doubt]] = defaultdict(dict)
+        """By device and rule."""
 
     def has(self, tenant: str) -> bool:
         """Whether a tenant has a rule."""
@@ -132,32 +155,43 @@ class RuleIndex:
 
     def know(self, state: State) -> None:
         """Remember where a state stands, unless that of a newer generation is known."""
-        if self._states.get(state.device, {}).get(state.rule, (0, ""))[0] > state.generation:
+        if (
+            self._states.get(state.device, {}).get(state.rule, _NORMAL).generation
+            > state.generation
+        ):
             return
         if state.status != "NORMAL":
-            self._states[state.device][state.rule] = state.generation, state.status
+            found = _Known(state.generation, state.status, state.at, state.since)
+            self._states[state.device][state.rule] = found
         elif known := self._states.get(state.device):
             known.pop(state.rule, None)
             if not known:
                 del self._states[state.device]
 
-    def doubt(self, rule_id: int, device: int, until: float) -> None:
-        """A state is about to change: until then (monotonic) any value of the device matters."""
-        self._unsure[device][rule_id] = until
+    def doubt(self, rule_id: int, device: int, until: float, ts: int) -> int:
+        """A state is about to change: until then (monotonic) any value of the device matters.
+
+        `ts` is the time (ms) of the reading that is pointed at; returns that of the oldest one
+        since the state was in no doubt.
+        """
+        known = self._unsure[device].get(rule_id)
+        earliest = ts if known is None else min(ts, known.earliest)
+        self._unsure[device][rule_id] = _Doubt(until, earliest)
+        return earliest
 
     def forget_doubts(self, now: float) -> None:
         """Drop the doubts that were until now (monotonic)."""
         for device, rules in list(self._unsure.items()):
-            left = {rule: until for rule, until in rules.items() if until > now}
+            left = {rule: doubt for rule, doubt in rules.items() if doubt.until > now}
             if left:
                 self._unsure[device] = left
             else:
                 del self._unsure[device]
 
     def reported(
-        self, about: Subject, properties: Mapping[str, Any]
+        self, about: Subject, properties: Mapping[str, Any], ts: int
     ) -> Iterator[tuple[Compiled, Any]]:
-        """The rules whose state a report may change, each with its value."""
+        """The rules whose state a report of a time (ms) may change, each with its value."""
         device = about[1]
         normal = device not in self._states and device not in self._unsure
         for plan in self._plans_of(*about):
@@ -166,32 +200,35 @@ class RuleIndex:
                 if value is None or (normal and looked.quiet(value)):
                     continue
                 for one in looked.rules:
-                    if self._matters(one, device, value):
+                    if self._matters(one, device, value, ts):
                         yield one, value
             for one in plan.silences:
-                if self._status(one.rule, device) == "RAISED":
+                if self._known(one.rule, device).status == "RAISED":
                     yield one, None
 
-    def occurred(self, about: Subject, event: str) -> Iterator[tuple[Compiled, Any]]:
+    def occurred(self, about: Subject, event: str, ts: int) -> Iterator[tuple[Compiled, Any]]:
         """The same of an event of the TSL."""
         for plan in self._plans_of(*about):
             for one in plan.events.get(event, ()):
-                if self._matters(one, about[1], event):
+                if self._matters(one, about[1], event, ts):
                     yield one, event
 
-    def _matters(self, one: Compiled, device: int, value: Any) -> bool:
+    def _matters(self, one: Compiled, device: int, value: Any, ts: int) -> bool:
         verdict = one.judge(value)
         if verdict is None:
             return False
         unsure = self._unsure.get(device)
         if unsure is not None and one.rule.id in unsure:
             return True
-        return matters(self._status(one.rule, device), verdict)
+        state = self._known(one.rule, device)
+        seconds = getattr(one.rule.condition, "seconds", 0)
+        lasts = ts - state.since >= seconds * 1000
+        return matters(state.status, verdict, earlier=ts < state.at, lasts=lasts)
 
-    def _status(self, rule: Rule, device: int) -> str:
+    def _known(self, rule: Rule, device: int) -> "_Known":
         known = self._states.get(device)
         state = known.get(rule.id) if known else None
-        return state[1] if state is not None and state[0] == rule.generation else "NORMAL"
+        return state if state is not None and state.generation == rule.generation else _NORMAL
 
     def _plans_of(self, tenant: str, device: int, product: str) -> Iterator[Plan]:
         targets: Iterable[Target] = ((tenant, device), (tenant, product))

@@ -25,6 +25,10 @@ class Pointer(msgspec.Struct, rename="camel", omit_defaults=True):
     """ms: when it was measured."""
     sequence: int
     """Of it in `UPLINK`."""
+    received: int = 0
+    """ms: when it arrived; 0 from a version that did not say so."""
+    earliest: int = 0
+    """ms: the time of the oldest reading that was pointed at and may not be evaluated yet."""
 
 
 read_pointer = msgspec.json.Decoder(Pointer).decode

@@ -95,6 +95,23 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
         return self.alive and mine and self.tenant == tenant
 
 
+Status = Literal["NORMAL", "PENDING", "RAISED"]
+
+
+class Checkpoint(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What all readings before a time amount to; later ones can be folded in again."""
+
+    until: int
+    """ms: that time."""
+    status: Status = "NORMAL"
+    since: int = 0
+    arrival: int = 0
+    value: Any = None
+    at: int = 0
+    """ms: when the reading was measured that changed the status last."""
+    sequence: int = 0
+
+
 class State(msgspec.Struct, rename="camel", kw_only=True):
     """Where a rule stands for a device."""
 
@@ -105,17 +122,27 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     device: int
     momentary: bool = False
     """What raises it are events: the next one does so again when people have cleared it."""
-    status: Literal["NORMAL", "PENDING", "RAISED"] = "NORMAL"
+    status: Status = "NORMAL"
     alarm: int | None = None
     """The alarm that is open; RAISED without one is an alarm that people have cleared."""
     at: int = 0
-    """ms: when what decided last was measured. Whatever is older is passed over."""
+    """ms: the newest time at which the status ever changed; never less than it was."""
     sequence: int = 0
     """Of it in `UPLINK`, which tells reports of one ms apart."""
     since: int = 0
     """Since when a PENDING value is beyond its threshold; since when a silence is watched."""
+    arrival: int = 0
+    """ms: when the first value of those beyond it arrived."""
     value: Any = None
     """What was beyond the threshold first."""
+    newest: int = 0
+    """ms: the time of the newest reading that was evaluated."""
+    checkpoint: Checkpoint | None = None
+    """From where readings that arrive out of order are folded in; None: only newer ones are."""
+    cleared: int = 0
+    """ms: when people cleared an alarm last. What had arrived by then raises no other one."""
+    begun: int = 0
+    """ms: since when readings count; what arrived before does not."""
     due: int | None = None
     """When it has to be looked at, though nothing happens."""
     revision: int = 0
@@ -156,6 +183,19 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     """Id of the user."""
     claimed_name: str | None = None
     note: str | None = None
+
+
+def fresh_state(rule: Rule, device: int) -> State:
+    """The state of a rule for a device that it has not judged yet."""
+    return State(
+        id=state_key(rule.id, rule.generation, device),
+        tenant=rule.tenant,
+        rule=rule.id,
+        generation=rule.generation,
+        device=device,
+        momentary=isinstance(rule.condition, EventCondition),
+        begun=rule.updated_at,
+    )
 
 
 def state_key(rule: int, generation: int, device: int) -> str:

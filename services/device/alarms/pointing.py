@@ -40,7 +40,7 @@ class Pointing:
     ) -> list[OutboxEntry]:
         """The same of values that a device had when the uplink came."""
         index = await self._followed.index()
-        found = index.reported(_subject(thing), properties)
+        found = index.reported(_subject(thing), properties, uplink.received)
         messages = _pointer(index, uplink, thing, uplink.received, found)
         return [OutboxEntry(one.subject, one.payload, headers=one.headers) for one in messages]
 
@@ -49,12 +49,12 @@ def _of_batch(index: RuleIndex, batch: Batch) -> Iterator[Outgoing]:
     for report in batch.reports:
         thing = report.thing
         if thing.device and index.has(thing.tenant):
-            found = index.reported(_subject(thing), report.properties)
+            found = index.reported(_subject(thing), report.properties, report.ts)
             yield from _pointer(index, report.uplink, thing, report.ts, found)
     for event in batch.events:
         thing = event.thing
         if thing.device and index.has(thing.tenant):
-            found = index.occurred(_subject(thing), event.event_id)
+            found = index.occurred(_subject(thing), event.event_id, event.ts)
             yield from _pointer(index, event.uplink, thing, event.ts, found)
 
 
@@ -67,9 +67,17 @@ def _pointer(
 ) -> Iterator[Outgoing]:
     values = {one.rule.id: _bounded(value) for one, value in found}
     if values:
-        for rule_id in values:
-            index.doubt(rule_id, thing.id, time.monotonic() + DOUBT)
-        pointer = Pointer(thing.tenant, thing.id, values, ts, uplink.sequence)
+        until = time.monotonic() + DOUBT
+        earliest = min(index.doubt(rule_id, thing.id, until, ts) for rule_id in values)
+        pointer = Pointer(
+            tenant=thing.tenant,
+            device_id=thing.id,
+            values=values,
+            ts=ts,
+            sequence=uplink.sequence,
+            received=uplink.received,
+            earliest=earliest,
+        )
         yield pointing(pointer, uplink.key, trace_header(uplink.trace))
 
 

@@ -15,7 +15,7 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.store import EVENTS
+from services.device.reports.store import DELAY, EVENTS
 
 CHUNK = 1000
 """Rows of one read."""
@@ -41,14 +41,15 @@ class History:
         }
         if isinstance(condition, EventCondition):
             names = [name for name in (condition.event, condition.ended_by) if name is not None]
-            found = await self._read(EVENTS, {"_id": bounds, "e": {"$in": names}}, {"e": 1}, CHUNK)
+            query = {"_id": bounds, "e": {"$in": names}}
+            found = await self._read(EVENTS, query, {"e": 1, DELAY: 1}, CHUNK)
             return [_row(one, one["e"]) for one in found]
         path = condition.property.split(".")
         field = f"p.{condition.property}"
         query, rows = {"_id": bounds, field: {"$exists": True}}, list[Row]()
         for partition in _partitions(start, now):
             left = CHUNK - len(rows)
-            found = await self._read(collection_name(partition), query, {field: 1}, left)
+            found = await self._read(collection_name(partition), query, {field: 1, DELAY: 1}, left)
             rows += [_row(one, value_at(one["p"], tuple(path))) for one in found]
             if len(rows) >= CHUNK:
                 break
@@ -67,6 +68,12 @@ def merged(rows: Iterable[Row], heard: Iterable[Row]) -> list[Row]:
     return [known[key] for key in sorted(known)]
 
 
+def have_all(rows: Iterable[Row], heard: Iterable[Row]) -> bool:
+    """Whether history has all readings that were pointed at; a device may keep none."""
+    known = {(row.ts, row.sequence) for row in rows}
+    return all((row.ts, row.sequence) in known for row in heard)
+
+
 def _partitions(start: int, now: int) -> range:
     """Those that may have something: a device's clock may be a day ahead."""
     return range(partition_of(start), partition_of(now + DAY_MS) + 1)
@@ -74,4 +81,4 @@ def _partitions(start: int, now: int) -> range:
 
 def _row(document: Document, value: Any) -> Row:
     _, ts, sequence = KEY.unpack(document["_id"])
-    return Row(ts, sequence, value)
+    return Row(ts, sequence, value, ts + document.get(DELAY, 0))

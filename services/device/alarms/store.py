@@ -17,16 +17,15 @@ from libs.common.contracts.events import AlarmChange, DeviceProfile
 from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
-from services.device.alarms.deciding import SETTLING, Change
+from services.device.alarms.deciding import SETTLING, Change, is_unchanged
 from services.device.alarms.errors import too_many_alarms
 from services.device.alarms.messages import alarm_changed
 from services.device.alarms.model import (
     Alarm,
-    EventCondition,
     Rule,
     State,
+    fresh_state,
     read,
-    state_key,
     written,
 )
 from services.device.things.model import PresentDevice, profile_of
@@ -56,23 +55,29 @@ class AlarmStore:
 
     # States.
 
-    async def settle(self, rule: Rule, device_id: int, decide: Decision) -> State | None:
-        """Carry the state of a rule for a device on; None when it is not about it any more."""
+    async def settle(
+        self, rule: Rule, device_id: int, decide: Decision, *, always: bool = False
+    ) -> State | None:
+        """Carry the state of a rule for a device on; None when it is not about it any more.
+
+        A checkpoint that alone has moved is written only when it must be `always`: the older one
+        does as well, and readings that change nothing cost no write.
+        """
 
         async def work(session: Session) -> tuple[State | None, list[Document]]:
-            key = state_key(rule.id, rule.generation, device_id)
-            found = await self._states.find_one({"_id": key}, session=session)
-            state = _fresh(key, rule, device_id) if found is None else read(found, State)
+            fresh = fresh_state(rule, device_id)
+            found = await self._states.find_one({"_id": fresh.id}, session=session)
+            state = fresh if found is None else read(found, State)
             present = await self._devices.presence.with_ids([device_id], session)
             if not present or not rule.applies(present[0].tenant, device_id, present[0].model):
                 return None, await self._end(state, present, session, gone=not present)
             after, changes = decide(state)
-            if after == state:
-                return state, []
+            if not always and is_unchanged(state, after):
+                return after, []
             after.revision, after.changed = after.revision + 1, now_ms()
             entries = await self._apply(rule, after, changes, present[0], session)
             await self._states.replace_one(
-                {"_id": key}, written(after), upsert=True, session=session
+                {"_id": after.id}, written(after), upsert=True, session=session
             )
             return after, await self._outbox.add(entries, session)
 
@@ -120,6 +125,11 @@ class AlarmStore:
         found = self._states.find({"device": {"$in": list(ids)}})
         return [read(one, State) async for one in found]
 
+    async def states(self, keys: Sequence[str]) -> dict[str, State]:
+        """States by key; one that does not exist is missing."""
+        found = self._states.find({"_id": {"$in": list(keys)}})
+        return {one["_id"]: read(one, State) async for one in found}
+
     async def outdated(self, rule: Rule, limit: int) -> list[State]:
         """States of a rule as it was before, all of them when it decides nothing any more."""
         query: Document = {"rule": rule.id}
@@ -129,9 +139,7 @@ class AlarmStore:
 
     async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
         """Begin to watch devices for silence; those that are watched stay as they are."""
-        fresh = [
-            _fresh(state_key(rule.id, rule.generation, device), rule, device) for device in devices
-        ]
+        fresh = [fresh_state(rule, device) for device in devices]
         for state in fresh:
             state.since, state.due = now, now
         if fresh:
@@ -318,16 +326,18 @@ class AlarmStore:
         return changed
 
     async def _let_go(self, alarms: Sequence[Alarm], session: Session) -> None:
-        """States of alarms that people have cleared: of events NORMAL, else RAISED without one."""
+        """States of alarms that people have cleared: of events NORMAL, else RAISED without one.
+
+        What has arrived by now raises none again; later readings may (`State.cleared`).
+        """
         mine = {"_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}}
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
-        normal = {"status": "NORMAL", "at": now, "sequence": 0, "changed": now}
-        normal["due"] = now + SETTLING
+        normal = {"status": "NORMAL", "cleared": now, "changed": now, "due": now + SETTLING}
         momentary = mine | open_now | {"momentary": True}
         await self._states.update_many(momentary, change | {"$set": normal}, session=session)
-        others = change | {"$set": {"changed": now}}
+        others = change | {"$set": {"cleared": now, "changed": now}}
         await self._states.update_many(mine | open_now, others, session=session)
 
     async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
@@ -375,9 +385,11 @@ class AlarmStore:
     async def _clear(
         self, state: State, at: int, present: Sequence[PresentDevice], session: Session
     ) -> list[OutboxEntry]:
+        over = _cleared(at, BY_RULE)
+        over["clearedAt"] = {"$max": [at, "$raisedAt"]}  # a late reading may end it before that
         found = await self._alarms.find_one_and_update(
             {"_id": state.alarm, "open": True},
-            {"$set": _cleared(at, BY_RULE)},
+            [{"$set": over}],
             return_document=ReturnDocument.AFTER,
             session=session,
         )
@@ -396,8 +408,9 @@ class AlarmStore:
         if gone:
             await self._states.delete_one({"_id": state.id}, session=session)
         else:
-            state.status, state.due = "NORMAL", None
+            state.status, state.due, state.checkpoint = "NORMAL", None, None
             state.revision, state.changed = state.revision + 1, now_ms()
+            state.begun = state.changed
             key = {"_id": state.id}
             await self._states.replace_one(key, written(state), upsert=True, session=session)
         return await self._outbox.add(entries, session)
@@ -405,14 +418,3 @@ class AlarmStore:
 
 def _cleared(at: int, by: str) -> Document:
     return {"open": False, "clearedAt": at, "clearedBy": by, "endedAt": datetime.now(UTC)}
-
-
-def _fresh(key: str, rule: Rule, device_id: int) -> State:
-    return State(
-        id=key,
-        tenant=rule.tenant,
-        rule=rule.id,
-        generation=rule.generation,
-        device=device_id,
-        momentary=isinstance(rule.condition, EventCondition),
-    )

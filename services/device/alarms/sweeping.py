@@ -76,7 +76,7 @@ class Sweep:
         self, rule: Rule, silence: SilenceCondition, states: list[State]
     ) -> None:
         """Those that have reported are looked at later, together; the others are carried on."""
-        newest = await self.latest.times([state.device for state in states])
+        newest = await self.latest.arrivals([state.device for state in states])
         later: list[tuple[State, int]] = []
         for state in states:
             after, changes = decide_silence(silence, state, newest.get(state.device), now_ms())

@@ -184,7 +184,11 @@ class Ingest:
         reports = [*batch.reports, *remembered(batch.frames)]
         shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
         own = [one for one in reports if one.ts >= one.thing.owned_since]
-        await self.latest.apply((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        arrivals: dict[int, int] = {}
+        for one in own:
+            arrivals[one.thing.id] = max(one.uplink.received, arrivals.get(one.thing.id, 0))
+        latest = ((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        await self.latest.apply(latest, arrivals)
         await self.facts.note([report for report in own if report.thing.device])
 
     async def _close_commands(self, batch: Batch) -> None:

@@ -33,6 +33,8 @@ from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
 EVENTS, SEEN = "device_events", "uplinks_seen"
+DELAY = "d"
+"""ms from when a reading or an event was measured until it arrived; missing where it is 0."""
 TRIES = 5
 """Attempts at a batch whose frames come from several sides at once."""
 
@@ -141,7 +143,8 @@ class ReportStore:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
                 name = collection_name(partition_of(report.ts))
-                rows.append(_Row(name, {"_id": key, "p": report.properties}, report.uplink))
+                document = _delayed(report.uplink, report.ts, {"_id": key, "p": report.properties})
+                rows.append(_Row(name, document, report.uplink))
             else:
                 seen = {"_id": seen_key(report.uplink), "at": now}
                 rows.append(_Row(SEEN, seen, report.uplink))
@@ -153,7 +156,8 @@ class ReportStore:
             rows.append(_Row(FRAMES, document_of(frame), frame.uplink, refused=refused_whole))
             for key, reading in frame.remembered() if frame.thing.data_storage else ():
                 name = collection_name(partition_of(reading.ts))
-                row = _Row(name, {"_id": key, "p": reading.properties}, frame.uplink)
+                document = {"_id": key, "p": reading.properties}
+                row = _Row(name, _delayed(frame.uplink, reading.ts, document), frame.uplink)
                 past.setdefault(key, row)
         rows += past.values()
         for uplink in batch.repeated:
@@ -161,7 +165,7 @@ class ReportStore:
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
-            rows.append(_Row(EVENTS, document, event.uplink))
+            rows.append(_Row(EVENTS, _delayed(event.uplink, event.ts, document), event.uplink))
         for refused in batch.refused:
             if refused.uplink.sequence in kept:
                 continue
@@ -202,6 +206,12 @@ class ReportStore:
         for name, some in keys.items():
             known |= {(name, key) for key in await keys_in(self._database, name, some)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
+
+
+def _delayed(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, Any]:
+    if delay := uplink.received - ts:
+        document[DELAY] = delay
+    return document
 
 
 def _is_duplicate(error: BulkFailed) -> bool:

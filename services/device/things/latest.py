@@ -1,4 +1,6 @@
-"""Latest values: one document per thing, `{_id, t, v: {key: {v: value, t: ms}}}`.
+"""Latest values: one document per thing, `{_id, t, a, v: {key: {v: value, t: ms}}}`.
+
+`t` is the time of the newest report, `a` the time at which the last one arrived.
 
 Reports of a batch are folded per thing first, so a busy device costs one update. The
 quick update applies when everything in it is at least as new as all that is stored;
@@ -43,6 +45,8 @@ class _Fold:
     newest: int
     values: dict[str, Any] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
+    arrived: int = 0
+    """ms: when the last report arrived."""
 
     def settles(self, names: Iterable[str]) -> bool:
         """Whether older reports say no more of properties: objects may lack members."""
@@ -68,11 +72,19 @@ class LatestValues:
     def __init__(self, database: Database) -> None:
         self._latest = database["latest"]
 
-    async def apply(self, reports: Iterable[Reported]) -> None:
-        """Fold `reports` in; idempotent."""
+    async def apply(
+        self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
+    ) -> None:
+        """Fold `reports` in; idempotent.
+
+        `arrivals` are the times (ms) at which the last report of each thing arrived; without them
+        reports count as arriving when they were measured.
+        """
         folds = _fold(reports)
         if not folds:
             return
+        for key, fold in folds.items():
+            fold.arrived = (arrivals or {}).get(key, fold.newest)
         known = await self.times(list(folds))
         newer = [key for key, fold in folds.items() if known.get(key, 0) <= fold.oldest]
         written, left = await self._write({key: _quick(key, folds[key]) for key in newer})
@@ -125,6 +137,13 @@ class LatestValues:
         """The time (ms) of the newest report of each thing that has one."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
         return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
+
+    async def arrivals(self, thing_ids: Sequence[int]) -> dict[int, int]:
+        """The time (ms) at which the last report of each thing that has one arrived."""
+        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
+        return {
+            one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
+        }
 
     async def some(
         self, thing_ids: Iterable[int], keys: Iterable[str]
@@ -220,9 +239,11 @@ def _replacement(
     """Puts entries in the place of those of `before`, as long as they are there."""
     latest = max((entry["t"] for entry in entries.values()), default=0)
     same: Document = {"_id": thing_id, "t": {"$exists": False}}
+    after: Document = {"_id": thing_id, "t": latest, "v": entries}
     if before is not None:
-        same = {"_id": thing_id, "t": before.get("t"), "v": before.get("v")}
-    return ReplaceOne(same, {"_id": thing_id, "t": latest, "v": entries}, upsert=before is None)
+        same = {"_id": thing_id} | {name: before.get(name) for name in ("t", "a", "v")}
+        after |= {"a": before["a"]} if "a" in before else {}
+    return ReplaceOne(same, after, upsert=before is None)
 
 
 async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> _Fold:
@@ -266,13 +287,19 @@ def _quick(thing_id: int, fold: _Fold) -> UpdateMany:
         if isinstance(value, dict)
     }
     entries = {"$mergeObjects": ["$v", {"$literal": plain}, *([parts] if parts else [])]}
-    change = {"$cond": [{"$gt": ["$t", fold.oldest]}, {}, {"t": fold.newest, "v": entries}]}
+    arrived = {"$max": ["$a", fold.arrived]}
+    change = {
+        "$cond": [{"$gt": ["$t", fold.oldest]}, {}, {"t": fold.newest, "a": arrived, "v": entries}]
+    }
     replaced = {"$replaceWith": {"$mergeObjects": ["$$ROOT", change]}}
     return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
 
 
 def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
-    changes: dict[str, Any] = {"t": {"$max": ["$t", fold.newest]}}
+    changes: dict[str, Any] = {
+        "t": {"$max": ["$t", fold.newest]},
+        "a": {"$max": ["$a", fold.arrived]},
+    }
     for key, value in fold.values.items():
         newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
         entry = {"v": _replacing(f"$v.{key}.v", value), "t": fold.times[key]}

@@ -211,6 +211,18 @@ async def test_a_clock_that_is_ahead_holds_back_nothing(world: World, together: 
     assert [KEY.unpack(row["_id"])[1] for row in await world.stored()][-1] == ahead
 
 
+async def test_history_knows_when_a_report_arrived(world: World):
+    """By the delay behind its time; a report without a time of its own has none."""
+    sn, now = await world.add(7), now_ms()
+    for ts in ({"ts": now - 3_600_000}, {}):
+        await world.say(sn, ts | {"properties": {"temperature": 1}})
+        await world.deal(1)
+    late, punctual = await world.stored()
+    assert 3_600_000 <= late["d"] < 3_660_000
+    assert "d" not in punctual
+    assert (await world.latest.arrivals([7]))[7] >= now
+
+
 async def test_what_was_measured_for_another_owner_is_no_latest_value(world: World):
     """A device that sends late what it kept meanwhile tells its new application nothing of it."""
     moment = now_ms() - 60_000

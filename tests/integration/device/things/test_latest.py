@@ -42,6 +42,24 @@ async def test_an_older_report_fills_in_and_never_overwrites(world: World):
     assert (document["t"], document["v"]["a"]["t"], document["v"]["b"]["t"]) == (100, 100, 50)
 
 
+async def test_the_arrival_of_the_last_report_is_known(world: World):
+    """However old what it reports is; a rebuild keeps it."""
+    await world.latest.apply([(1, 100, {"a": 1}), (2, 100, {"a": 1})], {1: 130})
+    assert await world.latest.arrivals([1, 2, 3]) == {1: 130, 2: 100}
+    await world.latest.apply([(1, 50, {"a": 2, "b": 2})], {1: 170})
+    await world.latest.apply([(1, 200, {"a": 3})], {1: 160})
+    assert await world.latest.arrivals([1]) == {1: 170}
+    await world.latest.rebuild({1: Rewritten(_nothing, {50}, None)})
+    assert await world.latest.arrivals([1]) == {1: 170}
+    await world.database["latest"].update_one({"_id": 2}, {"$unset": {"a": ""}})
+    assert await world.latest.arrivals([2]) == {2: 100}
+
+
+async def _nothing(_: int | None) -> AsyncIterator[Sequence[Reported]]:
+    for nothing in ():
+        yield nothing
+
+
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_struct_that_is_reported_in_part_keeps_its_other_members(world: World, late: bool):
     """At every level, on the quick way and on the careful one."""

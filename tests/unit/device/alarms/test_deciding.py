@@ -6,13 +6,20 @@ import msgspec
 import pytest
 
 from services.device.alarms.deciding import (
+    LATE,
     SETTLING,
     Change,
     Row,
     Verdict,
+    Window,
+    covers,
     decide,
+    decide_by_pointers,
     decide_silence,
+    floor_of,
+    in_time,
     judge_of,
+    start_of,
 )
 from services.device.alarms.model import (
     Condition,
@@ -40,8 +47,12 @@ def fresh(**more: Any) -> State:
 def run(
     condition: ValueCondition | EventCondition, state: State, *values: tuple[int, Any], now: int = 0
 ) -> tuple[State, list[Change]]:
-    rows = [Row(ts, at, value) for at, (ts, value) in enumerate(values, 1)]
-    return decide(rule(condition), judge_of(condition), state, rows, now)
+    rows = [Row(ts, at, value, ts) for at, (ts, value) in enumerate(values, 1)]
+    window = Window(floor_of(state), in_time(sorted(rows)))
+    after, changes = decide(rule(condition), judge_of(condition), state, window, now)
+    for change in changes:
+        after.alarm = 1 if change.raised else None
+    return after, changes
 
 
 @pytest.mark.parametrize(
@@ -80,13 +91,95 @@ def test_an_alarm_is_raised_once_and_clears_itself():
     assert (state.status, state.at, state.due) == ("RAISED", 60, SETTLING)
 
 
-def test_what_comes_twice_or_late_changes_nothing():
-    """Rows up to the state's own are passed over; those of one ms are told apart."""
+def test_what_comes_twice_changes_nothing():
+    """Readings that were folded in before are folded in again, and those of one ms in order."""
     values = (10, 31), (20, 20), (20, 35)
     state, changes = run(HOT, fresh(), *values)
     assert [change.raised for change in changes] == [True, False, True]
-    again, changes = run(HOT, state, *values, (15, 20))
+    again, changes = run(HOT, state, *values)
     assert (changes, again.status, again.at) == ([], "RAISED", 20)
+
+
+def test_a_late_reading_counts_where_it_belongs():
+    """It closes an alarm that people have seen, at a time when it had been raised."""
+    slow = msgspec.structs.replace(HOT, seconds=60)
+    state, changes = run(slow, fresh(), (1_000, 31), now=61_000)
+    assert changes == [Change(True, 61_000, 31)]
+    state, changes = run(slow, state, (1_000, 31), (30_000, 20), now=70_000)
+    assert (state.status, changes) == ("NORMAL", [Change(False, 30_000)])
+    state, changes = run(slow, state, (1_000, 31), (30_000, 20), (40_000, 31), now=71_000)
+    assert (state.status, state.due, changes) == ("PENDING", 81_000, [])
+
+
+def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
+    """A reading counts if it is not more than that behind the newest one that came before it."""
+    newest = Row(500_000, 1, 20, 500_000)
+    just = Row(newest.ts - LATE, 2, 31, 500_001)
+    late = Row(newest.ts - LATE - 1, 3, 31, 500_001)
+    early = Row(late.ts, 4, 31, 499_999)
+    assert in_time([early, late, just, newest]) == [early, just, newest]
+
+
+def test_a_clock_that_is_ahead_does_not_make_what_follows_late():
+    """Such a reading counts as one of its arrival."""
+    ahead, following = Row(400_000, 1, 31, 100_000), Row(101_000, 2, 20, 101_000)
+    assert in_time([following, ahead]) == [following, ahead]
+
+
+def test_hours_that_were_evaluated_are_not_read_again():
+    """A newer reading continues the state, unless the last change has not settled."""
+    hour = 3_600_000
+    state, _ = run(HOT, fresh(), (hour, 31), now=hour)
+    state.changed = hour
+    assert floor_of(state) == hour - LATE
+    assert start_of(state, 2 * hour, hour + SETTLING) == 2 * hour - LATE
+    assert start_of(state, 2 * hour, hour + SETTLING - 1) == hour - LATE
+    assert start_of(state, hour + LATE, hour + SETTLING) == hour - LATE
+    assert start_of(state, None, hour + SETTLING) == hour - LATE
+    assert not covers(state, hour - LATE + 1, hour + SETTLING)
+
+
+def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
+    """What was measured before its end is folded in before it, however much newer it is."""
+    slow = msgspec.structs.replace(HOT, seconds=600)
+    state, changes = run(slow, fresh(), (1_000, 31), now=601_000)
+    assert [change.raised for change in changes] == [True]
+    assert start_of(state, 500_000, 5_000_000) == floor_of(state)
+    state, changes = run(slow, state, (1_000, 31), (500_000, 29), now=5_000_000)
+    assert (state.status, [change.raised for change in changes]) == ("NORMAL", [False])
+
+
+def test_a_device_without_history_is_judged_by_what_is_pointed_at():
+    """Newer readings continue the state; one that interrupts a duration closes the alarm."""
+    slow = msgspec.structs.replace(HOT, seconds=60)
+    rows = [Row(1_000, 1, 31, 1_000)]
+    arguments = rule(slow), judge_of(slow)
+    state, _ = decide_by_pointers(*arguments, fresh(), rows, 2_000)
+    state, changes = decide_by_pointers(*arguments, state, [], 61_000)
+    assert (state.status, changes) == ("RAISED", [Change(True, 61_000, 31)])
+    state.alarm = 1
+    same, changes = decide_by_pointers(*arguments, state, [Row(62_000, 2, 32, 62_000)], 62_000)
+    assert (same.status, changes) == ("RAISED", [])
+    state, changes = decide_by_pointers(*arguments, state, [Row(30_000, 3, 20, 63_000)], 63_000)
+    assert (state.status, changes) == ("NORMAL", [Change(False, 30_000)])
+
+
+def test_states_of_earlier_versions_are_carried_on():
+    """They have no checkpoint: newer readings count, and an alarm that was cleared stays so."""
+    raised = fresh(status="RAISED", at=10_000, sequence=3, since=10_000, value=31, alarm=1)
+    _, changes = run(HOT, raised, (9_000, 20), (11_000, 31), (12_000, 20), now=12_000)
+    assert changes == [Change(False, 12_000)]
+    cleared = msgspec.structs.replace(raised, alarm=None, changed=50_000)
+    same, changes = run(HOT, cleared, (11_000, 31), now=12_000)
+    assert (same.status, changes) == ("RAISED", [])
+    _, changes = run(HOT, same, (11_000, 31), (60_000, 20), (61_000, 31), now=61_000)
+    assert changes == [Change(True, 61_000, 31)]
+
+
+def test_what_arrived_before_a_rule_does_not_count():
+    """However late the rule is evaluated."""
+    state, changes = run(HOT, fresh(begun=20_000), (10_000, 31), (20_000, 29), now=20_000)
+    assert (state.status, changes) == ("NORMAL", [])
 
 
 def test_it_does_not_matter_in_how_many_looks():
@@ -108,9 +201,9 @@ def test_a_duration_is_counted_from_the_first_value():
     assert (state.status, state.due, changes) == ("PENDING", 11_000, [])
     over, changes = run(slow, state, (9_000, 29.5), now=9_000)
     assert (over.status, changes) == ("NORMAL", [])
-    raised, changes = run(slow, state, now=12_000)
+    raised, changes = run(slow, state, (1_000, 31), now=12_000)
     assert (raised.status, changes) == ("RAISED", [Change(True, 11_000, 31)])
-    _, changes = run(slow, state, (15_000, 20), now=16_000)
+    _, changes = run(slow, state, (1_000, 31), (15_000, 20), now=16_000)
     assert changes == [Change(True, 11_000, 31), Change(False, 15_000)]
 
 
@@ -134,6 +227,15 @@ def test_a_silence_begins_and_ends():
     assert (same.status, changes) == ("RAISED", [])
     state, changes = decide_silence(silence, same, 99_000, 99_500)
     assert (state.status, changes) == ("NORMAL", [Change(False, 99_000)])
+
+
+def test_a_silence_that_ended_and_began_again_is_two_alarms():
+    """Also when it is looked at after both."""
+    silence = SilenceCondition(seconds=60)
+    state, _ = decide_silence(silence, fresh(since=5_000), None, 65_000)
+    state, changes = decide_silence(silence, state, 70_000, 200_000)
+    assert changes == [Change(False, 70_000), Change(True, 130_000)]
+    assert (state.status, state.at) == ("RAISED", 130_000)
 
 
 def test_a_silence_that_was_there_before_its_rule_begins_with_it():

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from services.device.alarms.index import RuleIndex
 from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
 
@@ -17,9 +19,9 @@ def rule(number: int = 1, condition: Condition = HOT, **more: Any) -> Rule:
     )  # fmt: skip
 
 
-def state(status: Any, generation: int = 1) -> State:
+def state(status: Any, generation: int = 1, **more: Any) -> State:
     key = f"1.{generation}.5"
-    return State(id=key, tenant="t", rule=1, generation=generation, device=5, status=status)
+    return State(id=key, tenant="t", rule=1, generation=generation, device=5, status=status, **more)
 
 
 def index(*rules: Rule) -> RuleIndex:
@@ -29,8 +31,8 @@ def index(*rules: Rule) -> RuleIndex:
     return found
 
 
-def matter(known: RuleIndex, value: Any) -> list[int]:
-    return [one.rule.id for one, _ in known.reported(ABOUT, {"t": value})]
+def matter(known: RuleIndex, value: Any, ts: int = 1_000) -> list[int]:
+    return [one.rule.id for one, _ in known.reported(ABOUT, {"t": value}, ts)]
 
 
 def test_a_value_matters_when_it_may_change_the_state():
@@ -46,12 +48,22 @@ def test_a_value_matters_when_it_may_change_the_state():
 def test_any_value_matters_while_a_state_is_in_doubt():
     """What was pointed at is changing."""
     known = index(rule())
-    known.doubt(1, 5, until=10.0)
+    assert known.doubt(1, 5, until=9.0, ts=1_000) == 1_000
+    assert known.doubt(1, 5, until=10.0, ts=2_000) == 1_000
     assert [matter(known, value) for value in (20, 31)] == [[1], [1]]
     known.forget_doubts(9.0)
     assert matter(known, 20) == [1]
     known.forget_doubts(10.0)
     assert matter(known, 20) == []
+
+
+def test_a_reading_that_is_older_than_the_last_change_may_undo_it():
+    """One within the hysteresis interrupts a duration; one beyond the threshold begins it."""
+    known = index(rule(condition=msgspec.structs.replace(HOT, seconds=60)))
+    known.know(state("RAISED", at=61_000, since=1_000))
+    assert [matter(known, 29, ts) for ts in (60_999, 61_000)] == [[1], []]
+    known.know(state("PENDING", at=70_000, since=70_000))
+    assert [matter(known, 31, ts) for ts in (69_999, 70_001, 130_000)] == [[1], [], [1]]
 
 
 def test_a_state_of_an_older_generation_says_nothing():
@@ -68,8 +80,8 @@ def test_events_are_found_by_name_and_rules_go():
     """Of the rules of the device or its product."""
     smoke = EventCondition(event="smoke", ended_by="clear")
     known = index(rule(), rule(2, smoke))
-    assert [one.rule.id for one, _ in known.occurred(ABOUT, "smoke")] == [2]
-    assert list(known.occurred(ABOUT, "clear")) == []
+    assert [one.rule.id for one, _ in known.occurred(ABOUT, "smoke", 1)] == [2]
+    assert list(known.occurred(ABOUT, "clear", 1)) == []
     known.remove(2)
     known.put(rule(1, enabled=False))
-    assert (list(known.occurred(ABOUT, "smoke")), known.has("t")) == ([], False)
+    assert (list(known.occurred(ABOUT, "smoke", 1)), known.has("t")) == ([], False)

@@ -1,0 +1,290 @@
+"""100 generated sequences of readings on MongoDB, by the evaluator, against a plain computation."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from libs.common.bus import RpcClient
+from libs.common.limits.tenants import KnownLimits
+from services.device.alarms import evaluating, rows, store
+from services.device.alarms.evaluating import Evaluator
+from services.device.alarms.index import RuleIndex, compiled
+from services.device.alarms.messages import Pointer, pointing
+from services.device.alarms.model import (
+    EventCondition,
+    Rule,
+    SilenceCondition,
+    State,
+    ValueCondition,
+    written,
+)
+from services.device.alarms.rows import History
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.store import AlarmStore
+from services.device.alarms.unstored import UplinkReader
+from services.device.reports.history.partitions import Partitions, history_key, partition_of
+from services.device.reports.store import DELAY, EVENTS
+from tests.integration.device.reports.world import World, running
+from tests.servers import Servers
+from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
+
+SEQUENCES, AT_ONCE = 100, 16
+RETENTION_DAYS = 30
+_clock: ContextVar[int] = ContextVar("clock")
+"""ms: the present time of a sequence."""
+
+
+@pytest_asyncio.fixture(scope="module")
+async def world(servers: Servers, module_database: str) -> AsyncIterator[World]:
+    """MongoDB and NATS without the service, whose sweep knows one present time only."""
+    async with running(servers, module_database) as found:
+        yield found
+
+
+@pytest.fixture
+def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
+    """What evaluates, at the present time that a test sets."""
+    clock: Callable[[], int] = _clock.get
+    for module in (evaluating, rows, store):
+        monkeypatch.setattr(module, "now_ms", clock)
+    return platform_of(world)
+
+
+@dataclass
+class Platform:
+    """What evaluates, and where readings are stored."""
+
+    world: World
+    alarms: AlarmStore
+    evaluator: Evaluator
+    partitions: Partitions
+
+
+def platform_of(world: World) -> Platform:
+    devices, limits = world.first.devices, KnownLimits(RpcClient(world.bus))
+    rules = RuleStore(world.mongo.database, limits)
+    alarms = AlarmStore(world.mongo, world.outbox, devices)
+    history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, 0)
+    evaluator = Evaluator(rules, alarms, history, devices, world.latest, uplink)
+    return Platform(world, alarms, evaluator, Partitions(world.mongo.database))
+
+
+@dataclass
+class Device:
+    """A device, its rule, and what has become of them."""
+
+    platform: Platform
+    id: int
+    sequence: Sequence
+    rule: Rule = field(init=False)
+    index: RuleIndex = field(init=False)
+    arrived: list[Reading] = field(default_factory=list)
+    clears: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rule = Rule(
+            id=self.id, tenant="default", name="r", severity="MAJOR", device=self.id,
+            condition=self.sequence.condition, created_at=0, updated_at=0, changed=0,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Do the steps, and compare after each."""
+        self.restart(None)
+        condition = self.sequence.condition
+        for number, step in enumerate(self.sequence.steps):
+            if number in self.sequence.restarts:
+                self.restart(await self.state())
+            if isinstance(step, Clear):
+                await self.clear(step.arrival)
+            elif isinstance(condition, SilenceCondition):
+                await self.hear(step)
+            else:
+                await self.evaluate(step)
+        await self.sweep(self.sequence.end)
+        await self.compare(self.sequence.end)
+
+    def restart(self, state: State | None) -> None:
+        """Know nothing but what is stored."""
+        self.index = RuleIndex()
+        self.index.put(self.rule)
+        if state is not None:
+            self.index.know(state)
+
+    async def evaluate(self, step: list[Reading]) -> None:
+        """Store readings, and evaluate those that are pointed at."""
+        for reading in step:
+            await self.store(reading)
+        _clock.set(step[-1].arrival)
+        await self.take([one for reading in step for one in self.pointers(reading)])
+        await self.sweep(step[-1].arrival)
+        await self.compare(step[-1].arrival)
+
+    async def hear(self, step: list[Reading]) -> None:
+        """Note reports of a device whose silence is watched, and evaluate its end."""
+        for reading in step:
+            _clock.set(reading.arrival)
+            if not self.arrived:
+                await self.platform.alarms.watch_silences(self.rule, [self.id], reading.arrival)
+            await self.sweep(reading.arrival)
+            self.arrived.append(reading)
+            report = self.id, min(reading.ts, reading.arrival), {"t": reading.value}
+            arrivals = {self.id: reading.arrival}
+            await self.platform.world.latest.apply([report], arrivals)
+            await self.take(self.pointers(reading))
+            await self.compare(reading.arrival)
+
+    async def store(self, reading: Reading) -> None:
+        """Write what ingest writes."""
+        self.arrived.append(reading)
+        partitions, week = self.platform.partitions, partition_of(reading.ts)
+        document: dict[str, Any] = {"_id": history_key(self.id, reading.ts, reading.sequence)}
+        if delay := reading.arrival - reading.ts:
+            document[DELAY] = delay
+        if isinstance(self.sequence.condition, EventCondition):
+            document |= {"e": reading.value, "o": {}}
+            await self.platform.world.database[EVENTS].insert_one(document)
+        else:
+            await partitions.ensure([week])
+            await partitions.collection(week).insert_one(document | {"p": {"t": reading.value}})
+
+    def pointers(self, reading: Reading) -> list[tuple[str, bytes]]:
+        """What ingest says of a reading."""
+        about, value = ("default", self.id, "m"), reading.value
+        if isinstance(self.sequence.condition, EventCondition):
+            found = list(self.index.occurred(about, value, reading.ts))
+        else:
+            found = list(self.index.reported(about, {"t": value}, reading.ts))
+        if not found:
+            return []
+        earliest = self.index.doubt(self.id, self.id, 1.0, reading.ts)
+        pointer = Pointer(
+            tenant="default",
+            device_id=self.id,
+            values={self.id: found[0][1]},
+            ts=reading.ts,
+            sequence=reading.sequence,
+            received=reading.arrival,
+            earliest=earliest,
+        )
+        said = pointing(pointer, f"{self.id}-{reading.sequence}", {})
+        return [(said.subject, said.payload)]
+
+    async def take(self, events: list[tuple[str, bytes]]) -> None:
+        """Evaluate; ingest knows it afterwards."""
+        assert not await self.platform.evaluator.take(events)
+        self.index.forget_doubts(2.0)
+        await self.know()
+
+    async def sweep(self, until: int) -> None:
+        """Evaluate what is due, when it is due."""
+        while (state := await self.know()).due is not None and state.due <= until:
+            _clock.set(state.due)
+            await self.platform.evaluator.again(compiled(self.rule), state)
+        _clock.set(until)
+
+    async def clear(self, now: int) -> None:
+        """Clear the alarm as people do."""
+        await self.sweep(now)
+        state = await self.know()
+        if state.alarm is not None:
+            await self.platform.alarms.clear([state.alarm], "1", None)
+            self.clears.append(now)
+            await self.know()
+
+    async def know(self) -> State:
+        """Read the state, as ingest does."""
+        state = await self.state()
+        self.index.know(state)
+        return state
+
+    async def state(self) -> State:
+        found = await self.platform.alarms.of_devices([self.id])
+        return found[0] if found else State(
+            id="", tenant="default", rule=self.id, generation=1, device=self.id
+        )  # fmt: skip
+
+    async def compare(self, now: int) -> None:
+        """Compare with a plain computation."""
+        wanted = expected(self.sequence.condition, self.arrived, self.clears, now)
+        state = await self.state()
+        found = self.platform.world.database["alarms"].find({"device": self.id}, sort=[("_id", 1)])
+        alarms = [(one["raisedAt"], one.get("clearedAt"), one["open"]) async for one in found]
+        assert [one for *_, one in alarms].count(True) == wanted.is_open, (self.id, now)
+        assert all(over is None or raised <= over for raised, over, _ in alarms)
+        assert state.status == wanted.status, (self.id, now, self.sequence)
+        if self.sequence.in_order and not self.clears:
+            assert [one[:2] for one in alarms] == wanted.alarms, (self.id, now, self.sequence)
+
+
+async def add(platform: Platform, devices: list[Device]) -> None:
+    now = datetime.now(UTC)
+    await platform.world.database["devices"].insert_many(
+        {
+            "_id": one.id,
+            "sn": f"SN{one.id}",
+            "snKey": f"SN{one.id}",
+            "tenant": "default",
+            "model": "m",
+            "tslVersion": "v1.0",
+            "name": f"device {one.id}",
+            "application": None,
+            "connectStatus": "DISCONNECT",
+            "createdAt": now,
+            "updatedAt": now,
+        }
+        for one in devices
+    )
+    rules = [written(one.rule) for one in devices]
+    await platform.world.database["alarm_rules"].insert_many(rules)
+
+
+async def test_a_state_is_what_all_readings_say(platform: Platform) -> None:
+    """In any order within 120 s, in any batches, over restarts and clearings by hand."""
+    devices = [Device(platform, seed, generate(seed)) for seed in range(1, SEQUENCES + 1)]
+    await add(platform, devices)
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def run(device: Device) -> None:
+        async with slots:
+            await device.run()
+
+    async with asyncio.TaskGroup() as group:
+        for device in devices:
+            group.create_task(run(device))
+
+
+async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkpoint(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would skip a reading that was not pointed at, because the state was another one."""
+    condition = ValueCondition("t", "GT", 30, seconds=148)
+    device = Device(platform, 1001, Sequence(condition, in_order=True))
+    await add(platform, [device])
+    device.restart(None)
+    since = platform.evaluator.history.since
+    begin, normal, last = (
+        Reading(FIRST + ms, number, value, FIRST + ms)
+        for number, (ms, value) in enumerate(((0, 31), (20_000, 20), (150_000, 31)), 1)
+    )
+
+    async def overtaken(*arguments: Any) -> list[Any]:
+        monkeypatch.setattr(platform.evaluator.history, "since", since)
+        _clock.set(last.arrival - 5_000)
+        await device.store(begin)
+        await device.take(device.pointers(begin))
+        await device.store(normal)
+        await device.store(last)
+        _clock.set(last.arrival)
+        return await since(*arguments)
+
+    monkeypatch.setattr(platform.evaluator.history, "since", overtaken)
+    _clock.set(last.arrival)
+    await device.take(device.pointers(last))
+    state = await device.state()
+    assert (state.status, state.since) == ("PENDING", last.ts)

@@ -1,0 +1,184 @@
+"""10,000 generated sequences of readings against a plain computation of all of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from services.device.alarms.deciding import (
+    Change,
+    Row,
+    Window,
+    decide,
+    decide_silence,
+    floor_of,
+    in_time,
+    is_unchanged,
+    start_of,
+)
+from services.device.alarms.index import Compiled, RuleIndex, compiled
+from services.device.alarms.model import (
+    EventCondition,
+    Rule,
+    SilenceCondition,
+    State,
+    fresh_state,
+    read,
+    written,
+)
+from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
+
+SEQUENCES, PARTS = 10_000, 10
+
+
+@dataclass
+class Replica:
+    """What the services do with readings, without what they store them in."""
+
+    compiled: Compiled
+    state: State
+    index: RuleIndex = field(init=False)
+    history: list[Row] = field(default_factory=list)
+    pointed: list[Row] = field(default_factory=list)
+    """Those that are not evaluated yet."""
+    alarms: list[list[Any]] = field(default_factory=list)
+    """When each was raised and is over."""
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Know nothing but what is stored."""
+        self.state = read(written(self.state), State)
+        self.index = RuleIndex()
+        self.index.put(self.compiled.rule)
+        self.index.know(self.state)
+
+    def arrive(self, reading: Reading) -> None:
+        """Store a reading, and point at it if it matters."""
+        row, about = Row(*reading), ("t", 5, "p")
+        self.history.append(row)
+        self.history.sort(key=lambda row: row[:2])
+        if isinstance(self.compiled.rule.condition, EventCondition):
+            matters = any(self.index.occurred(about, reading.value, reading.ts))
+        else:
+            matters = any(self.index.reported(about, {"t": reading.value}, reading.ts))
+        if matters:
+            self.index.doubt(1, 5, until=1.0, ts=reading.ts)
+            self.pointed.append(row)
+
+    def evaluate(self, now: int) -> None:
+        """Evaluate what was pointed at."""
+        earliest = min((row.ts for row in self.pointed), default=None)
+        heard, self.pointed = self.pointed, []
+        if heard and all(row.ts < floor_of(self.state) for row in heard):
+            return
+        start = start_of(self.state, earliest, now)
+        rows = in_time([row for row in self.history if row.ts >= start])
+        rule, judge = self.compiled.rule, self.compiled.judge
+        self._store(*decide(rule, judge, self.state, Window(start, rows), now), now)
+        self.index.forget_doubts(2.0)
+
+    def look_at_silence(self, condition: SilenceCondition, now: int) -> None:
+        """Evaluate a silence."""
+        newest = max((row.arrival for row in self.history), default=None)
+        self._store(*decide_silence(condition, self.state, newest, now), now)
+
+    def sweep(self, until: int) -> None:
+        """Evaluate what is due, when it is due."""
+        while self.state.due is not None and self.state.due <= until:
+            if isinstance(self.compiled.rule.condition, SilenceCondition):
+                self.look_at_silence(self.compiled.rule.condition, self.state.due)
+            else:
+                self.evaluate(self.state.due)
+
+    def clear(self, now: int) -> bool:
+        """Clear the alarm as people do."""
+        if self.state.alarm is None:
+            return False
+        self.alarms[-1][1] = now
+        self.state.alarm, self.state.cleared = None, now
+        if self.state.momentary:
+            self.state.status = "NORMAL"
+        self.index.know(self.state)
+        return True
+
+    def _store(self, after: State, changes: list[Change], now: int) -> None:
+        if is_unchanged(self.state, after):
+            assert not changes
+            return
+        self.state, after.changed = after, now
+        for change in changes:
+            assert change.raised == (after.alarm is None)
+            if change.raised:
+                self.alarms.append([change.at, None])
+            else:
+                self.alarms[-1][1] = max(change.at, self.alarms[-1][0])
+            after.alarm = len(self.alarms) if change.raised else None
+        self.index.know(after)
+
+
+def replica_of(sequence: Sequence) -> Replica:
+    rule = Rule(
+        id=1, tenant="t", name="r", severity="MAJOR", product="p", condition=sequence.condition,
+        created_at=0, updated_at=0, changed=0,
+    )  # fmt: skip
+    state = fresh_state(rule, 5)
+    if isinstance(sequence.condition, SilenceCondition):
+        state.since = state.due = FIRST
+    return Replica(compiled(rule), state)
+
+
+def check(seed: int) -> None:
+    """Feed a sequence and compare after each step that looks at it, and at the end."""
+    sequence = generate(seed)
+    replica, arrived, clears = replica_of(sequence), list[Reading](), list[int]()
+    silence = sequence.condition if isinstance(sequence.condition, SilenceCondition) else None
+    for number, step in enumerate(sequence.steps):
+        if number in sequence.restarts:
+            replica.restart()
+        if isinstance(step, Clear):
+            replica.sweep(step.arrival)
+            compare(seed, sequence, replica, arrived, clears, step.arrival)
+            if replica.clear(step.arrival):
+                clears.append(step.arrival)
+            continue
+        for reading in step:
+            if silence is not None and sequence.in_order and arrived:
+                replica.sweep(reading.arrival)
+            if silence is not None and not arrived:
+                replica.state.since = replica.state.due = reading.arrival
+            replica.arrive(reading)
+            arrived.append(reading)
+            if silence is not None and sequence.in_order:
+                replica.look_at_silence(silence, reading.arrival)
+        if silence is not None:
+            replica.look_at_silence(silence, step[-1].arrival)
+        elif replica.pointed:
+            replica.evaluate(step[-1].arrival)
+        replica.sweep(step[-1].arrival)
+        compare(seed, sequence, replica, arrived, clears, step[-1].arrival)
+    replica.sweep(sequence.end)
+    compare(seed, sequence, replica, arrived, clears, sequence.end)
+
+
+def compare(
+    seed: int,
+    sequence: Sequence,
+    replica: Replica,
+    arrived: list[Reading],
+    clears: list[int],
+    now: int,
+) -> None:
+    wanted = expected(sequence.condition, arrived, clears, now)
+    found = replica.state.status, replica.state.alarm is not None
+    assert found == (wanted.status, wanted.is_open), (seed, now, sequence)
+    if sequence.in_order and not clears:
+        assert list(map(tuple, replica.alarms)) == wanted.alarms, (seed, now, sequence)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_state_is_what_all_readings_say(part: int) -> None:
+    """In any order within 120 s, in any batches, over restarts and clearings by hand."""
+    for seed in range(part, SEQUENCES, PARTS):
+        check(seed)
