@@ -63,6 +63,7 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     assert found == {
         "used": "This link has been used: a password was chosen.",
         "refusal": "The address or the password is wrong.",
+        "noticed": True,
         "problems": [],
     }
 

@@ -2,6 +2,8 @@
 import type { Profile } from "./generated";
 import { getCurrentUser } from "./generated";
 import { client } from "./generated/client.gen";
+import { t } from "../i18n/index.svelte";
+import { connection } from "../live/connection.svelte";
 import { session } from "./session.svelte";
 
 /** What the platform refused, or could not do. */
@@ -40,7 +42,11 @@ client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? und
 async function fetchSignedIn(sent: RequestInfo | URL, init?: RequestInit): Promise<Response> {
   const request = new Request(sent, init);
   const again = request.clone();
-  const answer = await fetch(request);
+  const answer = await fetch(request).catch((error: unknown) => {
+    if (error instanceof TypeError) connection.unanswered();
+    throw error;
+  });
+  connection.answered();
   const rejected = request.headers.get("Authorization")?.slice("Bearer ".length);
   if (answer.status !== 401 || !rejected) return answer;
   const token = await session.replace(rejected);
@@ -75,7 +81,7 @@ export function keep(file: Blob, name: string): void {
 function failureOf(error: unknown, response?: Response): Failure {
   const told = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
-    told?.error_message ?? (response ? response.statusText : String(error)),
+    told?.error_message ?? (response ? response.statusText : error instanceof TypeError ? t("failure.offline") : String(error)),
     response?.status ?? 0,
     told?.request_id ?? response?.headers.get("x-request-id") ?? "",
     told?.error_code,

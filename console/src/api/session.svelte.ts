@@ -8,6 +8,8 @@
  * password, and requests wait until it is answered.
  */
 import { allows } from "../access";
+import { t } from "../i18n/index.svelte";
+import { connection } from "../live/connection.svelte";
 import type { MenuNode, Profile } from "./generated";
 
 const CLIENT = "thingway-console";
@@ -77,7 +79,7 @@ class Session {
       const answer = await grant({ grant_type: "refresh_token", refresh_token: kept });
       if (answer.ok) this.#take((await answer.json()) as Tokens);
       else if (answer.status === 401) this.#drop();
-      else throw new Error(`the platform answers ${answer.status}`);
+      else throw new Error(t("failure.status", { status: String(answer.status) }));
       return answer.ok;
     });
   }
@@ -87,7 +89,7 @@ class Session {
     return navigator.locks.request(LOCK, async () => {
       const answer = await grant({ grant_type: "password", username, password }, tenant);
       if (answer.status === 401) throw new SignInRefused();
-      if (!answer.ok) throw new Error(`the platform answers ${answer.status}`);
+      if (!answer.ok) throw new Error(t("failure.status", { status: String(answer.status) }));
       const tokens = (await answer.json()) as Tokens;
       const profile = await profileOf(tokens.access_token);
       localStorage.setItem(OWNER, profile.user_id);
@@ -167,12 +169,24 @@ class Session {
 
 function grant(fields: Record<string, string>, tenant = ""): Promise<Response> {
   const body = new URLSearchParams({ client_id: CLIENT, ...fields });
-  return fetch("/oauth2/token", { method: "POST", body, headers: tenant ? { TENANT_ID: tenant } : {} });
+  return reach("/oauth2/token", { method: "POST", body, headers: tenant ? { TENANT_ID: tenant } : {} });
+}
+
+/** Fetch; throws an error in words of the reader when the platform does not answer. */
+async function reach(path: string, init: RequestInit): Promise<Response> {
+  try {
+    const answer = await fetch(path, init);
+    connection.answered();
+    return answer;
+  } catch {
+    connection.unanswered();
+    throw new Error(t("failure.offline"));
+  }
 }
 
 async function profileOf(access: string): Promise<Profile> {
-  const answer = await fetch("/user", { headers: { Authorization: `Bearer ${access}` } });
-  if (!answer.ok) throw new Error(`the platform answers ${answer.status}`);
+  const answer = await reach("/user", { headers: { Authorization: `Bearer ${access}` } });
+  if (!answer.ok) throw new Error(t("failure.status", { status: String(answer.status) }));
   return ((await answer.json()) as { data: Profile }).data;
 }
 

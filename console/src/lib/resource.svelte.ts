@@ -1,4 +1,7 @@
 /** What a page loads: its data, why it is missing, and a way to try again. */
+import { untrack } from "svelte";
+
+import { connection } from "../live/connection.svelte";
 
 interface Options {
   /** Milliseconds between two loads while the page is looked at; never, unless given. */
@@ -25,6 +28,10 @@ export class Resource<T> {
       if (!every) return;
       const timer = setInterval(() => document.hidden || void this.reload(), every);
       return () => clearInterval(timer);
+    });
+    // What failed without a connection is loaded again when it is back.
+    $effect(() => {
+      if (connection.returns && untrack(() => this.error)) void this.reload();
     });
     $effect(() => () => void (this.#latest += 1));
   }

@@ -2,6 +2,7 @@
 import { SvelteMap } from "svelte/reactivity";
 
 import { session } from "../api/session.svelte";
+import { connection } from "./connection.svelte";
 
 export interface Live {
   value: unknown;
@@ -53,7 +54,7 @@ interface Loaded {
 
 const PAUSES = [500, 1_000, 2_000, 5_000];
 /** Milliseconds between two heartbeats; without an answer to one until the next, the socket is dead. */
-const HEARTBEAT = 15_000;
+const HEARTBEAT = 3_000;
 
 class LiveValues {
   /** The latest value of each key that is looked at. */
@@ -74,6 +75,16 @@ class LiveValues {
   #failures = 0;
   #answered = true;
   #lost = false;
+  #timer = 0;
+  #heart = 0;
+
+  constructor() {
+    addEventListener("offline", () => this.#lose());
+    addEventListener("online", () => {
+      this.#failures = 0;
+      this.#tell();
+    });
+  }
 
   /** The newer one of what came live and of what was loaded: after a break that is the second. */
   newest(key: string | undefined, loaded?: Loaded): Now {
@@ -128,7 +139,8 @@ class LiveValues {
     if (this.#socket === null) {
       if (this.#isWanted) void this.#open();
     } else if (!this.#isWanted) {
-      this.#leave().close();
+      this.#leave();
+      connection.socketFound();
     } else if (this.#socket.readyState === WebSocket.OPEN) {
       const payload = { entity_key: [...this.#watched.keys()] };
       this.#socket.send(JSON.stringify({ event_type: "Exchange", payload }));
@@ -140,50 +152,58 @@ class LiveValues {
     this.#socket.send(JSON.stringify({ event_type: "Subscribe", payload: this.#follower?.pattern ?? null }));
   }
 
-  /** The socket, which is not ours any more. */
-  #leave(): WebSocket {
-    const socket = this.#socket!;
+  /** Close the socket. Its end is not awaited: without a network, the browser notices that a minute later. */
+  #leave(): void {
+    clearInterval(this.#heart);
+    this.#socket?.close();
     this.#socket = null;
     this.connected = false;
-    return socket;
+  }
+
+  /** Give up the socket, and try another one. */
+  #lose(): void {
+    if (!this.#socket) return;
+    this.#leave();
+    this.#lost = true;
+    connection.socketLost();
+    this.#later();
   }
 
   async #open(): Promise<void> {
-    const token = await session.token().catch(() => this.#later());
+    const token = await session.token().catch(() => {
+      connection.unanswered();
+      this.#later();
+    });
     if (!token || this.#socket !== null) return;
     const address = new URL("/websocket", location.href);
     address.protocol = address.protocol.replace("http", "ws");
     address.searchParams.set("Authorization", `Bearer ${token}`);
     const socket = (this.#socket = new WebSocket(address));
-    let heart = 0;
     socket.onopen = () => {
+      if (this.#socket !== socket) return;
+      connection.socketFound();
       this.connected = true;
       this.connections += 1;
       if (this.#lost) this.returns += 1;
       this.#lost = false;
       this.#failures = 0;
       this.#answered = true;
-      heart = setInterval(() => this.#beat(socket), HEARTBEAT);
+      this.#heart = setInterval(() => this.#beat(socket), HEARTBEAT);
       this.#tell();
       if (this.#follower) this.#tellPattern();
     };
-    socket.onmessage = (event) => this.#hear(JSON.parse(event.data as string) as Frame);
-    socket.onclose = () => {
-      clearInterval(heart);
-      if (this.#socket !== socket) return;
-      this.#leave();
-      this.#lost = true;
-      this.#later();
-    };
+    socket.onmessage = (event) => this.#socket === socket && this.#hear(JSON.parse(event.data as string) as Frame);
+    socket.onclose = () => this.#socket === socket && this.#lose();
   }
 
   /** Try again, longer after each failure. */
   #later(): void {
-    if (this.#isWanted) setTimeout(() => this.#tell(), this.#pause());
+    clearTimeout(this.#timer);
+    if (this.#isWanted) this.#timer = setTimeout(() => this.#tell(), this.#pause());
   }
 
   #beat(socket: WebSocket): void {
-    if (!this.#answered) socket.close();
+    if (!this.#answered) return this.#lose();
     this.#answered = false;
     socket.send(JSON.stringify({ event_type: "Heartbeat", payload: "ping" }));
   }

@@ -32,6 +32,12 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
   await look("start");
 
+  let muted = false;
+  await page.routeWebSocket(/websocket/, (socket) => {
+    const server = socket.connectToServer();
+    socket.onMessage((message) => muted || server.send(message));
+    server.onMessage((message) => muted || socket.send(message));
+  });
   await page.getByRole("link", { name: "Devices", exact: true }).click();
   await typeInto(page.getByRole("searchbox"), device.name);
   await page.waitForFunction((name) => location.hash.includes(encodeURIComponent(name).replaceAll("%20", "+")), device.name);
@@ -49,6 +55,34 @@ await journey(async ({ page, given, look, problems }) => {
     [await card.elementHandle(), before],
   );
   const after = await card.textContent();
+
+  // The network goes, and the page says so at once; later the network is there and nothing comes through it.
+  const live = page.getByText("Live", { exact: true });
+  const began = Date.now();
+  await page.context().setOffline(true);
+  await page.getByText("You are offline", { exact: true }).waitFor();
+  await page.getByText("Values on this page may be out of date").waitFor();
+  const noticed = Date.now() - began < 2_000;
+  await page.context().setOffline(false);
+  await live.waitFor();
+  await page.getByText("Values on this page may be out of date").waitFor({ state: "detached" });
+  muted = true;
+  await page.getByText("Not live: connecting again").waitFor({ timeout: 10_000 });
+  muted = false;
+  await live.waitFor();
+  problems.splice(0, Infinity, ...problems.filter((one) => !/ERR_(INTERNET|NETWORK|CONNECTION)|WebSocket/.test(one))); // the browser tells of them
+
+  // A status that is older than the values is not shown beside them, as after a restart of the platform.
+  await page.route(/\/device\/\d+$/, async (route) => {
+    const answer = await route.fetch();
+    const json = await answer.json();
+    Object.assign(json.data, { status: "OFFLINE", status_updated_at: 1, last_reported_at: 1 });
+    await route.fulfill({ response: answer, json });
+  });
+  await page.reload();
+  await page.locator("main .head").getByText("Online", { exact: true }).waitFor();
+  await page.getByText("may be switched off").waitFor({ state: "detached" });
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await page.getByRole("tab", { name: "History" }).click();
   await page.locator(".uplot").waitFor();
 
@@ -56,5 +90,5 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByLabel("Password").waitFor();
   await page.reload();
   await page.getByLabel("Password").waitFor();
-  return { used, refusal, before, after };
+  return { used, refusal, before, after, noticed };
 });

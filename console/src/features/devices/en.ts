@@ -117,7 +117,7 @@ export const en = {
   "silence.away": "Its network server {server} is not connected.",
   "silence.refused": "What it said last was refused, {ago}: {reason}.",
   "silence.unheard": "Nothing new was heard of it: its battery is empty, it is out of reach, or its network server does not know it.",
-  "silence.nothing": "Nothing new has come of it, nobody has come with a wrong key, and nothing was refused: it is off, or without a network.",
+  "silence.nothing": "No data and no failed login attempts. The device may be switched off or have no network.",
   "silence.login": "It was not let in {ago}, over {over}.",
   "silence.login.KEY": "Its key is wrong.",
   "silence.login.CERTIFICATE": "Its certificate is none of those that let it in.",

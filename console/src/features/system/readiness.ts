@@ -1,5 +1,6 @@
 /** What the gateway says of itself and of the services behind it (`/readyz`). */
 import { Failure } from "../../api/client";
+import { t } from "../../i18n/index.svelte";
 
 export interface Service {
   name: string;
@@ -11,8 +12,8 @@ export interface Service {
 
 /** Every part that the platform needs, those that are not ready first. */
 export async function readiness(): Promise<Service[]> {
-  const [answer, health] = await Promise.all([fetch("/readyz"), fetch("/healthz")]).catch((error: unknown) => {
-    throw new Failure(String(error), 0, "");
+  const [answer, health] = await Promise.all([fetch("/readyz"), fetch("/healthz")]).catch(() => {
+    throw new Failure(t("failure.offline"), 0, "");
   });
   const states = (await answer.json()) as Record<string, string>;
   const { version } = (await health.json()) as { version: string };
