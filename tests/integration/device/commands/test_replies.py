@@ -116,9 +116,9 @@ async def test_who_sees_an_update_succeed_finds_its_values(world: World, sn: str
     """The latest values are written before the command shows its SUCCESS."""
     apply, seen = world.latest.apply, []
 
-    async def applied(reports: Any) -> None:
+    async def applied(*arguments: Any) -> None:
         seen.append((await state(world, 5)).status)
-        await apply(reports)
+        await apply(*arguments)
 
     monkeypatch.setattr(world.latest, "apply", applied)
     await issue(world, command(5))
