@@ -17,6 +17,7 @@ from services.device.devices.bringing import FIELD, Brought, DeviceBringer
 from services.device.devices.parameters import Parameters
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
+from services.device.groups.errors import GROUP_FIELD
 from services.device.groups.store import GroupStore
 from services.device.things.integrations import IntegrationClient, Integrations, away, tsl_of
 from services.device.things.model import Device
@@ -78,7 +79,7 @@ class DeviceAdder:
         await self.write(form, wanted)
 
     async def prepare(self, principal: Principal, form: Form, body: CreateDevice) -> Brought:
-        """Let the integration make ready for a device; its group is made when there is none."""
+        """Let the integration make ready for a device; its group is made by `write`."""
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
@@ -97,7 +98,7 @@ class DeviceAdder:
             user_id=principal.user_id,
             new=new,
             params=wanted.params,
-            group=await self.groups.of_name(principal.tenant, group_name) if group_name else None,
+            group_name=group_name,
             location=location,
         )
 
@@ -107,6 +108,8 @@ class DeviceAdder:
         try:
             return await self.bringer.add(wanted)
         except InvalidInput as error:
+            if error.field == GROUP_FIELD:
+                raise
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
             raise InvalidInput(error.message, field=parameters.key("model")) from error

@@ -34,7 +34,8 @@ class Brought:
     new: NewDevice
     params: Mapping[str, Any] = field(default_factory=dict)
     """What the integration was told of it."""
-    group: int | None = None
+    group_name: str = ""
+    """The group it is to be in, which is made with the device when there is none; blank: none."""
     location: Location | None = None
 
 
@@ -70,8 +71,8 @@ class DeviceBringer:
     async def make(self, wanted: Brought) -> Device:
         """A new device, which is not written yet.
 
-        Raises `InvalidInput` for a model that there is not, `UpstreamFailed` for an integration
-        that names nonsense.
+        Raises `InvalidInput` for a model that there is not and for a group beyond the most,
+        `UpstreamFailed` for an integration that names nonsense.
         """
         serial = wanted.new.identifier
         if not SERIAL.fullmatch(serial):
@@ -82,8 +83,14 @@ class DeviceBringer:
         device = begin(await self.ids.take(), serial, wanted.tenant, await self._product(wanted))
         device.name, device.additional = wanted.name, wanted.new.additional
         device.integration, device.user_id = wanted.integration, wanted.user_id
-        device.group, device.location = wanted.group, wanted.location
+        device.group, device.location = await self.group_of(wanted), wanted.location
         return device
+
+    async def group_of(self, wanted: Brought) -> int | None:
+        """The group that a device is to be in, made when there is none; raise `InvalidInput`."""
+        if not wanted.group_name:
+            return None
+        return await self.groups.of_name(wanted.tenant, wanted.group_name)
 
     async def add_all(self, devices: Sequence[Device]) -> None:
         """Write new devices, all or none; raise `SerialTaken` when an SN has a holder."""

@@ -16,6 +16,14 @@ DeviceIds = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
 Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
 Degrees = Annotated[str, msgspec.Meta(max_length=32)]
+GroupNameOrBlank = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=127,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="At most 127 characters, none a control character; blank: no group",
+    ),
+]
 Status = Literal["ONLINE", "OFFLINE", "NEVER_SEEN"]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
@@ -175,7 +183,7 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     name: Name
     integration: Part
     param_entities: dict[str, Any]
-    group_name: Annotated[str, msgspec.Meta(max_length=127)] | None = None
+    group_name: GroupNameOrBlank | None = None
     location: SentLocation | None = None
 
 

@@ -2,6 +2,9 @@
 
 from libs.common.errors import InvalidInput, NotFound
 
+GROUP_FIELD = "group_name"
+"""Where a device names its group."""
+
 
 def group_not_found(group_id: int) -> NotFound:
     """There is no such group, or none any more."""
@@ -15,7 +18,7 @@ def group_exists(name: str) -> InvalidInput:
     return InvalidInput(text, field="name", code="device_group_name_exists")
 
 
-def too_many_groups(most: int) -> InvalidInput:
+def too_many_groups(most: int, field: str = "name") -> InvalidInput:
     """A tenant has as many as it may."""
     text = f"there are at most {most} groups"
-    return InvalidInput(text, field="name", code="device_group_number_limitation")
+    return InvalidInput(text, field=field, code="device_group_number_limitation")

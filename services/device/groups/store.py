@@ -12,7 +12,12 @@ from datetime import UTC, datetime
 from libs.common.errors import InvalidInput
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing
-from services.device.groups.errors import group_exists, group_not_found, too_many_groups
+from services.device.groups.errors import (
+    GROUP_FIELD,
+    group_exists,
+    group_not_found,
+    too_many_groups,
+)
 from services.device.groups.schemas import FindGroups
 
 MOST_GROUPS = 1000
@@ -75,19 +80,25 @@ class GroupStore:
     async def check_room(self, tenant: str, name: str) -> None:
         """Raise `InvalidInput` when there is no group of a name, and none can be made."""
         if await self._find(tenant, name) is None and await self.count(tenant) >= MOST_GROUPS:
-            raise too_many_groups(MOST_GROUPS)
+            raise too_many_groups(MOST_GROUPS, GROUP_FIELD)
+
+    async def beyond(self, tenant: str, names: Collection[str]) -> set[str]:
+        """Those of some names, in their order, whose groups would exceed what a tenant may have."""
+        known = set(await self.all_names(tenant))
+        new = [name for name in dict.fromkeys(names) if name not in known]
+        return set(new[max(0, MOST_GROUPS - len(known)) :])
 
     async def of_name(self, tenant: str, name: str) -> int:
-        """The group of a name, which is made when there is none; raise as `add`."""
+        """The group of a name, which is made when there is none; raise `InvalidInput`."""
         found = await self._find(tenant, name)
         if found is not None:
             return found
         try:
             return await self.add(tenant, name)
-        except InvalidInput:
+        except InvalidInput as error:
             found = await self._find(tenant, name)
             if found is None:
-                raise
+                raise too_many_groups(MOST_GROUPS, GROUP_FIELD) from error
             return found  # somebody else has made it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:

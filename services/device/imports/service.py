@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from libs.common.contracts.integrations import BUILT_IN
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooManyRequests
 from libs.common.http.console import Page
 from libs.common.identity import Principal
@@ -16,7 +17,9 @@ from services.device.devices.adding import Form
 from services.device.devices.keys import CredentialsOverRpc, issue_first_key
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
-from services.device.imports.columns import NAME, CellFault
+from services.device.groups.errors import GROUP_FIELD, too_many_groups
+from services.device.groups.store import MOST_GROUPS
+from services.device.imports.columns import MODEL, NAME, CellFault
 from services.device.imports.faults import fail, faults_of, same_device
 from services.device.imports.reading import ERROR, Sheet
 from services.device.imports.schemas import (
@@ -29,13 +32,15 @@ from services.device.imports.schemas import (
 from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format, write
-from services.device.things.errors import device_is_taken
+from services.device.things.errors import device_is_taken, rps_record_exists
 from services.device.things.model import Device
 from services.device.things.serials import SERIAL, key_of
 from services.device.things.store import DeviceStore
 
 MOST_RUNNING = 3
 """Imports of a tenant that are under way at a time; they run one after the other."""
+Requests = list[tuple[Row, CreateDevice]]
+"""Rows with what they mean."""
 CHUNK, KEYS_ABREAST = 100, 16
 """Rows that are checked before others are let in, and keys that are asked for at a time."""
 
@@ -72,35 +77,67 @@ class Imports:
                 raise TooManyRequests(text, retry_after=10)
             filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
             rows = [row async for row in _checked(filled)]
-            await self._check_identifiers(principal.tenant, filled, rows)
+            await self._check_together(principal.tenant, filled, rows)
             refused = not only_good and any(row.outcome for row in rows)
             keys = [column.key for column in filled.heads]
             return await self._store.add(principal, integration, keys, rows, refused=refused)
 
-    async def _check_identifiers(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
-        """Fail rows of the same device, and of one that is not the integration's, in advance.
+    async def _check_together(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
+        """Fail rows for what shows itself only with the other rows, or with what is stored."""
+        requests = [
+            (row, filled.columns.request(filled.heads, row.cells)[0])
+            for row in rows
+            if not row.outcome
+        ]
+        await self._check_identifiers(tenant, filled.form, requests)
+        await self._check_models(tenant, filled.form, _good(requests))
+        await self._check_groups(tenant, _good(requests))
+
+    async def _check_identifiers(self, tenant: str, form: Form, requests: Requests) -> None:
+        """Fail rows of the same device, and of one that is not the integration's.
 
         Only where the integration has said which input names a device.
         """
-        form = filled.form
         if form.identifier is None:
             return
+        field = form.parameters.key(form.identifier)
         named: dict[str, Row] = {}
-        for row in rows:
-            request, _ = filled.columns.request(filled.heads, row.cells)
+        for row, request in requests:
             identifier = request.param_entities.get(form.parameters.key_of(form.identifier))
-            if not isinstance(identifier, str) or row.outcome:
+            if not isinstance(identifier, str):
                 continue
             first = named.setdefault(key_of(identifier), row)
             if not SERIAL.fullmatch(identifier):
-                text = "must be 1 to 64 letters, digits, '_' or '-'"
-                fail(row, InvalidInput(text, field=form.parameters.key(form.identifier)))
+                fail(row, InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field=field))
             elif first is not row:
                 fail(row, same_device(first.number))
         for device in await self._devices.with_serials(list(named)):
             if (device.tenant, device.integration) != (tenant, form.integration):
-                field = form.parameters.key(form.identifier)
                 fail(named[device.sn_key], device_is_taken(device.sn, field))
+        for serial in await self._devices.rps_serials(list(named)):
+            fail(named[serial], rps_record_exists(serial, field))
+
+    async def _check_models(self, tenant: str, form: Form, requests: Requests) -> None:
+        """Fail rows of a model that the tenant lacks.
+
+        Integrations of others may bring models of their own.
+        """
+        if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
+            return
+        key, field = form.parameters.key_of(MODEL), form.parameters.key(MODEL)
+        models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
+        known = await self._sheets.known_models(tenant, {str(model) for _, model in models})
+        for row, model in models:
+            if model not in known:
+                fail(row, InvalidInput(f"there is no product {model}", field=field))
+
+    async def _check_groups(self, tenant: str, requests: Requests) -> None:
+        """Fail rows that would make more groups than a tenant may have."""
+        names = [(row, name) for row, one in requests if (name := (one.group_name or "").strip())]
+        beyond = await self._sheets.groups_beyond(tenant, [name for _, name in names])
+        for row, name in names:
+            if name in beyond:
+                fail(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
 
     async def newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""
@@ -171,6 +208,10 @@ class Imports:
         if not (await self._grants.of(principal)).integration(known.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
         return known
+
+
+def _good(requests: Requests) -> Requests:
+    return [(row, request) for row, request in requests if not row.outcome]
 
 
 async def _checked(filled: Filled) -> AsyncIterator[Row]:

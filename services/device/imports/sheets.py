@@ -1,7 +1,7 @@
 """Sheets of devices on behalf of users: templates, what is in a sheet, exports."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -78,6 +78,14 @@ class Sheets:
         groups = await self._groups.all_names(tenant)
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
+
+    async def known_models(self, tenant: str, models: Collection[str]) -> set[str]:
+        """Those of some models that a new device may be of."""
+        return await self._templates.known(tenant, models)
+
+    async def groups_beyond(self, tenant: str, names: Collection[str]) -> set[str]:
+        """Those of some groups that cannot be made any more: see `GroupStore.beyond`."""
+        return await self._groups.beyond(tenant, names)
 
     async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
         """An empty sheet."""

@@ -182,11 +182,18 @@ class ImportWorker:
             await self.adder.write(form, wanted)
             row.outcome = "CREATED"
         except Conflict as error:
-            row.outcome = await self._change(job, wanted)
-            if row.outcome is None:
-                fail(row, error)
+            await self._change_one(job, row, wanted, error)
         except ThingwayError as error:
             fail(row, error)
+
+    async def _change_one(self, job: Import, row: Row, wanted: Brought, conflict: Conflict) -> None:
+        try:
+            row.outcome = await self._change(job, wanted)
+        except ThingwayError as error:
+            fail(row, error)
+            return
+        if row.outcome is None:
+            fail(row, conflict)
 
     async def _change(self, job: Import, wanted: Brought) -> Outcome | None:
         """Give a device of the integration what its row says; None when it is not its device.
@@ -200,7 +207,7 @@ class ImportWorker:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
             return "CREATED"  # by a process that died before it said so
-        group = known.group if wanted.group is None else wanted.group
+        group = await self.bringer.group_of(wanted) if wanted.group_name else known.group
         location = known.location if wanted.location is None else wanted.location
         if (wanted.name, group, location) != (known.name, known.group, known.location):
             changes = DeviceChanges(name=wanted.name, group=group, location=location)

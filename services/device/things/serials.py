@@ -7,7 +7,7 @@ is somebody's and an RPS record of the same SN cannot both be.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from libs.common.errors import InvalidInput
@@ -51,6 +51,11 @@ class Serials:
         """What holds the SN now."""
         document = await self._serials.find_one({"_id": key})
         return document["holder"] if document else None
+
+    async def records(self, keys: Collection[str]) -> set[str]:
+        """Those of some SNs that RPS records hold."""
+        query = {"_id": {"$in": list(keys)}, "holder": "rps"}
+        return {document["_id"] async for document in self._serials.find(query, {"_id": 1})}
 
     async def claim(self, keys: Iterable[str], holder: Holder, session: Session) -> None:
         """Take SNs; raise `SerialTaken` when somebody has one."""

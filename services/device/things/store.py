@@ -119,6 +119,10 @@ class DeviceStore:
         """Devices by SN in upper case."""
         return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, WHOLE))
 
+    async def rps_serials(self, keys: Collection[str]) -> set[str]:
+        """Those of some SNs (in upper case) that RPS records hold."""
+        return await self._serials.records(keys)
+
     async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
         """What holds the SN, and the device when it is one."""
         device = await self._find({"snKey": key})

@@ -40,6 +40,7 @@ export const en = {
   "imports.failed": "With faults",
   "imports.state.RUNNING": "Running",
   "imports.state.DONE": "Done",
+  "imports.state.FAULTS": "Done, some rows failed",
   "imports.state.REFUSED": "Refused",
   "imports.state.CANCELLED": "Cancelled",
   "imports.waits.INTEGRATION": "waits for its integration",

@@ -42,6 +42,7 @@ export const zh: Record<keyof typeof en, string> = {
   "imports.failed": "有错误",
   "imports.state.RUNNING": "进行中",
   "imports.state.DONE": "已完成",
+  "imports.state.FAULTS": "已完成，部分行失败",
   "imports.state.REFUSED": "已拒绝",
   "imports.state.CANCELLED": "已取消",
   "imports.waits.INTEGRATION": "等待集成",

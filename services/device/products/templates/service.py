@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -131,6 +131,13 @@ class Templates:
         if made.faults:
             text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
             raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
+
+    async def known(self, tenant: str, models: Collection[str]) -> set[str]:
+        """Those of some models that a new device may be of: see `ensure`."""
+        library = await self._store.head(tenant)
+        ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
+        there = await self._products.those(tenant, list(models))
+        return {one for one in models if one == GENERIC or one in there or one in ready}
 
     async def labels(self, tenant: str, most: int) -> dict[str, str]:
         """Models that a device may be of: those of products, then those of the library."""

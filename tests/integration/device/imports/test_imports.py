@@ -13,6 +13,7 @@ from python_calamine import CalamineWorkbook
 
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
+from services.device.groups import store
 from services.device.imports import turns, working
 from services.device.imports.writing import MEDIA
 from tests.console import User
@@ -151,6 +152,59 @@ async def test_serial_numbers_are_checked_before_any_device_is_added(world: Worl
         2: [("", "data_conflict")],
         3: [(SN, "duplicated_device_eui")],
     }
+
+
+async def group_names(world: World, part: str) -> list[str]:
+    """The groups whose names have a part."""
+    page = await world.admin().done("POST", "/device-group/search", {"name": part})
+    return [group["name"] for group in page["content"]]
+
+
+async def test_what_can_be_known_before_is_a_fault_of_the_sheet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """An unknown model, a bad group, one group too many or a taken SN: nothing is added."""
+    await world.put_product("I18", LAMP)
+    groups = world.database["device_groups"]
+    monkeypatch.setattr(
+        store,
+        "MOST_GROUPS",
+        1 + await groups.count_documents({"tenant": "default", "name": {"$type": "string"}}),
+    )
+    await world.database["serials"].insert_one({"_id": "I18-RPS", "holder": "rps"})
+    content = sheet(
+        ["good", "I18-a", "I18", "I18 first"],
+        ["model", "I18-b", "No such model", "I18 second"],
+        ["group", "I18-c", "generic", "I18\tthird"],
+        ["groups", "I18-d", "", "I18 fourth"],
+        ["rps", "I18-rps", "", ""],
+        heads=HEADS[:4],
+    )
+    known = await imported(world.admin(), content)
+    assert counts(known) == ("REFUSED", 0, 0, 4)
+    assert await faults(world.admin(), known) == {
+        1: [(MODEL, "parameter_validation_failed")],
+        2: [("device-group", "parameter_validation_failed")],
+        3: [("device-group", "device_group_number_limitation")],
+        4: [(SN, "rps_record_exists")],
+    }
+    assert await world.device("I18-a") is None
+    assert await group_names(world, "I18") == []
+    known = await imported(world.admin(), content, only_good="true")
+    assert counts(known) == ("DONE", 1, 0, 4)
+    assert await group_names(world, "I18") == ["I18 first"]
+
+
+async def test_a_device_that_is_not_added_makes_no_group(world: World):
+    """Its group is made with it, when nothing else can go wrong."""
+    body = {
+        "name": "a",
+        "integration": "direct",
+        "param_entities": {SN: "I19-a", MODEL: "No such model"},
+        "group_name": "I19",
+    }
+    await world.admin().refused(400, "POST", "/device", body, field=f"param_entities.{MODEL}")
+    assert await group_names(world, "I19") == []
 
 
 async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: Lamps):
