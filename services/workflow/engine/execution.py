@@ -99,6 +99,8 @@ class Execution:
             return self._edges.bar(node.followers)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__
+        except RecursionError:
+            error = "a value has too many lists and maps inside one another"
         except TimeoutError:
             error = self._late(time.monotonic() - begun)
         except Exception as failure:

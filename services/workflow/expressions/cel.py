@@ -72,8 +72,12 @@ def evaluate(text: str, variables: Mapping[str, Any]) -> Any:
     program = compile_cel(text)
     try:
         return program.execute(dict(variables))
-    except (ValueError, TypeError, RuntimeError, KeyError, ArithmeticError) as error:
-        raise CelFailed(f"has no value: {error!s:.300}") from error
+    except KeyError as error:
+        raise CelFailed(f"has no value: there is no key {error!s:.300}") from error
+    except MemoryError as error:
+        raise CelFailed("needs too much memory") from error
+    except Exception as error:  # whatever the library raises, the expression is at fault
+        raise CelFailed(f"has no value: {str(error) or type(error).__name__:.300}") from error
 
 
 @lru_cache(maxsize=1)

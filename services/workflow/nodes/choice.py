@@ -248,7 +248,9 @@ class Choice(Step[ChoiceParameters]):
             if isinstance(value, Comparison):
                 return _compare(context, value)
             found = await self._expression(context, kind, value, body)
-        except (ConditionFailed, CelFailed) as error:
+        except CelFailed as error:
+            raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
+        except ConditionFailed as error:
             raise NodeFailed(str(error)) from error
         if not isinstance(found, bool):
             raise NodeFailed(f"a condition must be true or false, this one is {found!r:.100}")
@@ -261,7 +263,10 @@ class Choice(Step[ChoiceParameters]):
         variables = named(text, context.properties, body)
         if light(text) and fits(variables):
             return evaluate(text, variables)
-        return await self._in_language(context, kind, text, variables)
+        try:
+            return await self._in_language(context, kind, text, variables)
+        except NodeFailed as error:
+            raise CelFailed(str(error).removeprefix("code: ")) from error
 
     async def _in_language(
         self, context: NodeContext, language: str, code: str, variables: Mapping[str, Any]

@@ -45,6 +45,8 @@ class Quick:
             return _reason(error)
         except MemoryError:
             return _failure("needs too much memory")
+        except UnicodeDecodeError:  # what it threw has half a surrogate pair
+            return _failure("raised text that is not Unicode")
         answer = str(found).encode(errors="replace")
         return answer if len(answer) <= self._output else _failure("its result is too large")
 

@@ -61,6 +61,7 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
         ("js", "const x = ;", "SyntaxError"),
         ("js", "throw new TypeError('no')", "TypeError: no"),
         ("js", "throw 'plain'", "raised plain"),
+        ("js", "throw '\\ud800'", "raised text that is not Unicode"),
         ("js", "return () => 1", "must not be a function"),
         ("js", "const o = {}; o.o = o; return o", "circular"),
         ("js", "return Promise.reject(new Error('late'))", "Error: late"),

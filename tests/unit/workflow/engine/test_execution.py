@@ -125,6 +125,19 @@ async def test_a_join_that_nothing_reaches_does_not_run():
     assert {"a", "b"} == {name for name, _ in flow.work.ran}
 
 
+async def test_a_value_that_is_too_deep_is_no_bug_of_ours():
+    """A caller may send such JSON; the user is told."""
+
+    def nests(*_):
+        raise RecursionError
+
+    flow = Flow("begin>a")
+    flow.work.does = {"a": nests}
+    run = await flow.run()
+
+    assert run.error == "a value has too many lists and maps inside one another"
+
+
 async def test_a_bug_of_ours_is_an_error_of_the_node():
     """The log has the trace, the user only what is theirs to know."""
     flow = Flow("begin>a")
@@ -247,7 +260,7 @@ async def test_an_output_that_nobody_can_read_is_an_error_of_its_node(odd):
     flow.work.does = {"a": lambda *_: odd if isinstance(odd, str) else deep}
     run = await flow.run()
 
-    assert run.error.startswith("the node broke: ")
+    assert run.error.startswith(("the node broke: ", "a value has too many lists"))
     assert {"a", "b"} == {name for name, _ in flow.work.ran}
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.workflow.expressions import cel
 from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
 from services.workflow.expressions.conditions import OPERATORS, ConditionFailed, holds
 from services.workflow.expressions.references import (
@@ -185,8 +186,41 @@ def test_cel_that_cannot_be_taken_says_why(text, reason):
         compile_cel(text)
 
 
-@pytest.mark.parametrize("text", ["body.gone > 1", "1 / 0 > 1", "'a' > 1", "nobody"])
-def test_cel_without_a_value_is_an_error(text):
-    """The error is ours to show, not a crash."""
-    with pytest.raises(CelFailed, match="has no value"):
-        evaluate(text, {"body": {}})
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("body.gone > 1", "there is no key 'gone'"),
+        ("body.l[5] == 1", "index out of bounds: 5"),
+        ("body.l[-1] == 1", "index out of bounds: -1"),
+        ("body.l.map(x, x)[3] == 1", "index out of bounds: 3"),
+        ("[1][9223372036854775807] == 1", "index out of bounds"),
+        ("body.l['a'] == 1", "Unexpected type"),
+        ("1 / 0 > 1", "division by zero"),
+        ("1 % 0 > 1", "modulo by zero"),
+        ("body.i + 1 > 0", "overflow"),
+        ("-body.i - 2 > 0", "overflow"),
+        ("int('x') > 1", "parse error"),
+        ("int(1e300) > 1", "overflow"),
+        ("timestamp('x') > timestamp('y')", "Function 'timestamp'"),
+        ("body.s.matches('(')", "not a valid regex"),
+        ("'a' > 1", "No such overload"),
+        ("body.s.none() > 1", "Undefined"),
+        ("nobody", "Undefined"),
+    ],
+)
+def test_cel_without_a_value_is_a_fault_of_the_expression(text, reason):
+    """Whatever the library raises for it."""
+    with pytest.raises(CelFailed, match=f"has no value: .*{reason}"):
+        evaluate(text, {"body": {"l": [1, 2], "i": 2**63 - 1, "s": "x"}})
+
+
+def test_what_the_library_has_never_raised_is_a_fault_as_well(monkeypatch):
+    """Its next version may raise something else."""
+
+    class Program:
+        def execute(self, variables):
+            raise AttributeError
+
+    monkeypatch.setattr(cel, "compile_cel", lambda text: Program())
+    with pytest.raises(CelFailed, match="has no value: AttributeError"):
+        evaluate("x", {})

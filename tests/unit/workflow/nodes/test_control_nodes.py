@@ -8,6 +8,7 @@ import pytest
 
 from libs.common.contracts.entities import EntityValues, UpdateOutcome
 from services.workflow.errors import NodeFailed, NotKnown
+from services.workflow.expressions.cel import CelFailed, evaluate
 from services.workflow.nodes.base import Chosen, NodeContext, Supposed
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.nodes.entity_assigner import EntityAssigner, EntityAssignerParameters
@@ -136,6 +137,25 @@ async def test_a_condition_may_be_cel():
     odd = {**cel, "conditions": [{"expressionValue": "properties.n.t + 1"}]}
     with pytest.raises(NodeFailed, match="true or false"):
         await choose(odd)
+
+
+@pytest.mark.parametrize("heavy", ["", " || '1'.matches('2')"])
+async def test_a_cel_expression_without_a_value_is_named_with_its_node(heavy):
+    """Whether it is evaluated at once or in the sandbox."""
+
+    class Code:
+        async def run(self, owner, language, code, arguments, seconds):
+            try:
+                return evaluate(code, arguments)
+            except CelFailed as error:
+                raise NodeFailed(f"code: {error}") from error
+
+    expression = f"body.list[5] == 1{heavy}"
+    when = {"id": "a", "expressionType": "cel", "conditions": [{"expressionValue": expression}]}
+    with pytest.raises(NodeFailed) as failed:
+        await choose(when, body={"list": [1]}, code=Code())
+    reason = "has no value: index out of bounds: 5"
+    assert str(failed.value) == f"N: `{expression}` {reason}"
 
 
 async def test_a_condition_may_be_code():
