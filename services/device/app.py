@@ -38,6 +38,7 @@ from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
 from services.device.commands.downlinks import Downlinks
 from services.device.commands.ending import CommandEnding
+from services.device.commands.erasing import WriteOnlyEraser
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
@@ -427,6 +428,20 @@ def redecoder(
     )
 
 
+def eraser(base: Base) -> WriteOnlyEraser:
+    """Make what removes stored values of properties that are write-only now."""
+    return WriteOnlyEraser(
+        bus=base.bus,
+        devices=base.devices,
+        own=base.things.own,
+        tsls=base.tsls,
+        partitions=base.partitions,
+        frames=FrameStore(base.mongo.database),
+        latest=base.latest,
+        commands=base.commands,
+    )
+
+
 def healer(shared: Shared) -> Healer:
     """Make what heals gaps."""
     base, database = shared.base, shared.base.mongo.database
@@ -515,6 +530,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         "outbox": base.outbox.sweep,
         "delivery": delivery.run,
         "wiping": CommandWiper(base.commands, base.bus).run,
+        "erasing": eraser(base).run,
         "orphans": partial(orphans.run, base.bus),
         "presence": watch.run,
         "groups": groups.run,

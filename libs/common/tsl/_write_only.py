@@ -47,6 +47,22 @@ def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[s
     return _replaced(nodes, values, lambda value: MASK)
 
 
+def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
+    """Return the outermost write-only members as paths, without a part for elements."""
+    found: list[str] = []
+    for key, node in nodes.items():
+        if not node.conceals:
+            continue
+        inner = node
+        while inner.readable and inner.element is not None:
+            inner = inner.element
+        if inner.readable:
+            found += write_only_paths(inner.members, f"{above}{key}.")
+        else:
+            found.append(f"{above}{key}")
+    return found
+
+
 def texts_beyond(whole: Any, shown: Any) -> set[str]:
     """Return the scalars of `whole` that `shown`, its readable part, lacks, as texts."""
     if isinstance(whole, dict) and isinstance(shown, dict):

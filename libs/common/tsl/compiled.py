@@ -25,6 +25,7 @@ from libs.common.tsl._write_only import (
     mask_write_only,
     omit_write_only,
     without_write_only,
+    write_only_paths,
 )
 from libs.common.tsl.document import (
     EventSpec,
@@ -112,6 +113,10 @@ class CompiledTsl:
     def readable(self, values: Values) -> Values:
         """Return `values` without those of write-only members."""
         return omit_write_only(self._concealing, values) if self._concealing else values
+
+    def write_only_paths(self) -> list[str]:
+        """Return where values have write-only members, as paths of MongoDB."""
+        return write_only_paths(self._concealing)
 
     def masked(self, values: Values) -> Values:
         """Return `values` with a mask in the place of those of write-only members."""

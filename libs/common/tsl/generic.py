@@ -51,6 +51,10 @@ class GenericTsl:
         """Give `values`: all can be read."""
         return values
 
+    def write_only_paths(self) -> list[str]:
+        """Give none: all can be read."""
+        return []
+
     def masked(self, values: Values) -> Values:
         """Give `values`: all can be read."""
         return values

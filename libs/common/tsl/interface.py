@@ -72,6 +72,9 @@ class Tsl(Protocol):
     def readable(self, values: Values) -> Values:
         """Return `values` without those of write-only members, at every level."""
 
+    def write_only_paths(self) -> list[str]:
+        """Return where values have write-only members, as paths of MongoDB: `users.code`."""
+
     def masked(self, values: Values) -> Values:
         """Return `values` with `MASK` in the place of those of write-only members."""
 

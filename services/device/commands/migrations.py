@@ -30,15 +30,25 @@ async def _awaited(database: Database) -> None:
     await database["commands"].create_indexes([IndexModel([("awaited", ASCENDING)], sparse=True)])
 
 
-async def _wiped(database: Database) -> None:
-    """The closed commands of which nats-server may still keep write-only values."""
+async def _write_only(database: Database) -> None:
+    """What must be wiped of write-only values, and the TSLs that have some."""
     await database["commands"].create_indexes([IndexModel([("wipeAt", ASCENDING)], sparse=True)])
+    await database["tsls"].create_indexes([IndexModel([("conceals", ASCENDING)])])
+
+
+async def _erase_again(database: Database) -> None:
+    """Let all things be looked at once more: old processes stored write-only values meanwhile."""
+    for name in ("devices", "things"):
+        await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
 
 MIGRATIONS = [
     Migration(2, "indexes of commands", _commands),
     Migration(4, "turns of commands", _turns),
     Migration(1701, "commands that network servers carry", _awaited),
-    Migration(3101, "closed commands whose write-only values are wiped", _wiped),
+    Migration(3101, "commands and TSLs with write-only values", _write_only),
+    Migration(
+        3102, "write-only values of the version before are erased", _erase_again, contract=True
+    ),
     Migration(911, "commands of a device in their order", _newest),
 ]

@@ -17,6 +17,7 @@ from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import Document, Mongo, Session, present
+from libs.common.tsl import Tsl, mask_text, texts_beyond
 from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
     OPEN,
@@ -253,6 +254,36 @@ class CommandStore:
         """Note that nats-server keeps nothing of a command; look once more at `again`."""
         change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
         await self._commands.update_one({"_id": command.id}, change)
+
+    async def conceal(self, thing_id: int, tsl: Tsl) -> list[int]:
+        """Remove from commands and profile of a thing what its TSL conceals.
+
+        Return the ids of the commands that had such values; open ones keep them for delivery.
+        """
+        changed: list[int] = []
+        kinds = ["SET_PROPERTIES", "SET_PROFILE"]
+        async for document in self._commands.find({"thingId": thing_id, "kind": {"$in": kinds}}):
+            command = msgspec.convert(document, Command)
+            shown = command.readable_by(tsl)
+            if shown is command:
+                continue
+            changes: Document = {"payload": shown.payload, "writeOnly": shown.write_only}
+            if command.status in OPEN:
+                changes["sealed"] = command.sealed or command.payload
+            else:
+                changes["wipeAt"] = now()
+                changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
+                if command.error:
+                    secrets = texts_beyond(command.payload, shown.payload)
+                    changes["error"] = mask_text(command.error, secrets)
+            same = {"_id": command.id, "status": command.status}
+            await self._commands.update_one(same, {"$set": changes})
+            changed.append(command.id)
+        profile = await self.profile(thing_id)
+        if (readable := tsl.readable(profile)) != profile:
+            listed = [{"key": key, "value": value} for key, value in readable.items()]
+            await self._profiles.update_one({"_id": thing_id}, {"$set": {"values": listed}})
+        return changed
 
     async def due(self, now: datetime, limit: int = 500) -> list[Command]:
         """Open commands that are to be sent again or have expired."""

@@ -187,6 +187,25 @@ class LatestValues:
             return False
         return written.matched_count + written.upserted_count == len(changes)
 
+    async def erase(
+        self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> bool:
+        """Remove what `readable` leaves out of the values of a thing; whether there was any."""
+        erased = False
+        while True:
+            entries = (await self.entries([thing_id])).get(thing_id, {})
+            values = {key: entry["v"] for key, entry in entries.items()}
+            kept = readable(values)
+            gone = [key for key in values if key not in kept or kept[key] != values[key]]
+            if not gone:
+                return erased
+            erased = True
+            for key in gone:
+                change: Document = {"$unset": {f"v.{key}": ""}}
+                if key in kept:
+                    change = {"$set": {f"v.{key}.v": kept[key]}}
+                await self._latest.update_one({"_id": thing_id, f"v.{key}": entries[key]}, change)
+
     async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
         """Remove what things that go have left here."""
         await self._latest.delete_many({"_id": {"$in": list(thing_ids)}}, session=session)

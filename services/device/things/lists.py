@@ -157,6 +157,15 @@ class DeviceLists:
         found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [one["_id"] async for one in found]
 
+    async def not_erased(
+        self, tenant: str, model: str, version: str, content: str, limit: int
+    ) -> list[tuple[int, str]]:
+        """Ids and SNs of devices of a TSL that may have values which its `content` conceals."""
+        query = {"tenant": tenant, "model": model, "tslVersion": version}
+        query |= {"erased": {"$ne": content}}  # type: ignore[dict-item]
+        found = self._devices.find(query, {"sn": 1}, limit=limit)
+        return [(one["_id"], one["sn"]) async for one in found]
+
     async def ids_that(self, tenant: str, condition: Condition) -> list[int]:
         """Ids of the devices that meet a condition of grants."""
         query = {"tenant": tenant, **condition}

@@ -1,6 +1,6 @@
 """What devices report, in their records: no event tells of it."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from pymongo import UpdateOne
@@ -68,6 +68,10 @@ class DeviceNotes:
     async def has_shape(self, shape: str) -> bool:
         """Whether a device has the shape."""
         return await self._devices.find_one({"shape": shape}, {"_id": 1}) is not None
+
+    async def erased(self, ids: Sequence[int], content: str) -> None:
+        """Note that devices have no values which a TSL, by the hash of its `content`, conceals."""
+        await self._devices.update_many({"_id": {"$in": list(ids)}}, {"$set": {"erased": content}})
 
     async def provisioned(self, device_id: int, session: Session) -> None:
         """A device that was added with a first configuration has taken one."""

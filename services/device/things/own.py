@@ -13,6 +13,8 @@ from libs.common.store.mongo import Database, Document, Session, present
 from libs.common.tsl import Tsl
 from services.device.things.tsls import Tsls
 
+ERASED = 1000
+"""Things that are looked at together for values which must not be read."""
 _FIELDS = {"tenant": 1, "integration": 1, "hash": 1}
 
 
@@ -69,6 +71,15 @@ class OwnThings:
         gone = {"_id": {"$in": [document["_id"] for document in found]}}
         await self._things.delete_many(gone, session=session)
         return found
+
+    async def not_erased(self) -> list[Document]:
+        """Whole documents of things that may have values which their TSL conceals."""
+        return await self._things.find({"$expr": {"$ne": ["$erased", "$hash"]}}).to_list(ERASED)
+
+    async def erased(self, document: Document) -> None:
+        """Note that a thing has no values which its TSL conceals."""
+        same = {"_id": document["_id"], "hash": document["hash"]}
+        await self._things.update_one(same, {"$set": {"erased": document["hash"]}})
 
     def thing(self, document: Document) -> OwnThing:
         """The thing that a whole document is."""

@@ -76,6 +76,23 @@ class Tsls:
         head = await self._tsls.find_one({"_id": identity}, {"hash": 1}, session=session)
         return None if head is None else head["hash"]
 
+    async def concealing(self) -> list[tuple[str, str, str, str]]:
+        """Tenant, product, version and hash of each TSL that has write-only members.
+
+        Whether one has any is noted with it.
+        """
+        found = []
+        async for stored in self._tsls.find({"conceals": {"$ne": False}}, {"document": 0}):
+            conceals = stored.get("conceals")
+            key = _key(stored)
+            if conceals is None:
+                conceals = (await self.find(*key)).conceals
+                same = {"_id": stored["_id"], "hash": stored["hash"]}
+                await self._tsls.update_one(same, {"$set": {"conceals": conceals}})
+            if conceals:
+                found.append((*key, str(stored["hash"])))
+        return found
+
     async def put(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> None:
         """Write a version in the caller's transaction."""
         identity = _identity(tenant, model, tsl.version)

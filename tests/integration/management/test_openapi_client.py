@@ -349,6 +349,22 @@ async def test_a_command_goes_there_and_its_end_comes_back(world: World):
     assert world.remote.set == [("7", {"properties": {"mode": "x", "a.b": 1}})]
 
 
+async def test_nothing_that_a_command_set_is_kept_after_its_end(world: World):
+    """It may be write-only."""
+    world.remote.add(7, "A7")
+    await world.configure()
+    device = await world.played.add({"device": "A7"})
+    command = {"commandId": 5, "kind": "SET_PROPERTIES", "properties": {"pin": "s3cret"}}
+    await world.played.command(device, command)
+    await world.remote.until(lambda: world.remote.tasks)
+    world.remote.tasks["1"] = {"status": "SUCCESS"}
+    commands = world.mongo.database["openapi_commands"]
+    while await commands.find_one({"told": True}) is None:
+        await asyncio.sleep(0.02)
+    ended = await commands.find_one({"_id": 5})
+    assert "s3cret" not in ended["carried"]
+
+
 async def test_a_copy_after_the_end_is_answered_and_not_sent(world: World):
     """The end is remembered for copies that were on their way."""
     world.remote.add(7, "A7")

@@ -124,6 +124,10 @@ class FrameStore:
                 found.add(ts)
         return found
 
+    async def drop_bytes(self, keys: Collection[bytes]) -> None:
+        """Keep of frames their identity alone, since their bytes must not be read."""
+        await self._frames.update_many({"_id": {"$in": list(keys)}}, {"$unset": {"f": ""}})
+
     async def note(self, changes: Sequence[UpdateMany | UpdateOne], session: Session) -> None:
         """Note of frames what they were read with, and what came of it."""
         if changes:

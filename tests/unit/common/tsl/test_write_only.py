@@ -57,6 +57,10 @@ def test_readable_leaves_out_write_only_values_at_every_level():
     assert THING.readable(VALUES) == READABLE
 
 
+def test_write_only_members_are_found_by_the_paths_of_mongodb():
+    assert THING.write_only_paths() == ["pin", "wifi.key", "users.code", "vault", "codes"]
+
+
 def test_masked_shows_where_write_only_values_are():
     assert THING.masked(VALUES) == {
         "temperature": 21.5,

@@ -1,0 +1,181 @@
+"""Removes stored values of properties that are write-only now (decision 0044).
+
+They are from before an import made their property write-only, or from a version that stored them.
+A thing is looked at once for each content of its TSL, which its record notes. So the work goes on
+where a process left it, and a device that follows another version is looked at again. Readers hide
+such values meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NotFoundError
+from pymongo import DeleteOne, UpdateOne
+
+from libs.common.bus import DEAD, EVENTS, Bus
+from libs.common.bus.subjects import dead_uplink, device_event, task_event, thing_event
+from libs.common.contracts.events import Dead
+from libs.common.store.mongo import Collection, Document, StoreError
+from libs.common.things import own_sn
+from libs.common.tsl import Tsl
+from services.device.commands.store import CommandStore
+from services.device.reports.frames.store import FrameStore
+from services.device.reports.history.partitions import LAST, Partitions, history_key
+from services.device.reports.retention.sweeps import at_ease
+from services.device.things.latest import LatestValues
+from services.device.things.own import OwnThings
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
+
+log = logging.getLogger(__name__)
+
+PERIOD = 300.0
+"""Seconds between two looks at TSLs."""
+CHUNK = 50
+"""Devices that are dealt with together."""
+ROWS = 500
+"""Records of history that are changed together."""
+MOST_MESSAGES = 20_000
+"""Messages of a stream that are looked at for one thing."""
+
+Values = dict[str, Any]
+
+
+class WriteOnlyEraser:
+    """Erases what must not be read any more; run by the lease holder."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        devices: DeviceStore,
+        own: OwnThings,
+        tsls: Tsls,
+        partitions: Partitions,
+        frames: FrameStore,
+        latest: LatestValues,
+        commands: CommandStore,
+    ) -> None:
+        self._bus = bus
+        self._devices = devices
+        self._own = own
+        self._tsls = tsls
+        self._partitions = partitions
+        self._frames = frames
+        self._latest = latest
+        self._commands = commands
+
+    async def run(self) -> None:
+        """Work for ever; a store that is away is waited for."""
+        while True:
+            try:
+                await self.once()
+            except StoreError as error:
+                log.warning("write-only values that are stored wait: %s", error)
+            await asyncio.sleep(PERIOD)
+
+    async def once(self) -> None:
+        """Erase the values of all things that have not been looked at under their TSL."""
+        for tenant, model, version, content in await self._tsls.concealing():
+            tsl = await self._tsls.find(tenant, model, version)
+            while devices := await self._devices.lists.not_erased(
+                tenant, model, version, content, CHUNK
+            ):
+                for device_id, sn in devices:
+                    async with at_ease():
+                        subjects = [device_event(tenant, device_id, "reported")]
+                        await self._erase(tenant, device_id, sn, tsl, subjects)
+                ids = [device_id for device_id, _ in devices]
+                await self._devices.notes.erased(ids, content)
+        for document in await self._own.not_erased():
+            thing = self._own.thing(document)
+            if thing.tsl.conceals:
+                subjects = [thing_event(thing.tenant, thing.id, "reported")]
+                await self._erase(thing.tenant, thing.id, own_sn(thing.id), thing.tsl, subjects)
+            await self._own.erased(document)
+
+    async def _erase(
+        self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
+    ) -> None:
+        """Erase what one thing has, wherever it is; again, when this is interrupted."""
+        found = await self._latest.erase(thing_id, tsl.readable)
+        found |= await self._erase_history(thing_id, tsl)
+        changed = await self._commands.conceal(thing_id, tsl)
+        if not (found or changed):
+            return
+        log.info("thing %d: removed values that are write-only now", thing_id)
+        try:
+            for subject in subjects:
+                await self._erase_messages(EVENTS, subject, lambda raw: _reports(raw, tsl))
+            await self._erase_messages(DEAD, dead_uplink(sn), lambda raw: _refuses(raw, tsl))
+            for command_id in changed:
+                subject = task_event(tenant, command_id, "finished")
+                await self._erase_messages(EVENTS, subject, lambda raw: True)
+        except (NatsError, APIError, TimeoutError) as error:
+            log.warning(
+                "thing %d: messages of streams remain until they expire: %r", thing_id, error
+            )
+
+    async def _erase_history(self, thing_id: int, tsl: Tsl) -> bool:
+        found = False
+        for week in await self._partitions.collections():
+            found |= await self._erase_week(week, thing_id, tsl)
+        return found
+
+    async def _erase_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
+        """Erase values of a week of history, and the frames that told them."""
+        holds = [{f"p.{path}": {"$exists": True}} for path in tsl.write_only_paths()]
+        after, last = history_key(thing_id, 0, 0), history_key(thing_id, LAST, LAST)
+        found = False
+        while True:
+            query: Document = {"_id": {"$gte": after, "$lte": last}, "$or": holds}
+            rows = await week.find(query, sort=[("_id", 1)], limit=ROWS).to_list()
+            if not rows:
+                return found
+            found = True
+            await week.bulk_write([_change(row, tsl.readable(row["p"])) for row in rows])
+            await self._frames.drop_bytes([bytes(row["_id"]) for row in rows])
+            after = bytes(rows[-1]["_id"]) + b"\0"
+
+    async def _erase_messages(
+        self, stream: str, subject: str, holds: Callable[[bytes], bool]
+    ) -> None:
+        """Delete the messages of a subject that hold write-only values."""
+        sequence = 1
+        for _ in range(MOST_MESSAGES):
+            try:
+                message = await self._bus.js.get_msg(stream, sequence, subject, next=True)
+            except NotFoundError:
+                return
+            at = message.seq or sequence
+            sequence = at + 1
+            if holds(message.data or b""):
+                await self._bus.js.delete_msg(stream, at)
+
+
+def _change(row: Document, readable: Values) -> UpdateOne | DeleteOne:
+    if not readable:
+        return DeleteOne({"_id": row["_id"]})
+    return UpdateOne({"_id": row["_id"]}, {"$set": {"p": readable}})
+
+
+class _Reported(msgspec.Struct):
+    properties: Values
+
+
+def _reports(raw: bytes, tsl: Tsl) -> bool:
+    """Whether a message with properties has write-only ones; what cannot be read may have."""
+    try:
+        properties = msgspec.json.decode(raw, type=_Reported).properties
+    except (ValueError, RecursionError):
+        return True
+    return tsl.readable(properties) != properties
+
+
+def _refuses(raw: bytes, tsl: Tsl) -> bool:
+    dead = msgspec.json.decode(raw, type=Dead)
+    return dead.base64 or _reports(dead.payload.encode(), tsl)

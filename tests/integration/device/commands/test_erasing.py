@@ -1,0 +1,140 @@
+"""Stored values of a property that an import has made write-only are removed."""
+
+import copy
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from bson import Binary
+
+from libs.common.bus import Outgoing
+from libs.common.bus.subjects import dead_uplink, device_event
+from libs.common.tsl import parse_document
+from services.device.commands.erasing import WriteOnlyEraser
+from services.device.commands.migrations import _erase_again
+from services.device.reports.frames.store import FrameStore
+from services.device.reports.history.partitions import (
+    SPAN_MS,
+    Partitions,
+    history_key,
+    partition_of,
+)
+from services.device.things.tsls import Tsls
+from tests.integration.device.commands.test_replies import command, everything, state
+from tests.integration.device.reports.world import TSL, World
+
+NOW = int(time.time() * 1000)
+SECRET = 86_429_753
+
+
+def eraser(world: World) -> WriteOnlyEraser:
+    return WriteOnlyEraser(
+        bus=world.bus,
+        devices=world.first.devices,
+        own=world.first.things.own,
+        tsls=Tsls(world.database),
+        partitions=Partitions(world.database),
+        frames=FrameStore(world.database),
+        latest=world.latest,
+        commands=world.commands,
+    )
+
+
+async def make_write_only(world: World, *keys: str) -> None:
+    """Import the TSL again with other access modes."""
+    document = copy.deepcopy(TSL)
+    for entry in document["properties"]:
+        if entry["id"] in keys:
+            entry["accessMode"] = "W"
+    content = {
+        "hash": f"h-{'-'.join(keys)}",
+        "document": msgspec.json.encode(parse_document(document)),
+    }
+    await world.database["tsls"].replace_one({"_id.model": "m"}, content)
+
+
+async def write_history(world: World, ts: int, properties: dict[str, Any]) -> bytes:
+    partitions = Partitions(world.database)
+    await partitions.ensure([partition_of(ts)])
+    key = history_key(7, ts, 1)
+    row = {"_id": key, "p": properties}
+    await partitions.collection(partition_of(ts)).insert_one(row)
+    return key
+
+
+@pytest.fixture
+async def stored(world: World) -> World:
+    """A device with secrets of a time when its property could be read, wherever they may be."""
+    await world.add(7)
+    both = {"interval": SECRET, "temperature": 21.5, "limits": {"low": SECRET, "high": 2}}
+    key = await write_history(world, NOW, both)
+    await write_history(world, NOW - SPAN_MS, {"interval": SECRET})
+    frame = {"_id": key, "i": b"x", "f": b'{"data":"%d"}' % SECRET, "c": "1/v1.0"}
+    await world.database["frames"].insert_one(frame)
+    await world.latest.apply([(7, NOW, both)])
+    payload = {"properties": {"interval": SECRET}}
+    ended = {"payload": payload, "error": f"refused {SECRET}", "status": "FAILED"}
+    await world.write([command(5, payload=payload), command(6, **ended)])
+    await world.database["commands"].update_one(
+        {"_id": 6},
+        {"$set": {"error": f"no {SECRET}", "downlinks": [{"port": 1, "data": Binary(b"x")}]}},
+    )
+    await world.database["profiles"].insert_one(
+        {"_id": 7, "values": [{"key": "interval", "value": SECRET}, {"key": "mode", "value": 1}]}
+    )
+    reported = msgspec.json.encode({"properties": both})
+    dead = {
+        "reason": "x", "subject": "thing.SN7.up.report", "sequence": 1, "receivedAt": 1,
+        "payload": reported.decode(),
+    }  # fmt: skip
+    await world.bus.publish(
+        [
+            Outgoing(device_event("default", 7, "reported"), reported),
+            Outgoing(dead_uplink("SN7"), msgspec.json.encode(dead)),
+        ]
+    )
+    return world
+
+
+async def test_values_that_became_write_only_are_removed_from_the_stores(stored: World):
+    """What can be read stays, and so does what is still to be delivered."""
+    await make_write_only(stored, "interval", "limits.low")
+
+    await eraser(stored).once()
+
+    found = await everything(stored)
+    pending = await state(stored, 5)
+    assert pending.wire()["properties"] == {"interval": SECRET}
+    assert found.count(str(SECRET)) == 1  # of the open command
+    readable = {"temperature": 21.5, "limits": {"high": 2}}
+    assert [row["p"] for row in await stored.stored()] == [readable]
+    assert await stored.latest_of(7) == readable
+    assert await stored.commands.profile(7) == {"mode": 1}
+    assert (await state(stored, 6)).error == "******"
+    frame = await stored.database["frames"].find_one({})
+    assert "f" not in frame
+
+
+async def test_a_thing_is_looked_at_once_for_each_content_of_its_tsl(stored: World):
+    await make_write_only(stored, "interval")
+    await eraser(stored).once()
+    await stored.latest.apply([(7, NOW + 1, {"interval": SECRET})])
+
+    await eraser(stored).once()
+    assert "interval" in await stored.latest_of(7)
+
+    await make_write_only(stored, "interval", "limits.low")
+    await eraser(stored).once()
+    assert "interval" not in await stored.latest_of(7)
+
+
+async def test_what_old_processes_stored_is_removed_when_they_are_gone(stored: World):
+    await make_write_only(stored, "interval")
+    await eraser(stored).once()
+    await stored.latest.apply([(7, NOW + 1, {"interval": SECRET})])
+
+    await _erase_again(stored.database)
+    await eraser(stored).once()
+
+    assert "interval" not in await stored.latest_of(7)
