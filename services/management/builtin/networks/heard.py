@@ -24,6 +24,11 @@ from libs.common.errors import InvalidInput, MalformedRequest
 LONGEST_NAME = 128
 FIRST_PORT, LAST_PORT = 1, 223
 """Ports of applications; 0 is for commands of the network, 224 for tests."""
+RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
+"""What servers call the fields that say how an uplink was heard."""
+MOST_UNREADABLE = 32
+"""Wrong fields of the radio that are left out of one body."""
+_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _KHZ = 1000
 _EUI = re.compile("[0-9A-F]{16}")
 _SEPARATORS = re.compile(r"[\s:.-]")
@@ -122,8 +127,32 @@ def lora(spreading: int, bandwidth_hz: int) -> str:
 
 
 def reading(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """A body as its struct; raise `MalformedRequest` which says where it is wrong."""
+    """A body as its struct; raise `MalformedRequest` which says where it is wrong.
+
+    A wrong field of the radio is left out: it costs no uplink.
+    """
     try:
         return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        found = _without_radio(decoder, msgspec.json.decode(body))
+        if found is None:
+            raise MalformedRequest(f"cannot be read: {error}") from error
+        return found
     except INVALID_JSON as error:
         raise MalformedRequest(f"cannot be read: {error}") from error
+
+
+def _without_radio(decoder: "msgspec.json.Decoder[Any]", given: Any) -> Any:
+    """Return a body as its struct, without wrong fields of the radio, or None."""
+    for _ in range(MOST_UNREADABLE):
+        try:
+            return msgspec.convert(given, decoder.type, strict=decoder.strict)
+        except msgspec.ValidationError as error:
+            steps = _STEP.findall(str(error).partition(" - at `$")[2])
+            if not RADIO & {key for key, _ in steps} or not steps[-1][0]:
+                return None
+            place = given
+            for key, index in steps[:-1]:
+                place = place[key or int(index)]
+            del place[steps[-1][0]]
+    return None

@@ -63,7 +63,7 @@ class _Message(msgspec.Struct, rename="camel", kw_only=True):
     error: str = ""
 
 
-_DECODER = msgspec.json.Decoder(_Message)
+_DECODER = msgspec.json.Decoder(_Message, strict=False)
 
 
 def read(tenant: str, body: bytes) -> Heard | None:

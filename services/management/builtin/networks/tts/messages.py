@@ -117,7 +117,7 @@ class _Up(msgspec.Struct, kw_only=True):
     downlink_failed: _Failed | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Up)
+_DECODER = msgspec.json.Decoder(_Up, strict=False)
 KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
 """Topics below that of a device."""
 _STATES: tuple[tuple[str, DownlinkState], ...] = (

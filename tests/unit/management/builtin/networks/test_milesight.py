@@ -44,6 +44,16 @@ def test_what_comes_again_is_the_same_and_a_counter_that_begins_anew_is_not() ->
     assert read("t", changed(devAddr="07812782")).told.frame.session == "07812782"
 
 
+def test_radio_that_cannot_be_read_costs_no_uplink() -> None:
+    """A wrong field is left out, and numbers may be text."""
+    given = msgspec.json.decode(MILESIGHT_UP)
+    given["rxInfo"] = [given["rxInfo"][0] | {"rssi": "none", "loRaSNR": "13.8"}, {"mac": 7}]
+    given["txInfo"] |= {"frequency": 868.1}
+    frame = read("t", msgspec.json.encode(given)).told.frame
+    assert [(one.rssi, one.snr) for one in frame.gateways] == [(None, 13.8), (None, None)]
+    assert (frame.frequency, frame.data_rate, frame.counter) == (None, "SF7BW125", 128)
+
+
 @pytest.mark.parametrize("time", ["soon", "", 1e300, {}])
 def test_a_time_that_cannot_be_read_costs_no_uplink(time: object) -> None:
     """It counts as none."""

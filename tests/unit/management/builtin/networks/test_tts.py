@@ -44,6 +44,16 @@ def test_a_time_that_cannot_be_read_costs_no_uplink():
     assert read("t", msgspec.json.encode(up)).told.frame.ts is None
 
 
+def test_radio_that_cannot_be_read_costs_no_uplink():
+    """A wrong field is left out."""
+    up = msgspec.json.decode(samples.TTS_UP)
+    up["uplink_message"]["rx_metadata"][0]["snr"] = {}
+    up["uplink_message"]["settings"]["data_rate"]["lora"] = []
+    frame = read("t", msgspec.json.encode(up)).told.frame
+    assert [(one.rssi, one.snr) for one in frame.gateways] == [(-35, None)]
+    assert (frame.data_rate, frame.port) == ("", 15)
+
+
 def test_a_join_is_told():
     """As an event of the link."""
     told = read("t", samples.tts(join_accept={"session_key_id": "AXBS"})).told
