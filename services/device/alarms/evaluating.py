@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from nats.aio.msg import Msg
 from opentelemetry import metrics
 
@@ -97,12 +98,17 @@ class _Evaluation:
     now: int
     kept: bool
     """Whether the device keeps history."""
+    begun: int
+    """ms: when the first reading that was pointed at arrived. A new state counts it, also when the
+    rule was renamed meanwhile."""
     lacks: State | None = None
     """The state that another process has carried on, if it needs more than the window has."""
 
     def decide(self, state: State) -> tuple[State, list[Change]]:
         """Return the state and what changes its alarm; nothing when it needs more."""
         rule, judge, self.lacks = self.compiled.rule, self.compiled.judge, None
+        if not state.changed:
+            state = msgspec.structs.replace(state, begun=min(state.begun, self.begun))
         if not self.kept:
             return decide_by_pointers(rule, judge, state, self.window.rows, self.now)
         if not covers(state, self.window.start, now_ms()):
@@ -222,7 +228,9 @@ class Evaluator:
                 if any(row.sequence > missing.sequence for row in known):
                     return False
                 now = min(now, missing.received)
-            look = _Evaluation(wanted.compiled, Window(start, in_time(known)), now, kept=kept)
+            window = Window(start, in_time(known))
+            begun = min((row.arrival for row in heard), default=now)
+            look = _Evaluation(wanted.compiled, window, now, kept=kept, begun=begun)
             state = await self.alarms.settle(rule, wanted.device, look.decide, always=not whole)
             if look.lacks is not None:
                 return look.lacks

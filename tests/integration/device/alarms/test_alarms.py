@@ -175,6 +175,17 @@ async def test_a_value_has_to_last(world: World):
     assert (alarm["alarm_time"], alarm["value"]) == (first + 5000, 300.0)
 
 
+async def test_a_reading_that_arrives_late_interrupts_a_duration(world: World):
+    """The alarm that the clock has raised meanwhile is cleared, and stays to be looked up."""
+    admin, device = world.admin(), await world.add_direct("A4-b", "OVEN")
+    await add_rule(admin, "A4 buffer", {**HOT, "seconds": 2}, device_id=device)
+    first = await report(world, "A4-b", 300)
+    await until(admin, 1, keyword="A4 buffer", open=True)
+    await report(world, "A4-b", 195, ts=first + 1000)
+    (alarm,) = await until(admin, 1, keyword="A4 buffer", open=False)
+    assert alarm["alarm_time"] == alarm["cleared_time"] == first + 2000
+
+
 async def test_silence_and_its_end(world: World):
     """Of a device that has reported and of one that never has; the next report ends it.
 
@@ -211,7 +222,7 @@ async def test_a_silence_is_watched_of_devices_that_come_later(world: World):
 
 
 async def test_events_of_the_tsl(world: World):
-    """One raises, another ends; cleared by hand, the next event raises again."""
+    """One raises, another ends; cleared by hand, the next event that arrives raises again."""
     admin, device = world.admin(), await world.add_direct("A7", "OVEN")
     smoke = {"type": "EVENT", "event": "smoke", "ended_by": "clear"}
     await add_rule(admin, "A7 smoke", smoke, device_id=device)
@@ -226,7 +237,7 @@ async def test_events_of_the_tsl(world: World):
     await admin.done("POST", "/alarms/clear", body)
     (_, second) = await found(admin, keyword="A7 smoke")
     assert (second["open"], second["cleared_by"], second["note"]) == (False, "1", "toast")
-    await say(world, "A7", "event", [{"ts": now_ms() + 50, "eventId": "smoke", "outputs": {}}])
+    await say(world, "A7", "event", [{"ts": ts + 10, "eventId": "smoke", "outputs": {}}])
     await until(admin, 3, keyword="A7 smoke")
 
 

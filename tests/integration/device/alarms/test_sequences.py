@@ -259,6 +259,23 @@ async def test_a_state_is_what_all_readings_say(platform: Platform) -> None:
             group.create_task(run(device))
 
 
+async def test_a_reading_counts_though_its_rule_is_renamed_before_it_is_evaluated(
+    platform: Platform,
+) -> None:
+    """It was pointed at; what was not, and came before the rule, does not count."""
+    device = Device(platform, 1002, Sequence(ValueCondition("t", "GT", 30), in_order=True))
+    device.rule.updated_at = FIRST + 60_000
+    await add(platform, [device])
+    device.restart(None)
+    before, reading = Reading(FIRST, 1, 32, FIRST), Reading(FIRST + 59_000, 2, 31, FIRST + 59_000)
+    await device.store(before)
+    await device.store(reading)
+    _clock.set(FIRST + 61_000)
+    await device.take(device.pointers(reading))
+    state = await device.state()
+    assert (state.status, state.value) == ("RAISED", 31)
+
+
 async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkpoint(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
