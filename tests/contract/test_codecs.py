@@ -64,6 +64,9 @@ async def test_bytes_and_values_are_tried(api: Api, path: str) -> None:
     assert tried["warnings"] == ["low"]
     failed = await api.done("POST", f"{path}/test", {"port": 1, "hex": ""})
     assert failed == {"fault": "empty"}
+    noisy = {"script": "function Decode() { console.log('a', 1); throw new Error('odd') }"}
+    logged = await api.done("POST", f"{path}/test", {"port": 1, "hex": "", "codec": noisy})
+    assert logged == {"fault": "Error: odd", "log": ["a 1"]}
     wanted = {"port": 1, "values": {"reporting_interval": {"time": 9}}}
     sent = await api.done("POST", f"{path}/test", wanted)
     assert (sent["hex"], sent["base64"], sent["port"]) == ("09", "CQ==", 6)

@@ -107,7 +107,8 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
     }
 
 
-CODEC = """function decodeUplink(input) { return {data: {temperature: input.bytes[0]}} }
+CODEC = """function decodeUplink(input) {
+  console.log("port", input.fPort); return {data: {temperature: input.bytes[0]}} }
 function encodeDownlink(input) { return {bytes: [255, input.data.temperature], fPort: 2} }"""
 
 

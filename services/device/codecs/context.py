@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,16 @@ import msgspec
 import quickjs
 
 from services.device.codecs.model import Codec, CodecFailed
+from services.device.codecs.source import Script, read_script
 
 ENGINE = Path(__file__).with_name("engine.js").read_text()
+BUFFER = Path(__file__).with_name("buffer.js").read_text()
 MEMORY = 16 * 1024 * 1024
 """Bytes that a context may use."""
 STACK = 256 * 1024
 """Bytes of its stack."""
 SECONDS = 0.1
 """Seconds of the processor that a call may take."""
-LARGEST_ANSWER = 64 * 1024
-"""Characters of the JSON that a call gives."""
 LOADING = 1.0
 """The same of loading the scripts."""
 NO_MEMORY = "needs too much memory"
@@ -31,38 +31,45 @@ class CodecBroken(CodecFailed):
 
 
 _WHOLE = "this script is whole"
+_NO_REQUIRE = "require is not defined"
 _WORDLESS = ("null", "InternalError")
 """What an end for want of memory is when there is none for words either."""
 
 
-class _Told(msgspec.Struct):
+class _Answer(msgspec.Struct):
     value: Any = None
     fault: str | None = None
     broken: bool = False
+    log: list[str] = []
+    spent: bool = False
 
 
-_read = msgspec.json.Decoder(_Told).decode
+_read = msgspec.json.Decoder(_Answer).decode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Engine:
-    """A context in which all that calls share is frozen. Not for two threads."""
+    """A context whose shared objects are frozen or restored after each call; for one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: Iterable[Script], changeable: Sequence[str] | None) -> None:
+        """Let scripts change built-in objects with these paths; by default those that they name."""
         self._context = _context()
+        if any(script.buffer for script in scripts):
+            self._context.eval(BUFFER)
         self._context.eval(ENGINE)
-        self._load, self._decode, self._encode, self._functions = (
-            self._context.eval(f"engine[{one}]") for one in range(4)
+        seal, self._load, self._decode, self._encode, self._functions = (
+            self._context.eval(f"engine[{index}]") for index in range(5)
         )
-        seal = self._context.get("sealed")
-        self._context.eval("delete globalThis.engine; delete globalThis.sealed; undefined")
-        seal()
+        self._context.eval("delete globalThis.engine; undefined")
+        if changeable is None:
+            changeable = sorted({path for script in scripts for path in script.changeable})
+        self._call(seal, msgspec.json.encode(changeable).decode())
 
     def _call(self, function: Any, *given: Any) -> Any:
         try:
             return function(*given)
         except quickjs.JSException as error:
-            raise CodecBroken(_said(str(error).partition("\n")[0])) from error
+            raise CodecBroken(_reason(str(error).partition("\n")[0])) from error
         except MemoryError as error:
             raise CodecBroken(NO_MEMORY) from error
 
@@ -70,41 +77,67 @@ class _Engine:
 class LoadedCodec(_Engine):
     """Calls a codec's functions."""
 
-    def __init__(self, codec: Codec) -> None:
-        """Raise `CodecFailed` when the scripts cannot be read."""
-        super().__init__()
+    def __init__(self, codec: Codec, changeable: Sequence[str] | None = None) -> None:
+        """Raise `CodecFailed` when the scripts cannot be read.
+
+        `changeable` are paths of built-in objects (`Array.prototype`) that scripts can change, and
+        `EVERYTHING` is all of them. By default they are those that the scripts name.
+        """
+        scripts = {name: read_script(source) for name, source in codec.scripts.items()}
+        super().__init__(scripts.values(), changeable)
+        self.spent = False
+        """The last call left changes that cannot be undone: the next one needs a new context."""
+        self.log: list[str] = []
+        """Lines that the last call wrote to its console, if that was asked for."""
         self._context.set_time_limit(LOADING)
-        self._call(self._load, msgspec.json.encode(codec).decode())
+        steps = {"scripts": scripts, "decoder": codec.decoder, "encoder": codec.encoder}
+        self._call(self._load, msgspec.json.encode(steps).decode())
         self._context.set_time_limit(SECONDS)
 
-    def decode(self, payload: bytes, port: int, at: int) -> Any:
-        """What the decoder makes of a payload that came at `at` (ms).
+    def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
+        """Return what the decoder makes of a payload that was received at `at` (ms).
 
         Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
         """
-        return _value(self._call(self._decode, port, payload.hex(), float(at)))
+        return self._value(self._decode, port, payload.hex(), float(at), logging)
 
-    def encode(self, values: Any, port: int, at: int) -> Any:
-        """What the encoder makes of values; raises the same, also for an integer beyond 2^53."""
+    def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
+        """Return what the encoder makes of values; raise the same.
+
+        An integer beyond 2^53 fails, too.
+        """
         if (integer := _inexact(values)) is not None:
             raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")
-        return _value(
-            self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at))
-        )
+        content = msgspec.json.encode(values).decode()
+        return self._value(self._encode, port, content, float(at), logging)
+
+    def _value(self, function: Any, *given: Any) -> Any:
+        self.log = []
+        answer = _answer(self._call(function, *given))
+        self.log, self.spent = answer.log, answer.spent
+        if answer.fault is not None:
+            raise (CodecBroken if answer.broken else CodecFailed)(_reason(answer.fault))
+        return answer.value
 
 
 class ScriptReader(_Engine):
     """Reads one script as it is imported."""
 
-    def functions(self, source: str, names: Sequence[str]) -> list[str]:
-        """Which of `names` are functions of a script.
-
-        Raises `CodecFailed` for one that is no whole program or ends as it begins.
-        """
+    def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
+        """Raise `CodecFailed` for a script that is no whole program."""
         _check_whole(source)
+        self._script = read_script(source)
+        super().__init__([self._script], changeable)
+
+    def functions(self, names: Sequence[str]) -> list[str]:
+        """Return which of `names` are functions of the script.
+
+        Raises `CodecFailed` for a script that fails as it begins.
+        """
         self._context.set_time_limit(SECONDS)
         wanted = msgspec.json.encode(names).decode()
-        found: list[str] = msgspec.json.decode(self._call(self._functions, source, wanted))
+        script = msgspec.json.encode(self._script).decode()
+        found: list[str] = msgspec.json.decode(self._call(self._functions, script, wanted))
         return found
 
 
@@ -116,11 +149,12 @@ def _check_whole(source: str) -> None:
     context = _context()
     context.set_time_limit(LOADING)
     try:
-        context.eval(f"throw '{_WHOLE}';\n{source}")
+        evaluate = context.eval("(source) => (0, eval)(JSON.parse(source))")
+        evaluate(msgspec.json.encode(f"throw '{_WHOLE}';\n{source}").decode())
     except quickjs.JSException as error:
         reason = str(error).partition("\n")[0]
         if reason != _WHOLE:
-            raise CodecFailed(_said(reason)) from error
+            raise CodecFailed(_reason(reason)) from error
     except MemoryError as error:
         raise CodecFailed(NO_MEMORY) from error
 
@@ -141,26 +175,15 @@ def _inexact(value: Any) -> int | None:
     return value if isinstance(value, int) and int(float(value)) != value else None
 
 
-def _value(answer: str) -> Any:
-    if len(answer) > LARGEST_ANSWER:
-        raise CodecFailed(f"gives more than {LARGEST_ANSWER} characters")
+def _answer(text: str) -> _Answer:
     try:
-        told = _read(answer)
+        return _read(text)
     except RecursionError as error:
         raise CodecFailed("gives what is too deep") from error
     except msgspec.DecodeError:  # half a surrogate pair
-        told = _read_lossy(answer)
-    if told.fault is not None:
-        raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
-    return told.value
-
-
-def _read_lossy(answer: str) -> _Told:
-    raw = json.loads(answer)
-    if fault := raw.pop("fault", None):
-        raw["fault"] = _SURROGATE.sub("\ufffd", fault)
-        return msgspec.convert(raw, _Told)
-    return _Told(_without_surrogates(raw.get("value")))
+        raw = json.loads(text)
+        raw["value"] = _without_surrogates(raw.get("value"))
+        return msgspec.convert(raw, _Answer)
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -176,8 +199,10 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def _said(text: str) -> str:
+def _reason(text: str) -> str:
     """What QuickJS says of an end, in our words."""
     if "interrupted" in text:
         return "takes too long"
-    return NO_MEMORY if "out of memory" in text or text in _WORDLESS else text
+    if "out of memory" in text or text in _WORDLESS:
+        return NO_MEMORY
+    return f"{text}; a codec cannot load other files" if text.endswith(_NO_REQUIRE) else text

@@ -6,6 +6,7 @@ the rest of a batch is refused unread.
 """
 
 import math
+import re
 import signal
 import sys
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from libs.common.sandbox.confine import confine, end_with_parent
 from libs.common.sandbox.frames import read_frame, write_frame
 from services.device.codecs.context import NO_MEMORY, CodecBroken, LoadedCodec, ScriptReader
 from services.device.codecs.model import Codec, CodecFailed
+from services.device.codecs.source import EVERYTHING
 
 KEPT = 8
 """Codecs that stay loaded."""
@@ -54,6 +56,8 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Sent along when the worker has said that it lacks it."""
     seconds: float = math.inf
     """Of the processor; what is not begun by then is refused unread."""
+    logging: bool = False
+    """Keep what the codec writes to its console."""
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
@@ -69,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
     value: Any = None
     fault: str | None = None
+    log: list[str] = []
 
     def given(self) -> Any:
         """The value; raise `CodecFailed` when there is none."""
@@ -86,6 +91,11 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
 
 Answer = Answered | None
 """None when the codec is not there and has to be sent along."""
+
+_FROZEN = re.compile(
+    "TypeError: .*(is read-only|not extensible|not configurable|not delete property|no setter for)"
+)
+"""A fault of a script that changes a built-in object which its text does not show to be changed."""
 
 _read = msgspec.msgpack.Decoder(Asked | Read).decode
 _write = msgspec.msgpack.Encoder().encode
@@ -107,7 +117,7 @@ def _written(answer: Answer) -> bytes:
         return _write(answer)
     except OverflowError:
         whole = answer or Answered([])
-        outcomes = [Outcome(_small(one.value), one.fault) for one in whole.outcomes]
+        outcomes = [Outcome(_small(one.value), one.fault, one.log) for one in whole.outcomes]
         return _write(Answered(outcomes, whole.seconds))
 
 
@@ -125,38 +135,52 @@ class Loaded:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._context: LoadedCodec | None = None
+        self._changeable: list[str] | None = None
         self._broken = 0
 
-    def outcomes(self, calls: list[Call], seconds: float) -> list[Outcome]:
-        """What becomes of the calls of a batch that may take so many seconds."""
+    def outcomes(
+        self, calls: list[Call], seconds: float, *, logging: bool = False
+    ) -> list[Outcome]:
+        """Return the outcomes of a batch that may take so many seconds."""
         self._broken, end = 0, process_time() + seconds
         try:
             return [
-                self._outcome(call) if process_time() < end else Outcome(fault="takes too long")
+                self._outcome(call, logging=logging)
+                if process_time() < end
+                else Outcome(fault="takes too long")
                 for call in calls
             ]
         finally:
             _limit(0)
 
-    def _outcome(self, call: Call) -> Outcome:
+    def _outcome(self, call: Call, *, logging: bool) -> Outcome:
         if self._broken >= MOST_BROKEN:
             return Outcome(fault="was ended several times in a row")
         _limit(STUCK)
-        used = self._context is not None
+        used, log = self._context is not None, list[str]()
         try:
-            context = self._context = self._context or LoadedCodec(self._codec)
-            value = getattr(context, call.kind)(call.content, call.port, call.at)
+            context = self._context = self._context or LoadedCodec(self._codec, self._changeable)
+            try:
+                run = getattr(context, call.kind)
+                value = run(call.content, call.port, call.at, logging=logging)
+            finally:
+                log = context.log
+                if context.spent:
+                    self._context = None
         except CodecBroken as error:
             self._context = None
             if used and str(error) == NO_MEMORY:  # promises of calls before may hold it
-                return self._outcome(call)
+                return self._outcome(call, logging=logging)
             self._broken += 1
-            return Outcome(fault=str(error))
+            return Outcome(fault=str(error), log=log)
         except CodecFailed as error:
+            if self._changeable is None and _FROZEN.match(str(error)):
+                self._context, self._changeable = None, EVERYTHING
+                return self._outcome(call, logging=logging)
             self._broken = 0
-            return Outcome(fault=str(error))
+            return Outcome(fault=str(error), log=log)
         self._broken = 0
-        return Outcome(value)
+        return Outcome(value, log=log)
 
 
 def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
@@ -171,7 +195,7 @@ def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
     loaded.move_to_end(asked.version)
     while len(loaded) > KEPT:
         loaded.popitem(last=False)
-    outcomes = found.outcomes(asked.calls, asked.seconds)
+    outcomes = found.outcomes(asked.calls, asked.seconds, logging=asked.logging)
     return Answered(outcomes, process_time() - started)
 
 
@@ -180,11 +204,13 @@ def _limit(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _functions(source: str, names: list[str]) -> Outcome:
+def _functions(source: str, names: list[str], changeable: list[str] | None = None) -> Outcome:
     _limit(STUCK)
     try:
-        return Outcome(ScriptReader().functions(source, names))
+        return Outcome(ScriptReader(source, changeable).functions(names))
     except CodecFailed as error:
+        if changeable is None and _FROZEN.match(str(error)):
+            return _functions(source, names, EVERYTHING)
         return Outcome(fault=str(error))
     finally:
         _limit(0)

@@ -55,9 +55,14 @@ class CodecWorkers:
         for worker in self._workers.values():
             await _end(worker)
 
-    async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
-        """What becomes of calls; a codec that ends its process is at fault for all of them."""
-        asked = Asked(codec.version, list(calls))
+    async def run(
+        self, tenant: str, codec: Codec, calls: Sequence[Call], *, logging: bool = False
+    ) -> list[Outcome]:
+        """Return the outcomes of calls, with lines of their console if `logging`.
+
+        A codec that ends its process is at fault for all of them.
+        """
+        asked = Asked(codec.version, list(calls), logging=logging)
         return (await self._answer(tenant, asked, len(calls), codec)).outcomes
 
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:

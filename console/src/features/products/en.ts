@@ -86,6 +86,7 @@ export const en = {
   "codec.bytes.wrong": "Pairs of hex digits are needed",
   "codec.values": "Values (JSON)",
   "codec.fault": "The codec fails.",
+  "codec.log": "Console output",
   "codec.property": "Property",
   "codec.value": "Value",
   "codec.taken": "taken",

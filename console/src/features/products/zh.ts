@@ -88,6 +88,7 @@ export const zh: Record<keyof typeof en, string> = {
   "codec.bytes.wrong": "须为成对的十六进制数字",
   "codec.values": "值（JSON）",
   "codec.fault": "编解码器失败。",
+  "codec.log": "控制台输出",
   "codec.property": "属性",
   "codec.value": "值",
   "codec.taken": "接受",

@@ -145,3 +145,5 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What it encoded."""
     base64: str | None = None
     """The same."""
+    log: list[str] = []
+    """Lines that the codec wrote to its `console`: at most 100 of 500 characters."""

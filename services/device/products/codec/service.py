@@ -164,14 +164,17 @@ class CodecService:
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
             call = Call("decode" if body.values is None else "encode", content, body.port, now_ms())
-            (outcome,) = await self._workers.run(tenant, codec, [call])
+            (outcome,) = await self._workers.run(tenant, codec, [call], logging=True)
         tsl = await self._tsls.find(tenant, model, product.current_version)
         try:
             if body.values is None:
-                return _decoded(codec, outcome, tsl)
-            return _encoded(codec, outcome, body.port, _refused(tsl, body.values))
+                tried = _decoded(codec, outcome, tsl)
+            else:
+                tried = _encoded(codec, outcome, body.port, _refused(tsl, body.values))
         except CodecFailed as error:
-            return TriedCodec(fault=str(error))
+            tried = TriedCodec(fault=str(error))
+        tried.log = outcome.log
+        return tried
 
     async def _product(self, tenant: str, model: str) -> Product:
         product = await self._products.find(tenant, model)

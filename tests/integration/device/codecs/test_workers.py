@@ -151,6 +151,34 @@ async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
     assert "SyntaxError" in second.fault
 
 
+async def test_the_console_of_a_codec_is_kept_on_demand(workers: CodecWorkers) -> None:
+    """Its lines come with the outcome of each call."""
+    source = codec("function Decode(p, bytes) { console.log(bytes[0]); return {} }")
+    kept = await workers.run("a", source, frames(b"\x01", b"\x02"), logging=True)
+    assert [one.log for one in kept] == [["1"], ["2"]]
+    (ignored,) = await workers.run("a", source, frames(b"\x03"))
+    assert ignored.log == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # the text shows nothing: the call is tried again with every built-in object changeable
+        "'use strict'; const p = 'proto' + 'type', f = () => Object, o = f(); o[p].one = () => 1;",
+        # the change cannot be undone: the next call gets a new context
+        "Object.freeze(Array.prototype); Array.one = () => 1; [].one = 0;",
+    ],
+)
+async def test_scripts_change_built_in_objects_in_every_call(
+    workers: CodecWorkers, source: str
+) -> None:
+    """Each call of a batch sees its own changes alone."""
+    call = "([].one || Array.one)()"
+    script = f"{source} function Decode(p, bytes) {{ return {{a: {call}, n: typeof Array.n}} }}"
+    outcomes = await workers.run("a", codec(script), frames(*[b"\x01"] * 3))
+    assert [(one.value, one.fault) for one in outcomes] == [({"a": 1, "n": "undefined"}, None)] * 3
+
+
 async def test_more_tenants_than_processes_get_their_answers() -> None:
     """Also when each asks again while others wait for room."""
     async with CodecWorkers(most=1) as few:

@@ -30,3 +30,31 @@ function Decode() { const p = Reflect.getPrototypeOf(Iterator.from({next() {}}))
 function Decode() { const p = Reflect.getPrototypeOf([].values().map(() => 0)); p.n = (p.n || 0) + 1; return p.n || 1 }
 function Decode() { const n = Error.prepareStackTrace ? 2 : 1; Error.prepareStackTrace = () => 1; return n }
 function Decode() { const n = Error.stackTraceLimit; Error.stackTraceLimit = 77; return n === 77 ? 2 : 1 }
+function Decode() { const n = (Array.prototype.n || 0) + 1; Array.prototype.n = n; return [n, [].n, Object.keys(Array.prototype)] }
+function Decode() { const n = 'n' in Math; Object.defineProperty(Math, 'n', {value: 1}); return n }
+function Decode() { const n = 'n' in Math; Object.defineProperties(Math, {n: {value: 1}, m: {get: () => 2}}); return [n, Math.n, Math.m] }
+function Decode() { const n = 'n' in Math; Math.__defineGetter__('n', () => 2); return n }
+function Decode() { const n = Object.getOwnPropertyDescriptor(Math, 'abs').enumerable; class Given { constructor() { return Math } } class Adds extends Given { abs = 1 } try { new Adds() } catch {} return n }
+function Decode() { const n = Object.getOwnPropertyNames(Math).join(); const abs = Math.abs; delete Math.abs; Math.abs = abs; return n }
+function Decode() { const n = Object.getOwnPropertyNames(Math).join(); try { Object.defineProperty(Math, 'abs', {enumerable: true}) } catch {} return n + Object.keys(Math) }
+function Decode() { const n = Math.round(1.5); const {round} = Math; Object.prototype.value = round; Object.prototype.get = () => 7; Object.prototype.writable = true; try { Object.defineProperty(Math, 'round', {__proto__: null, get: Object.prototype.get, set: undefined, configurable: true}) } catch {} return n }
+function Decode() { const n = Object.isExtensible(Math); Object.preventExtensions(Math); return n }
+function Decode() { const n = Object.isFrozen(Math) && 'abs' in Math; try { Object.freeze(Math) } catch {} return n }
+function Decode() { const n = ''.last; try { Object.setPrototypeOf(String.prototype, {last: 2}) } catch {} return n }
+function Decode() { const n = [].length + [][0]; Array.prototype[0] = 5; Array.prototype.push(1); return n }
+function Decode() { let n = 0; Object.defineProperty(Array.prototype, 0, {set() { n++ }, configurable: true}); try { n += [1].concat([2]).length } catch {} return n }
+function Decode() { const n = Object.getOwnPropertyNames(Array.prototype).length; Array.prototype.map = Array.prototype.every = Array.prototype[Symbol.iterator] = Set.prototype.has = function (...given) { (globalThis.all = globalThis.all || []).push(given, this); return true }; return [n, globalThis.all === undefined] }
+function Decode() { const n = JSON.stringify({a: 1}); Object.prototype.toJSON = function () { return 7 }; return n }
+function Decode() { const n = typeof Reflect.ownKeys; Reflect.ownKeys = Reflect.deleteProperty = Reflect.getPrototypeOf = Reflect.isExtensible = () => []; return n }
+function Decode() { const n = Object.getOwnPropertyDescriptor; Object.getOwnPropertyDescriptor = () => ({}); Object.defineProperty = () => 1; return [n.name, n.n, n.n = 1] }
+function Decode() { const n = typeof console.log; console.log = 1; console.n = (console.n || 0) + 1; return n }
+function Decode() { const n = typeof Buffer.n; Buffer.n = 1; Buffer.prototype.n = 1; Uint8Array.prototype.n = 2; return [n, Buffer.from([1]).n === undefined ? 0 : 1] }
+function Decode() { console.count(); console.group('n'); module.n = (module.n || 0) + 1; exports.n = (exports.n || 0) + 1; return [module.n, exports.n] }
+function Decode() { $declare.n = ($declare.n || 0) + 1; $entry.n = ($entry.n || 0) + 1; return [$declare.n, $entry.n] }
+var n = 0; function next() { return ++n } function Decode() { return this.next() + globalThis.next() + Function('return next()')() }
+var n = 0; Array.prototype.next = function () { return ++n }; function Decode() { return [].next() + [].next() }
+function Decode() { const n = Symbol.n; Symbol.n = 1; Symbol.prototype.n = 2; Promise.prototype.then = 3; return [n, Symbol().n] }
+function Decode() { const n = Date.now(); Date.now = () => 5; Date.prototype.getTime = () => 6; return [n, new Date(3).valueOf()] }
+function Decode() { const n = RegExp.prototype.exec.name; RegExp.prototype.exec = () => null; RegExp.lastMatch = 1; return [n, /x/g.lastIndex] }
+function Decode() { const n = typeof parseInt; parseInt = 7; isNaN = 8; return n }
+function Decode(p, bytes, variables) { const n = variables.n; variables.n = 1; bytes.n = 2; return n }

@@ -1,7 +1,62 @@
 // A line a codec as people write them; each gives {a: 1} for the byte 1.
-if (!Object.assign) {} Object.defineProperty(Object, 'assign', {value: 1});function Decode() { return Object.assign({}, {a: 1}) }
+if (!Object.assign) {} Object.defineProperty(Object, 'assign', {value: (one, other) => other});function Decode() { return Object.assign({}, {a: 1}) }
 function Buffer() {} Buffer.prototype.toBytes = function () { return {a: 1} };function Decode() { return new Buffer().toBytes() }
 function Decode() { const o = {a: 1}; o.toString = 1; delete o.toString; return o }
 class Broken extends Error { constructor() { super('x'); this.name = 'Broken'; this.message = 'a' } }function Decode() { const e = new Broken(); return {[e.message]: e.name === 'Broken' ? 1 : 0} }
 function Decode() { for (i = 0; i < 1; i++) {} return {a: i} }
 const Decode = (port, bytes) => ({a: bytes[0]});
+"use strict"; Math.trunc = Math.trunc || function (x) { return x | 0 }; function Decode(p, bytes) { return { a: Math.trunc(bytes[0] + 0.5) } }
+"use strict"; Object.assign = Object.assign || function () {}; String.prototype.pad = String.prototype.pad || function () { return `${this}1` }; function Decode() { return { a: Number("".pad()) } }
+"use strict"; Object.prototype.at0 = function () { return this[0] }; function Decode(p, bytes) { return { a: bytes.at0() } }
+Array.prototype.last = function () { return this[this.length - 1] }; function Decode(p, bytes) { return { a: bytes.last() } }
+Math.twice = function (x) { return 2 * x }; function Decode(p, bytes) { return { a: Math.twice(bytes[0]) - 1 } }
+Math.round = function () { return 7 }; function Decode() { return { a: Math.round(0.4) - 6 } }
+Object.defineProperty(String.prototype, "one", { value: function () { return 1 } }); function Decode() { return { a: "".one() } }
+Object.defineProperties(Number.prototype, { one: { get() { return this * 1 } } }); function Decode(p, bytes) { return { a: bytes[0].one } }
+Object.assign(Array.prototype, { one() { return this[0] } }); function Decode(p, bytes) { return { a: bytes.one() } }
+const proto = Array.prototype; proto["one"] = function () { return this[0] }; function Decode(p, bytes) { return { a: bytes.one() } }
+function Decode(p, bytes) { Object.getPrototypeOf(bytes).one = () => 1; return { a: [].one() } }
+function Decode(p, bytes) { bytes.__proto__.one = () => 1; return { a: [].one() } }
+function Decode(p, bytes) { "".constructor.prototype.one = () => 1; return { a: "x".one() } }
+const { prototype } = Array; prototype.one = () => 1; function Decode(p, bytes) { return { a: bytes.one() } }
+for (const kind of [Array, String]) kind.prototype.one = () => 1; function Decode(p, bytes) { return { a: bytes.one() * "".one() } }
+const M = Math; M.one = () => 1; function Decode() { return { a: Math.one() } }
+delete Math.abs; function Decode() { return { a: Math.abs === undefined ? 1 : 0 } }
+Object.freeze(Array.prototype); function Decode(p, bytes) { return { a: bytes[0] } }
+Math = { round: () => 1 }; function Decode() { return { a: Math.round(9) } }
+var parseInt = parseInt || 7; function Decode() { return { a: parseInt("1") } }
+parseInt = () => 1; function Decode() { return { a: parseInt("9") } }
+Date.now = () => 1; function Decode() { return { a: Date.now() } }
+function Decode() { const list = []; list.values = 0; list.at = 1; return { a: list.at + list.values } }
+function help() { return 1 } function Decode() { return { a: this.help() } }
+function help() { return 1 } function Decode() { return { a: globalThis["he" + "lp"]() } }
+function help() { return 1 } function Decode() { return { a: Function("return this")().help() } }
+function help() { return 1 } function Decode() { return { a: new Function("return help()")() } }
+function help() { return 1 } function Decode() { return { a: (0, eval)("help()") } }
+"use strict"; function help() { return 1 } function Decode() { return { a: globalThis.help() } }
+var n = 0; function Decode() { this.n = 1; return { a: n } }
+var m = 1, n = 1; (function (root) { root.one = function () { return root.n } })(this); function Decode() { return { a: one() } }
+this.Decode = function () { return { a: 1 } };
+globalThis.Decode = () => ({ a: 1 });
+Decode = function () { return { a: 1 } };
+exports.Decode = function () { return { a: 1 } };
+module.exports = { Decode: () => ({ a: 1 }) };
+function Decode() { return { a: 1 } } exports.Decode = Decode;
+function Decode() { return { a: 1 } } if (typeof module !== "undefined" && module.exports) module.exports = { Decode };
+(function (root, make) { if (typeof exports === "object") module.exports = make(); else root.codec = make() })(this, function () { return { Decode: () => ({ a: 1 }) } });
+var exports = exports || {}; exports.Decode = () => ({ a: 1 });
+const exports = {}; function Decode() { return { a: 1 } }
+function Decode() { return { a: typeof require === "undefined" ? 1 : 0 } }
+function Decode(p, bytes) { console.log("%d", p); console.table(bytes); console.time(); console.dir({}); console.groupEnd(); return { a: bytes[0] } }
+var console = console || { log() {} }; function Decode() { console.log(1); return { a: 1 } }
+console.log = function () { this.n = 1 }; function Decode() { console.log(); return { a: console.n } }
+let console = { log: () => 1 }; function Decode() { return { a: console.log() } }
+function Decode(p, bytes) { return { a: Buffer.from(bytes).readUInt8(0) } }
+function Decode(p, bytes) { return { a: new Buffer(bytes).readInt8() } }
+if (typeof Buffer === "undefined") Buffer = 1; function Decode(p, bytes) { return { a: Buffer.from(bytes)[0] } }
+Buffer.prototype.one = function () { return this[0] }; function Decode(p, bytes) { return { a: Buffer.from(bytes).one() } }
+class Buffer { static from() { return 1 } } function Decode() { return { a: Buffer.from() } }
+function Decode(p, bytes, variables) { return { a: Number(variables.one || 1) } }
+class List extends Array { one() { return this[0] } } function Decode(p, bytes) { return { a: List.from(bytes).one() } }
+class Day extends Date { one() { return this.getTime() } } function Decode() { return { a: new Day(1).one() } }
+function List() {} List.prototype = Object.create(Array.prototype); List.prototype.push = () => 1; function Decode() { return { a: new List().push(5) } }
