@@ -125,8 +125,8 @@ class ScriptReader(_Engine):
 
     def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
         """Raise `CodecFailed` for a script that is no whole program."""
-        _check_whole(source)
         self._script = read_script(source)
+        _check_whole(self._script.source)
         super().__init__([self._script], changeable)
 
     def functions(self, names: Sequence[str]) -> list[str]:
@@ -137,8 +137,7 @@ class ScriptReader(_Engine):
         self._context.set_time_limit(SECONDS)
         wanted = msgspec.json.encode(names).decode()
         script = msgspec.json.encode(self._script).decode()
-        found: list[str] = msgspec.json.decode(self._call(self._functions, script, wanted))
-        return found
+        return msgspec.json.decode(self._call(self._functions, script, wanted), type=list[str])
 
 
 def _check_whole(source: str) -> None:

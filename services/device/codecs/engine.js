@@ -384,7 +384,9 @@
   const functions = (script, names) => {
     const wanted = parse(names);
     const types = instantiate(prepare(parse(script), `[${wanted.map((name) => `typeof ${found(name)}`)}]`));
-    return stringify(wanted.filter((_, at) => types[at] === "function"));
+    let list = "";
+    for (let at = 0; at < wanted.length; at++) if (types[at] === "function") list += `${list && ","}"${wanted[at]}"`;
+    return flat(`[${list}]`);
   };
 
   globalThis.engine = [seal, load, decode, encode, functions];

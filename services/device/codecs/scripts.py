@@ -2,8 +2,8 @@
 
 TS013 of the LoRa Alliance has `decodeUplink(input)`, which gives `{data, errors, warnings}`, and
 `encodeDownlink(input)`, which gives `{bytes, fPort, errors, warnings}`. Older ones are
-`Decode(fPort, bytes)` and `Decoder(bytes, port)`, which give values, and `Encode(fPort, obj)` and
-`Encoder(obj, port)`, which give bytes.
+`Decode(fPort, bytes, variables)` of ChirpStack 3 and `Decoder(bytes, port)`, which give values, and
+`Encode(fPort, obj, variables)` and `Encoder(obj, port)`, which give bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from services.device.codecs.model import Argument, CodecFailed, Step
 
 DECODERS = {
     "decodeUplink": [Argument("input")],
-    "Decode": [Argument("fPort"), Argument("bytes", payload=True)],
+    "Decode": [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")],
     "Decoder": [Argument("bytes", payload=True), Argument("port")],
 }
 """Entry points that decode, the first that there is counts."""
 ENCODERS = {
     "encodeDownlink": [Argument("input")],
-    "Encode": [Argument("fPort"), Argument("obj", payload=True)],
+    "Encode": [Argument("fPort"), Argument("obj", payload=True), Argument("variables")],
     "Encoder": [Argument("obj", payload=True), Argument("port")],
 }
 ENTRIES = (*DECODERS, *ENCODERS)

@@ -59,7 +59,9 @@ _USE = re.compile(
 )
 _READ_BEFORE = re.compile(r"\b(?:new|instanceof|typeof|extends|function|class)\s+$")
 _DELETED = re.compile(r"\bdelete\s+$|(?:\+\+|--)\s*$")
-_REACHED = re.compile(r"__proto__|\bgetPrototypeOf\b|\.\s*constructor\s*(?:\.|\[)")
+_REACHED = re.compile(
+    r"__proto__|\bgetPrototypeOf\b|\.\s*constructor\b(?!\s*(?:=|!=|&&|\)|\.\s*name\b))"
+)
 _OVERRIDDEN = re.compile(
     r"\.\s*(at|concat|copyWithin|entries|every|fill|filter|find|findIndex|findLast|findLastIndex|flat"
     r"|flatMap|forEach|includes|indexOf|join|keys|lastIndexOf|map|pop|push|reduce|reduceRight|reverse"
@@ -71,8 +73,15 @@ _LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]
 _LEXICAL = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL})(?![\w$])")
 _REPLACED = re.compile(rf"(?<![\w$.])(?P<name>{_GLOBAL})\s*{_ASSIGNED}")
 _OWN_BUFFER = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
-_FROM_GLOBAL = re.compile(r"\bglobalThis\b|\bthis\b|\bFunction\s*\(|\beval\b")
-_ANY_NAME = re.compile(r"\b(?:globalThis|this)\s*\[|\bFunction\s*\(|\beval\b")
+_EVALUATED = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
+_FROM_GLOBAL = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATED}")
+_ANY_NAME = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATED}")
+_MEMBER = re.compile(r"""[."'`]\s*([\w$]+)""")
+_EXPORT = re.compile(
+    r"^[ \t]*export\s+(?:\{[^}]*\};?"
+    r"|(?:default\s+)?(?=(?:async\s+)?(?:function|class|const|let|var)\b))",
+    re.MULTILINE,
+)
 _STRICT = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.DOTALL)
 
 
@@ -95,7 +104,10 @@ class Script(msgspec.Struct, frozen=True):
 
 @lru_cache(MOST_READ)
 def read_script(source: str) -> Script:
-    """Return a script with what its text shows."""
+    """Return a script with what its text shows; a module becomes a strict script."""
+    source, exports = _EXPORT.subn("", source)
+    if exports:
+        source = f'"use strict";{source}'
     code = _BLANKED.sub(_blank, source)
     lexical = set(_LEXICAL.findall(code))
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
@@ -157,9 +169,7 @@ def _reached_globally(source: str, code: str) -> set[str]:
     for names in _LIST.findall(outside):
         declared |= {re.split(r"[^\w$]", name.strip())[0] for name in names.split(",")}
     if not _ANY_NAME.search(code):
-        declared = {
-            name for name in declared if re.search(rf"[.\"'`]\s*{re.escape(name)}(?![\w$])", source)
-        }
+        declared &= set(_MEMBER.findall(source))
     return set(sorted(declared)[:MOST_DECLARED])
 
 

@@ -25,6 +25,8 @@ from services.device.codecs.source import COMMON, read_script
         ("result.values = []", ["Array.prototype"]),
         ("bytes.__proto__.x = 1", sorted(COMMON)),
         ("Object.getPrototypeOf(bytes)", sorted(COMMON)),
+        ("const kind = bytes.constructor; kind.prototype.x = 1", sorted(COMMON)),
+        ("if (x.constructor === y) this.constructor = z", []),
         ("function Buffer() {} Buffer.prototype.x = 1", []),
     ],
 )

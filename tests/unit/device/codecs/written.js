@@ -60,3 +60,6 @@ function Decode(p, bytes, variables) { return { a: Number(variables.one || 1) } 
 class List extends Array { one() { return this[0] } } function Decode(p, bytes) { return { a: List.from(bytes).one() } }
 class Day extends Date { one() { return this.getTime() } } function Decode() { return { a: new Day(1).one() } }
 function List() {} List.prototype = Object.create(Array.prototype); List.prototype.push = () => 1; function Decode() { return { a: new List().push(5) } }
+function help() { return 1 } function Decode() { return { a: Decode.constructor("return help()")() } }
+const kind = [].constructor; kind.prototype.one = () => 1; function Decode(p, bytes) { return { a: bytes.one() } }
+export function Decode() { return { a: 1 } }
