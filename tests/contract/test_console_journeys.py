@@ -120,6 +120,14 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
 
 
+async def test_pages_open_without_a_network(platform: Platform) -> None:
+    """An unvisited page opens, says that it is offline, and loads when the platform answers."""
+    found = await travel(platform, "offline")
+
+    assert found["offline"].startswith("You are offline")
+    assert found["kept"] == ["/", "/assets/"]
+
+
 async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> None:
     """axe finds nothing, the browser complains of nothing, and nothing fails."""
     await travel(

@@ -49,6 +49,8 @@ export const en = {
   "live.on": "Live",
   "live.off": "Not live: connecting again",
   "connection.offline": "You are offline",
+  "connection.unreachable": "The platform does not answer",
+  "connection.page": "This page opens as soon as the platform answers.",
   "connection.offline.text": "You are offline. Values on this page may be out of date.",
   "connection.unreachable.text": "The platform does not answer. Connecting again.",
   "connection.reconnecting.text": "Live values are interrupted. Connecting again.",

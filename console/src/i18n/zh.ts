@@ -49,6 +49,8 @@ export const zh: Messages = {
   "live.on": "实时",
   "live.off": "连接已断开，正在重连",
   "connection.offline": "网络已断开",
+  "connection.unreachable": "平台没有应答",
+  "connection.page": "平台应答后，此页面将自动打开。",
   "connection.offline.text": "网络已断开，本页数值可能不是最新。",
   "connection.unreachable.text": "平台没有应答，正在重连。",
   "connection.reconnecting.text": "实时数值已中断，正在重连。",

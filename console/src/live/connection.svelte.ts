@@ -47,6 +47,18 @@ class Connection {
     this.#change(() => (this.#isSocketLost = true));
   }
 
+  /** Return whether the platform answers now. */
+  async check(): Promise<boolean> {
+    try {
+      await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+      this.answered();
+      return true;
+    } catch {
+      this.unanswered();
+      return false;
+    }
+  }
+
   #change(apply: () => void): void {
     const before = this.state;
     apply();
@@ -58,17 +70,8 @@ class Connection {
   async #probe(): Promise<void> {
     if (this.#probing) return;
     this.#probing = true;
-    for (;;) {
-      try {
-        await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
-        break;
-      } catch {
-        this.#answers = false;
-      }
-      await new Promise((resolve) => setTimeout(resolve, PROBE));
-    }
+    while (!(await this.check())) await new Promise((resolve) => setTimeout(resolve, PROBE));
     this.#probing = false;
-    this.answered();
   }
 }
 

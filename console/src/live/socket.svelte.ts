@@ -136,11 +136,11 @@ class LiveValues {
   }
 
   #tell(): void {
-    if (this.#socket === null) {
-      if (this.#isWanted) void this.#open();
-    } else if (!this.#isWanted) {
+    if (!this.#isWanted) {
       this.#leave();
       connection.socketFound();
+    } else if (this.#socket === null) {
+      void this.#open();
     } else if (this.#socket.readyState === WebSocket.OPEN) {
       const payload = { entity_key: [...this.#watched.keys()] };
       this.#socket.send(JSON.stringify({ event_type: "Exchange", payload }));

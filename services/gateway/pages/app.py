@@ -116,7 +116,13 @@ def _console(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
             raise NotFound("the console has no such file")
         return assets[name].answer(request)
 
-    return [start, asset]
+    @get("/sw.js")
+    async def worker(request: HttpRequest) -> Response[bytes]:
+        if console is None or console.worker is None:
+            raise NotFound("the console has no service worker")
+        return console.worker.answer(request)
+
+    return [start, asset, worker]
 
 
 def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:

@@ -7,7 +7,7 @@ from libs.common.http.static import YEAR, Static
 BUILT = Path(__file__).parents[3] / "console" / "dist"
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
+    "form-action 'self'; frame-ancestors 'none'; worker-src 'self'"
 )
 """Nothing is loaded from anywhere else, and nothing runs that no file holds."""
 _MEDIA_TYPES = {
@@ -26,6 +26,9 @@ class ConsoleFiles:
         self.page = (
             Static(page.read_bytes(), "text/html", policy=POLICY) if page.is_file() else None
         )
+        worker = built / "sw.js"
+        self.worker = Static(worker.read_bytes(), "text/javascript") if worker.is_file() else None
+        """The service worker. Browsers ask for it again: it names the files of this build."""
         self.assets = {
             path.name: Static(path.read_bytes(), _MEDIA_TYPES[path.suffix], YEAR)
             for path in (built / "assets").glob("*")

@@ -63,7 +63,11 @@ await journey(async ({ page, given, look, problems }) => {
   await page.getByText("You are offline", { exact: true }).waitFor();
   await page.getByText("Values on this page may be out of date").waitFor();
   const noticed = Date.now() - began < 2_000;
+  await page.getByRole("link", { name: "Flows" }).click();
+  await page.getByText("This page opens as soon as the platform answers.").waitFor();
   await page.context().setOffline(false);
+  await page.getByRole("heading", { name: "Flows" }).waitFor();
+  await page.goBack();
   await live.waitFor();
   await page.getByText("Values on this page may be out of date").waitFor({ state: "detached" });
   muted = true;

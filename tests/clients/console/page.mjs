@@ -18,8 +18,11 @@ const GRAPHICS = /web-security|use-gl|use-angle|swiftshader/;
 /** Milliseconds that anything may take to be there. */
 const PATIENCE = 15_000;
 
-/** Take somebody on a journey: `steps({ page, given, look, signIn, problems })` answers what it found. */
-export async function journey(steps) {
+/**
+ * Take somebody on a journey: `steps({ page, given, look, signIn, problems })` answers what it found. Without
+ * `serviceWorkers: "allow"` files come from the platform each time, and routes of Playwright see all requests.
+ */
+export async function journey(steps, { serviceWorkers = "block" } = {}) {
   const given = JSON.parse(process.argv[2]);
   const browser = await chromium.launch({
     executablePath: await packed.executablePath(),
@@ -28,7 +31,7 @@ export async function journey(steps) {
     headless: true,
   });
   const problems = [];
-  const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light" });
+  const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light", serviceWorkers });
   try {
     page.setDefaultTimeout(PATIENCE);
     page.on("console", (said) => said.type() === "error" && problems.push(said.text()));
