@@ -367,7 +367,12 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
         base.latest,
     )
     EntityRpc(
-        directory=directory, values=latest, writer=writer, caller=caller, custom=custom
+        directory=directory,
+        maker=shared.maker,
+        values=latest,
+        writer=writer,
+        caller=caller,
+        custom=custom,
     ).offer(shared.rpc)
     return {
         "entities": service,

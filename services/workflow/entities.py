@@ -8,6 +8,7 @@ from libs.common.bus.rpc import error_of
 from libs.common.contracts.alarms import CHANGE, ChangeAlarm, ChangedAlarm
 from libs.common.contracts.entities import (
     CALL,
+    MOST,
     RESOLVE,
     UPDATE,
     VALUES,
@@ -115,22 +116,24 @@ class EntityAccess:
         self._entities = entities
 
     async def unseen(self, user: Principal, keys: Collection[str]) -> Collection[str]:
-        """Those of `keys` that a user must not use; none for who sees all of the tenant.
+        """Those of `keys` that do not exist or that a user must not use.
 
-        Custom entities are everybody's. A pattern must begin with an integration that the
-        user sees as a whole.
+        Custom entities are everybody's. A pattern may fit no entity yet; it must begin with an
+        integration that the user sees as a whole.
         """
         grants = await self._grants.of(user)
-        if grants.everything:
-            return ()
         plain = [key for key in keys if ANY not in key]
-        found = await self._entities.resolve(user.tenant, plain) if plain else ()
-        seen = {one.key for one in found if _sees(grants, one)}
-        seen |= {key for key in keys if ANY in key and _covers(grants, key)}
+        seen = {key for key in keys if ANY in key and _covers(grants, key)}
+        for start in range(0, len(plain), MOST):
+            asked = plain[start : start + MOST]
+            found = await self._entities.resolve(user.tenant, asked)
+            seen |= {one.key for one in found if _sees(grants, one)}
         return [key for key in keys if key not in seen]
 
 
 def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
+    if grants.everything:
+        return True
     whole = grants.thing(
         entity.thing_id, entity.integration, device=entity.device, group=entity.group
     )
@@ -139,4 +142,6 @@ def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
 
 def _covers(grants: Grants, pattern: str) -> bool:
     integration, dot, _ = pattern.partition(ANY)[0].partition(".")
+    if grants.everything:
+        return True
     return bool(dot) and (integration == SYSTEM or grants.integration(integration))

@@ -32,8 +32,10 @@ from libs.common.identity import PLATFORM, Kind, Principal
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
+from services.device.entities.service import own_integrations
 from services.device.entities.values import ValueReader, plain
 from services.device.entities.writing import EntityWriter, Update
+from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 
@@ -43,6 +45,7 @@ class EntityRpc:
     """The operations that `device` offers on entities."""
 
     directory: EntityDirectory
+    maker: ThingMaker
     values: ValueReader
     writer: EntityWriter
     caller: EntityCaller
@@ -65,6 +68,7 @@ class EntityRpc:
         if wanted.ids:
             found = await self.directory.by_ids(wanted.tenant, wanted.ids)
         if wanted.keys:
+            await self.maker.complete(wanted.tenant, own_integrations(wanted.keys))
             by_key = await self.directory.by_keys(wanted.tenant, wanted.keys)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_resolved, found.values())))

@@ -81,9 +81,7 @@ class EntityService:
         """
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
-        parts = [split for key in keys if (split := split_key(key)) is not None]
-        own = {part.integration for part in parts if part.device is None} - {SYSTEM}
-        await self.maker.complete(principal.tenant, own)
+        await self.maker.complete(principal.tenant, own_integrations(keys))
         found = await self.directory.by_keys(principal.tenant, keys, records=True)
         shared = {key: one for key, one in found.items() if _shared(one)}
         if len(shared) == len(keys):
@@ -151,6 +149,12 @@ class EntityService:
         for thing_id, events in (await self.values.events(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
+
+
+def own_integrations(keys: Collection[str]) -> set[str]:
+    """The integrations of whose own entities some are keys."""
+    parts = [split for key in keys if (split := split_key(key)) is not None]
+    return {part.integration for part in parts if part.device is None} - {SYSTEM}
 
 
 def unknown_entity(entity_id: int) -> NotFound:

@@ -53,6 +53,8 @@ class PlayedDevice:
     def __init__(self, bus: Bus) -> None:
         self.values: dict[str, Any] = {}
         self.known: dict[str, ResolvedEntity] = {}
+        self.missing: set[str] = set()
+        """Keys of no entity; others exist."""
         self.updates: list[EntityUpdate] = []
         self.asked: list[int] = []
         """How many updates each question had."""
@@ -133,7 +135,23 @@ class PlayedDevice:
         return ChangedAlarm(7, changed=True)
 
     async def _resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
-        return ResolvedEntities([self.known[key] for key in wanted.keys if key in self.known])
+        there = [key for key in wanted.keys if key not in self.missing]
+        return ResolvedEntities([self.known.get(key) or _stranger(key) for key in there])
+
+
+def _stranger(key: str) -> ResolvedEntity:
+    """An entity that exists, and that nobody is granted."""
+    return ResolvedEntity(
+        id=1,
+        key=key,
+        thing_id=1,
+        integration="strangers",
+        device=True,
+        member="m",
+        name=key,
+        type="PROPERTY",
+        value_type="LONG",
+    )
 
 
 @dataclass

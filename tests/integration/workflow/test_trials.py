@@ -281,6 +281,26 @@ async def test_a_user_tests_only_what_the_user_sees(workflow):
     await viewer.refused(403, "POST", f"{FLOWS}/node/test", body)
 
 
+async def test_an_entity_that_does_not_exist_is_a_fault_of_the_design(workflow):
+    """Also for who sees everything: the flow could not run. A pattern may fit later."""
+    admin, gone = workflow.admin(), "direct.device.gone.temperature"
+    workflow.device.missing = {gone}
+    read = node("read", SELECT, entities=[HOT, gone])
+    text = design([trigger(), read], edge("start", "read"))
+
+    verdict = await admin.ask("POST", f"{FLOWS}/design/validate", {"design_data": text})
+    body = {"name": "gone", "design_data": text, "enabled": True}
+    refused = await admin.refused(400, "POST", f"{FLOWS}/design", body)
+
+    assert verdict.json()["data"] is False
+    (reason,) = refused["data"]
+    assert (reason["node_id"], reason["field"]) == ("read", "parameters")
+    assert gone in reason["reason"]
+    listening = design([node("start", "eventListener", entities=["direct.device.gone.*"])])
+    verdict = await admin.ask("POST", f"{FLOWS}/design/validate", {"design_data": listening})
+    assert verdict.json()["data"] is True
+
+
 async def test_the_catalogue_has_what_an_editor_needs(workflow):
     """Groups are arrays, `data` is JSON with component, properties and outputProperties."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)
