@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.contract.browser import Browser
+from tests.contract.cast import Cast, make_cast
 from tests.contract.client import MODEL, PRODUCT, Api, new_sn
 from tests.contract.console import Console, new_email, new_tenant
 from tests.contract.hall import Hall, make_hall
@@ -131,3 +132,12 @@ async def ping(platform: Platform) -> AsyncIterator[Ping]:
     made = Ping()
     async with hosted(platform, made):
         yield made
+
+
+@pytest.fixture(scope="session")
+async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[Cast]:
+    """Callers of every sort."""
+    made = await make_cast(api, admin, other_admin)
+    yield made
+    await made.powerless.close()
+    await made.holder.close()

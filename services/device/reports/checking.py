@@ -7,6 +7,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
+from libs.common.wording import worded
 from services.device.things import Thing
 
 FUTURE_MS = 5 * 60_000
@@ -23,7 +24,7 @@ class WrongTime(Refusal):
 class Reply(msgspec.Struct, rename="camel"):
     """What a device answers on `up/reply`; other fields are ignored."""
 
-    command_id: int | str
+    command_id: Any
     status: str
     outputs: dict[str, Any] | None = None
     error: Any = None
@@ -52,7 +53,8 @@ def read_reply(raw: bytes) -> tuple[Reply, int]:
     try:
         reply = msgspec.json.decode(raw, type=Reply)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(str(error).replace("`", "'"), field="reply") from error
+        wrong = worded(str(error))
+        raise InvalidInput(wrong.reason, field=wrong.place or "reply") from error
     command_id = parse_id(reply.command_id, "commandId")
     if reply.status not in {"SUCCESS", "FAILED"}:
         raise InvalidInput("must be SUCCESS or FAILED", field="status")

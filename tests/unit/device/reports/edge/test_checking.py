@@ -90,7 +90,7 @@ def test_events_are_checked_whole(mine: Thing):
         (b'{"commandId":1,"status":"DONE"}', "status"),
         (b'{"commandId":"x","status":"FAILED"}', "commandId"),
         (b'{"commandId":18446744073709551615,"status":"FAILED"}', "commandId"),
-        (b'{"status":"FAILED"}', "reply"),
+        (b'{"status":"FAILED"}', "commandId"),
         (b'{"x":' + DEEP + b',"commandId":1,"status":"SUCCESS"}', "reply"),
     ],
     ids=range(5),

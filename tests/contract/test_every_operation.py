@@ -1,0 +1,265 @@
+"""What holds for every operation of both APIs, whoever calls it with whatever.
+
+To assert something of every answer, add a function to `CHECKS`: `Sweep.see` calls each with every
+answer of `test_every_answer_is_sound`, successes and failures, of callers of each sort.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from libs.common.http.guards import WEBSOCKET, Guarded
+from libs.common.http.refusals import MOST_LINES
+from libs.common.identity import Kind
+from tests.contract.cast import BODIES, OPERATIONS, UNKNOWN, Cast, name_of
+from tests.contract.places import Place, Schema, is_id, is_text, places
+from tests.e2e.platform import Platform
+
+pytestmark = pytest.mark.xdist_group("contract")
+
+REQUESTS = [one for _, one in OPERATIONS if one.method != WEBSOCKET]
+LEAST = 230
+"""Operations of both APIs, at the least."""
+METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")
+LONG = "x" * 33_000
+"""Longer than any text, and than any pattern that MongoDB takes."""
+
+
+def no_server_error(answer: httpx.Response) -> None:
+    """No request is answered with a 5xx."""
+    assert answer.status_code < 500, answer.text
+
+
+def one_request_id(answer: httpx.Response) -> None:
+    """The header has the request id, and a body in an envelope has the same one."""
+    request_id = answer.headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{32}", request_id)
+    if answer.headers.get("content-type", "").startswith("application/json") and answer.content:
+        body = answer.json()
+        if isinstance(body, dict) and "status" in body:
+            assert request_id == body.get("requestId", body.get("request_id"))
+
+
+CHECKS: tuple[Callable[[httpx.Response], None], ...] = (no_server_error, one_request_id)
+"""What must hold for each answer."""
+
+
+@dataclass
+class Sweep:
+    """Calls operations, checks what they answer, and finds the failures in the log."""
+
+    platform: Platform
+    cast: Cast
+    document: Schema
+    failed: set[str] = field(default_factory=set)
+    """Request ids of failures that the log must have."""
+
+    def credentials(self, operation: Guarded) -> dict[str, Any]:
+        """What lets the most powerful caller in."""
+        kind = operation.guard.kind if operation.guard else None
+        if kind is Kind.DEVICE:
+            return {"auth": self.cast.device}
+        if kind is None:
+            return {}
+        token = self.cast.admin.token if kind is Kind.USER else self.cast.api.token
+        return {"token": token}
+
+    async def see(self, answer: httpx.Response) -> None:
+        """Check an answer."""
+        for check in CHECKS:
+            check(answer)
+        if answer.status_code >= 400:
+            self.failed.add(answer.headers["x-request-id"])
+            if len(self.failed) % (MOST_LINES // 2) == 0:
+                await asyncio.sleep(1)  # a process logs so many lines in a second
+
+    async def send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Send a request; `token` is that of a caller."""
+        if token := more.pop("token", ""):
+            more["headers"] = {"Authorization": f"Bearer {token}"} | more.get("headers", {})
+        return await self.cast.api.http.request(method, path, **more)
+
+    def path(self, template: str, **given: str) -> str:
+        """A path of what there is, but for what is `given`."""
+        targets = self.cast.targets | {"sn": self.cast.device[0]}
+        return template.format_map(targets | given)
+
+    async def find_failures(self) -> None:
+        """Assert that the logs of the processes have the request id of each failure."""
+        assert self.failed
+        missing = self.failed
+        async with asyncio.timeout(10):
+            while missing := missing - self._logged():
+                await asyncio.sleep(0.2)
+        self.failed = set()
+
+    def _logged(self) -> set[str]:
+        logs = (self.platform.directory / "logs").glob("*.log")
+        return {one for log in logs for one in re.findall(r"requestId=(\w+)", log.read_text())}
+
+
+@pytest.fixture(scope="module")
+async def sweep(platform: Platform, cast: Cast) -> Sweep:
+    """One for all tests here."""
+    document = (await cast.api.http.get("/openapi.json")).raise_for_status().json()
+    return Sweep(platform, cast, document)
+
+
+async def test_every_answer_is_sound(sweep: Sweep, subtests: pytest.Subtests) -> None:
+    """For strangers, callers of what there is and is not, and bodies that cannot be read.
+
+    Each failure is in the log by its request id.
+    """
+    assert len({name_of(one) for one in REQUESTS}) >= LEAST
+    for operation in REQUESTS:
+        with subtests.test(name_of(operation)):
+            method, login = operation.method, sweep.credentials(operation)
+            known, unknown = sweep.path(operation.path), operation.path
+            for name in sweep.cast.targets:
+                unknown = unknown.replace(f"{{{name}}}", UNKNOWN)
+            if operation.guard is not None:
+                await sweep.see(await sweep.send(method, known))
+            if method == "GET":
+                await sweep.see(await sweep.send(method, known, **login))
+                await sweep.see(await sweep.send(method, unknown, **login))
+            else:
+                body = BODIES.get(name_of(operation), {})
+                await sweep.see(await sweep.send(method, unknown, json=body, **login))
+                broken = {"content": b"[" * 5000, "headers": {"Content-Type": "application/json"}}
+                await sweep.see(await sweep.send(method, unknown, **broken, **login))
+    await sweep.find_failures()
+
+
+async def test_answers_of_no_operation_are_sound(sweep: Sweep, subtests: pytest.Subtests) -> None:
+    """A method that a path does not have, and a path that is none, have a request id too."""
+    methods: dict[str, set[str]] = {}
+    for operation in REQUESTS:
+        methods.setdefault(operation.path, set()).add(operation.method)
+    logins = {one.path: sweep.credentials(one) for one in REQUESTS}
+    for template, known in methods.items():
+        with subtests.test(template):
+            for method in [one for one in METHODS if one not in known][:1]:
+                answer = await sweep.send(method, sweep.path(template), **logins[template])
+                await sweep.see(answer)
+                assert answer.status_code >= 400
+            path = f"{sweep.path(template)}/no/such/path"
+            await sweep.see(await sweep.send("PATCH", path, **logins[template]))
+    await sweep.find_failures()
+
+
+def _operation(place: Place) -> Guarded:
+    return next(one for one in REQUESTS if (one.method, one.path) == (place.method, place.path))
+
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "resource_id": {"resource_type": "DEVICE"},
+    "resources[0].id": {"type": "DEVICE"},
+    "deviceIds[0]": {"type": "TSL", "config": {"properties": {}}},
+    "commandId": {"status": "SUCCESS"},
+    "[0].commandId": {"status": "SUCCESS"},
+}
+"""What has to stand beside an id, so that it is read as a number."""
+NAMES = {"object_id", "actor_id"}
+"""Ids that may be any text."""
+
+
+def _spellings(known: int) -> list[str]:
+    """Texts that are no ids, some of which are numbers of a resource that exists."""
+    wide = "".join(chr(ord("\uff10") + int(digit)) for digit in str(known))
+    return [f"{known}.0", f"{known}e0", f"+{known}", f" {known}", wide, f"{known:017d}"]
+
+
+async def _states(sweep: Sweep) -> dict[str, int]:
+    """Which resources there are: the status of each GET of one."""
+    return {
+        one.path: (
+            await sweep.send("GET", sweep.path(one.path), **sweep.credentials(one))
+        ).status_code
+        for one in REQUESTS
+        if one.method == "GET" and "_id}" in one.path and not one.path.endswith("able")
+    }
+
+
+def _check_refusal(answer: httpx.Response, place: Place, value: Any) -> None:
+    """A 400 that names the place, as the API at fault spells it."""
+    body = answer.json()
+    if place.steps[0] == 0:  # several messages of a device: each refused one is named
+        found = body["data"]
+        assert (found["accepted"], found["refused"][0]["field"]) == (0, place.steps[-1]), value
+        return
+    assert answer.status_code == 400, (value, answer.text)
+    first, *rest = place.name.split("_")
+    camel = first + "".join(map(str.capitalize, rest))
+    named = body.get("detail_message") or body.get("errMsg")
+    expected = place.name.partition("[")[0]
+    assert named.startswith((expected, camel.partition("[")[0])), (value, answer.text)
+
+
+async def test_ids_have_one_grammar(sweep: Sweep, subtests: pytest.Subtests) -> None:
+    """1 to 16 ASCII digits or a JSON integer; anything else is refused, and nothing is deleted."""
+    before = await _states(sweep)
+    found = places(sweep.document, is_id)
+    assert len(found) > 150
+    for place in found:
+        operation = _operation(place)
+        login = sweep.credentials(operation)
+        with subtests.test(str(place)):
+            if place.source == "body":
+                values: list[Any] = [1e6, 1.0, True, 0 if place.name not in NAMES else -1]
+                if place.name not in NAMES:
+                    values += _spellings(1)[1:5:2]
+                for value in values:
+                    body = place.body(value, BESIDE.get(place.name, {}))
+                    answer = await sweep.send(
+                        place.method, sweep.path(place.path), json=body, **login
+                    )
+                    _check_refusal(answer, place, value)
+                continue
+            name = str(place.steps[0])
+            for text in _spellings(int(sweep.cast.targets.get(name, 1))):
+                given = {name: quote(text)} if place.source == "path" else {}
+                params = [(name, text)] if place.source == "query" else None
+                answer = await sweep.send(
+                    place.method, sweep.path(place.path, **given), params=params, **login
+                )
+                _check_refusal(answer, place, text)
+    assert await _states(sweep) == before
+
+
+async def test_every_numeric_id_is_documented_as_one(sweep: Sweep) -> None:
+    """A name that ends as those of ids do has the grammar of ids, unless it is known as a text."""
+    ids = {str(place) for place in places(sweep.document, is_id)}
+    texts = {
+        str(place)
+        for place in places(sweep.document, is_text)
+        if re.search("(?i)(_id|Id|_ids|Ids)$", str(place.steps[-1])) and str(place) not in ids
+    }
+    names = {text.rpartition(" ")[2].rpartition(".")[2] for text in texts}
+    assert names <= {
+        *("integration_id", "session_id", "request_id"),
+        *("service_id", "serviceId", "event_id", "eventId"),
+        *("deviceIds", "id"),  # one text for several, and names of codecs' arguments
+    }
+
+
+async def test_no_text_is_too_long_for_an_operation(
+    sweep: Sweep, subtests: pytest.Subtests
+) -> None:
+    """Whatever is done with it: searched for, stored, compiled."""
+    for place in places(sweep.document, is_text):
+        if place.source == "path":
+            continue  # the gateway bounds the head of a request
+        operation = _operation(place)
+        login = sweep.credentials(operation)
+        with subtests.test(str(place)):
+            if place.source == "query":
+                sent = {"params": {str(place.steps[0]): LONG[:20_000]}}
+            else:
+                sent = {"json": place.body(LONG)}
+            no_server_error(await sweep.send(place.method, sweep.path(place.path), **sent, **login))
