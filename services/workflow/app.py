@@ -110,6 +110,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "flows": core.flows,
                 "logs": core.logs,
                 "notifications": core.notifications,
+                "notification_sender": core.sender,
                 "trials": core.trials,
                 "registry": core.registry,
                 "editors": Editors(RpcClient(core.bus)),

@@ -133,3 +133,29 @@ async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> No
     await travel(
         platform, "pages", pages=PAGES | {"entity": f"/entities/{hall.entities['temperature']}"}
     )
+
+
+async def test_events_are_followed_and_kept(platform: Platform, admin: Console, hall: Hall) -> None:
+    """The list of events is that of the filters, the device has its own, a test says its fault."""
+    name = (await admin.done("GET", f"/device/{hall.device}"))["name"]
+    happened = {"eventId": "historical_data", "outputs": {"temperature": 20.5}}
+
+    async def report() -> None:
+        while True:
+            await hall.report(temperature=21.5)
+            await hall.api.http.post(
+                f"/ingest/v1/{hall.sn}/event", json=happened, auth=(hall.sn, hall.secret)
+            )
+            await asyncio.sleep(0.5)
+
+    reporting = asyncio.create_task(report())
+    try:
+        event = hall.entities["historical_data"]
+        found = await travel(platform, "events", device=hall.device, called=name, event=event)
+    finally:
+        reporting.cancel()
+    assert found["followed"] == [True]
+    assert found["properties"] == 0
+    assert found["first"].endswith("Temperature 20.5 ℃")
+    assert found["value"] == '{"temperature":20.5}'
+    assert "is not a public address" in found["reason"]

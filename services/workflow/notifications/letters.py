@@ -9,12 +9,20 @@ import msgspec
 from libs.common.clock import from_ms
 from services.workflow.errors import NodeFailed
 from services.workflow.nodes.webhook import signed
-from services.workflow.notifications.model import Channel, Notifications, Subscriber, Told
+from services.workflow.notifications.model import (
+    Channel,
+    Notifications,
+    Subscriber,
+    Told,
+    WebhookChannel,
+)
 from services.workflow.outgoing.http import HttpRequest, OutgoingHttp
 from services.workflow.outgoing.mail import Letter, MailServer, OutgoingMail
 
-SECONDS = 30.0
-"""That one message may take."""
+SECONDS, TEST_SECONDS = 30.0, 20.0
+"""That one message may take, and a test, which a person waits for behind the gateway."""
+TEST_SUBJECT = "Test of your alarm notifications"
+TEST_CONTENT = "<p>This is a test message. Your alarm notifications are sent to this address.</p>"
 MOST_LISTED = 100
 """Alarms that a message lists; of more it says how many."""
 SENDER = "Thingway"
@@ -46,30 +54,46 @@ class Post:
         """Tell a user of alarms, `missed` more without a word; raise `NodeFailed`."""
         listed, more = told[-MOST_LISTED:], max(len(told) - MOST_LISTED, 0) + missed
         if channel == "MAIL":
-            server = await self._mail_server(subscriber.tenant)
-            if server is None:
-                raise NodeFailed("the tenant has no mail server: its credential SMTP is not set")
-            letter = Letter(
-                sender=server.username,
-                sender_name=SENDER,
-                recipients=[subscriber.login],
-                subject=subject_of(listed, more),
-                content=content_of(settings, listed, more),
-            )
-            await self._mail.send(server, letter, SECONDS)
-        elif channel == "WEBHOOK" and settings.webhook is not None:
-            body = msgspec.json.encode(
-                {"tenant": subscriber.tenant, "alarms": listed, "more": more}
-            )
-            headers = {"Content-Type": "application/json"}
-            if settings.webhook.secret:
-                headers |= signed(settings.webhook.secret, body)
-            wanted = HttpRequest(
-                method="POST", url=settings.webhook.url, headers=headers, body=body
-            )
-            answer = await self._http.send(wanted, SECONDS)
-            if answer.status not in _OK:
-                raise NodeFailed(f"the webhook was answered with {answer.status}")
+            subject, content = subject_of(listed, more), content_of(settings, listed, more)
+            await self._mail_to(subscriber, subject, content, SECONDS)
+        elif settings.webhook is not None:
+            body = {"tenant": subscriber.tenant, "alarms": listed, "more": more}
+            await self._post_to(settings.webhook, body, SECONDS)
+
+    async def send_test(
+        self, subscriber: Subscriber, settings: Notifications, channel: Channel
+    ) -> None:
+        """Send a message that says that it is a test; raise `NodeFailed`."""
+        if channel == "MAIL":
+            await self._mail_to(subscriber, TEST_SUBJECT, TEST_CONTENT, TEST_SECONDS)
+        elif settings.webhook is not None:
+            body = {"tenant": subscriber.tenant, "alarms": [], "more": 0, "test": True}
+            await self._post_to(settings.webhook, body, TEST_SECONDS)
+
+    async def _mail_to(
+        self, subscriber: Subscriber, subject: str, content: str, seconds: float
+    ) -> None:
+        server = await self._mail_server(subscriber.tenant)
+        if server is None:
+            raise NodeFailed("the tenant has no mail server: its credential SMTP is not set")
+        letter = Letter(
+            sender=server.username,
+            sender_name=SENDER,
+            recipients=[subscriber.login],
+            subject=subject,
+            content=content,
+        )
+        await self._mail.send(server, letter, seconds)
+
+    async def _post_to(self, webhook: WebhookChannel, content: Any, seconds: float) -> None:
+        body = msgspec.json.encode(content)
+        headers = {"Content-Type": "application/json"}
+        if webhook.secret:
+            headers |= signed(webhook.secret, body)
+        wanted = HttpRequest(method="POST", url=webhook.url, headers=headers, body=body)
+        answer = await self._http.send(wanted, seconds)
+        if answer.status not in _OK:
+            raise NodeFailed(f"the webhook was answered with {answer.status}")
 
 
 def subject_of(listed: Sequence[Told], more: int) -> str:

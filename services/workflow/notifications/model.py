@@ -80,6 +80,24 @@ class Notifications(msgspec.Struct, kw_only=True):
         return found
 
 
+class ChannelResult(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The outcome of the last message that a channel sent or failed to send."""
+
+    at: int
+    """ms."""
+    ok: bool
+    reason: str = ""
+    """Why it failed."""
+    test: bool = False
+    """Whether the user asked for it as a test."""
+
+
+class TestChannel(msgspec.Struct, kw_only=True):
+    """Body of `POST /alarm-notifications/test`."""
+
+    channel: Channel
+
+
 class ShownNotifications(console.Shown, kw_only=True):
     """Answer of `GET /alarm-notifications`; secrets are hidden."""
 
@@ -94,6 +112,8 @@ class ShownNotifications(console.Shown, kw_only=True):
     time_zone: str
     mail: bool
     webhook: WebhookChannel | None = None
+    results: dict[str, ChannelResult]
+    """The last result of each channel, `MAIL` and `WEBHOOK`; absent before the first message."""
 
 
 class Trouble(msgspec.Struct, rename="camel"):
@@ -117,6 +137,10 @@ class Subscriber(msgspec.Struct, rename="camel", kw_only=True):
     settings: Notifications
     trouble: dict[str, Trouble] = {}
     """By channel."""
+    results: dict[str, ChannelResult] = {}
+    """The last result by channel."""
+    tested: dict[str, int] = {}
+    """When a test was last sent, ms by channel."""
 
 
 class Told(msgspec.Struct, rename="camel", kw_only=True):

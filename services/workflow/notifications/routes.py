@@ -5,10 +5,15 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import Requester
-from libs.common.http.console import get, put
+from libs.common.http.console import get, post, put
 from libs.common.http.guards import holders
-from services.workflow.notifications.model import Notifications, ShownNotifications
-from services.workflow.notifications.sending import READERS
+from services.workflow.notifications.model import (
+    ChannelResult,
+    Notifications,
+    ShownNotifications,
+    TestChannel,
+)
+from services.workflow.notifications.sending import READERS, Sender
 from services.workflow.notifications.service import NotificationSettings
 
 
@@ -39,8 +44,20 @@ async def put_alarm_notifications(
     await notifications.put(principal, data)
 
 
+@post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"})
+async def test_alarm_notifications(
+    principal: Requester, notification_sender: NamedDependency[Sender], data: JSONBody[TestChannel]
+) -> ChannelResult:
+    """Send the caller a test message by a channel that is saved, and answer what came of it.
+
+    At most one test in 10 seconds for each channel. `ok` is false when the message was not
+    taken, and `reason` says why.
+    """
+    return await notification_sender.test(principal, data.channel)
+
+
 ROUTER = Router(
     "/alarm-notifications",
-    route_handlers=[get_alarm_notifications, put_alarm_notifications],
+    route_handlers=[get_alarm_notifications, put_alarm_notifications, test_alarm_notifications],
     tags=["Alarms"],
 )

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from libs.common.bus import RpcClient
-from libs.common.clock import to_ms
+from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.contracts.names import DEVICES, MOST_DEVICES, DescribedDevices, DescribeDevices
-from libs.common.errors import ThingwayError, Unauthenticated
+from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
@@ -24,6 +24,7 @@ from services.workflow.notifications import timing
 from services.workflow.notifications.letters import Post
 from services.workflow.notifications.model import (
     Channel,
+    ChannelResult,
     Notice,
     Subscriber,
     Trouble,
@@ -35,6 +36,10 @@ PERIOD = 1.0
 """Seconds between two looks."""
 AT_ONCE = 8
 """Users that are told at the same time."""
+TEST_PAUSE = 10.0
+"""Seconds between two tests of a user and channel."""
+LONGEST_REASON = 500
+"""Characters of a reason that is stored."""
 READERS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
 """Who may read alarms."""
 
@@ -66,6 +71,27 @@ class Sender:
             for found in await self.store.due(datetime.now(UTC)):
                 group.create_task(one(*found))
 
+    async def test(self, user: Principal, channel: Channel) -> ChannelResult:
+        """Send the caller a test by one of its channels, and store the result.
+
+        Raises `InvalidInput` when the channel is not set, and `TooManyRequests` when the last
+        test began less than `TEST_PAUSE` seconds ago.
+        """
+        subscriber = await self.store.find(user.tenant, user.user_id)
+        if subscriber is None or channel not in subscriber.settings.channels:
+            raise InvalidInput("is not set; save it first", field="channel")
+        pause = int(TEST_PAUSE * 1000)
+        if not await self.store.begin_test(user.tenant, user.user_id, channel, pause):
+            raise TooManyRequests("a test was just sent; try again", retry_after=TEST_PAUSE)
+        try:
+            settings = self.settings.opened(subscriber)
+            await self.post.send_test(subscriber, settings, channel)
+            result = ChannelResult(at=now_ms(), ok=True, test=True)
+        except (NodeFailed, SealBroken) as error:
+            result = _failure(error, test=True)
+        await self.store.note_test(user.user_id, channel, result)
+        return result
+
     async def _tell(self, tenant: str, user: int, channel: Channel) -> None:
         notices = await self.store.waiting(user, channel)
         subscriber = await self.store.find(tenant, user)
@@ -86,8 +112,9 @@ class Sender:
             except (NodeFailed, SealBroken) as error:
                 await self._fail(subscriber, channel, notices, trouble, error)
                 return
-        if told and trouble != Trouble():
-            await self.store.note(user, channel, 0, 0, missed=-trouble.missed)
+        if told:
+            result = ChannelResult(at=now_ms(), ok=True)
+            await self.store.note(user, channel, Trouble(missed=-trouble.missed), result)
         await self.store.drop(notices)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
@@ -130,10 +157,15 @@ class Sender:
         until = datetime.now(UTC) + timing.pause(attempts)
         if attempts >= timing.MOST_ATTEMPTS:
             attempts, given_up = 0, len(notices)
-        await self.store.note(subscriber.id, channel, attempts, to_ms(until), missed=given_up)
+        now_trouble = Trouble(attempts, to_ms(until), given_up)
+        await self.store.note(subscriber.id, channel, now_trouble, _failure(error))
         if given_up:
             await self.store.drop(notices)
         await self.store.postpone(subscriber.id, channel, until)
+
+
+def _failure(error: Exception, *, test: bool = False) -> ChannelResult:
+    return ChannelResult(at=now_ms(), ok=False, reason=str(error)[:LONGEST_REASON], test=test)
 
 
 def _wanted(subscriber: Subscriber, channel: Channel) -> bool:

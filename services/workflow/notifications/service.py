@@ -11,6 +11,7 @@ from libs.common.identity import Principal
 from libs.common.identity.seal import Seal
 from services.workflow.errors import NodeFailed
 from services.workflow.notifications.model import (
+    ChannelResult,
     Notifications,
     ShownNotifications,
     Subscriber,
@@ -35,7 +36,7 @@ class NotificationSettings:
     async def get(self, user: Principal) -> ShownNotifications:
         """What a user wants, without secrets; by default nothing is told, as no channel is set."""
         found = await self._store.find(user.tenant, user.user_id)
-        return _shown(found.settings if found else Notifications())
+        return _shown(found.settings, found.results) if found else _shown(Notifications(), {})
 
     async def put(self, user: Principal, wanted: Notifications) -> None:
         """Set what a user wants; raise `InvalidInput`.
@@ -60,7 +61,14 @@ class NotificationSettings:
                 raise InvalidInput(UNKNOWN, field="webhook.secret")
             settings = with_secret(settings, sealed)
         await self._store.put(
-            Subscriber(id=user.user_id, tenant=user.tenant, login=user.name, settings=settings)
+            Subscriber(
+                id=user.user_id,
+                tenant=user.tenant,
+                login=user.name,
+                settings=settings,
+                results=_kept_results(before, settings),
+                tested=before.tested if before else {},
+            )
         )
 
     def opened(self, subscriber: Subscriber) -> Notifications:
@@ -85,13 +93,21 @@ def with_secret(settings: Notifications, text: str) -> Notifications:
     return changed(settings, webhook=webhook)
 
 
-def _shown(settings: Notifications) -> ShownNotifications:
+def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[str, ChannelResult]:
+    """Return the results of channels that send as they did before."""
+    if before is None:
+        return {}
+    kept = {"MAIL": settings.mail, "WEBHOOK": settings.webhook == before.settings.webhook}
+    return {channel: result for channel, result in before.results.items() if kept[channel]}
+
+
+def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownNotifications:
     if settings.webhook is not None and settings.webhook.secret:
         settings = with_secret(settings, HIDDEN)
     fields = msgspec.structs.asdict(settings)
     fields["device_ids"] = list(map(str, settings.device_ids))
     fields["group_ids"] = list(map(str, settings.group_ids))
-    return ShownNotifications(**fields)
+    return ShownNotifications(**fields, results=results)
 
 
 def _check(wanted: Notifications, user: Principal) -> None:

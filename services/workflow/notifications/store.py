@@ -5,9 +5,15 @@ from datetime import datetime
 
 import msgspec
 
-from libs.common.clock import to_ms
+from libs.common.clock import now_ms, to_ms
 from libs.common.store.mongo import Database, Document, DuplicateKey, create_missing
-from services.workflow.notifications.model import Channel, Notice, Subscriber
+from services.workflow.notifications.model import (
+    Channel,
+    ChannelResult,
+    Notice,
+    Subscriber,
+    Trouble,
+)
 
 MOST_WAITING = 1000
 """Notices that wait for a user and channel; more are counted."""
@@ -84,14 +90,35 @@ class NotificationStore:
         await self._notices.delete_many({"_id": {"$in": [one.id for one in notices]}})
 
     async def note(
-        self, user: int, channel: Channel, attempts: int, until: int, *, missed: int
+        self,
+        user: int,
+        channel: Channel,
+        trouble: Trouble,
+        result: ChannelResult,
     ) -> None:
-        """Note how a channel does; `missed` is how many more it has missed."""
-        of = f"trouble.{channel}"
+        """Store how a channel does; `trouble.missed` is added to what it has missed."""
+        place = f"trouble.{channel}"
         change = {
-            "$set": {f"{of}.attempts": attempts, f"{of}.until": until},
-            "$inc": {f"{of}.missed": missed},
+            "$set": {
+                f"{place}.attempts": trouble.attempts,
+                f"{place}.until": trouble.until,
+                f"results.{channel}": msgspec.to_builtins(result),
+            },
+            "$inc": {f"{place}.missed": trouble.missed},
         }
+        await self._subscribers.update_one({"_id": user}, change)
+
+    async def begin_test(self, tenant: str, user: int, channel: Channel, pause: int) -> bool:
+        """Note that a test begins now; False when the last one began less than `pause` ms ago."""
+        now = now_ms()
+        idle = {f"tested.{channel}": {"$not": {"$gt": now - pause}}}
+        change = {"$set": {f"tested.{channel}": now}}
+        mine = {"_id": user, "tenant": tenant}
+        return (await self._subscribers.update_one(mine | idle, change)).modified_count == 1
+
+    async def note_test(self, user: int, channel: Channel, result: ChannelResult) -> None:
+        """Store the result of a test."""
+        change = {"$set": {f"results.{channel}": msgspec.to_builtins(result)}}
         await self._subscribers.update_one({"_id": user}, change)
 
 

@@ -71,6 +71,70 @@ async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, websi
     assert website.heard.empty()
 
 
+async def test_a_test_says_what_became_of_it(workflow: Workflow, website: Web):
+    """It needs a saved channel, answers the reason of a failure, and is stored as last result."""
+    user = workflow.user(7, READER)
+    body = {"channel": "WEBHOOK"}
+    await user.refused(400, "POST", f"{PATH}/test", body, field="channel")
+    assert (await user.done("GET", PATH))["results"] == {}
+    hook = {"url": f"{website.url}/status/200", "secret": "s3cret"}
+    await user.done("PUT", PATH, {"webhook": hook, "enabled": False})
+
+    result = await user.done("POST", f"{PATH}/test", body)
+
+    (told_body,) = await told(website)
+    assert told_body == {"tenant": "default", "alarms": [], "more": 0, "test": True}
+    assert "SIGNATURE" in website.headers[0]
+    assert abs(result.pop("at") - now_ms()) < 60_000
+    assert result == {"ok": True, "test": True}
+    assert (await user.done("GET", PATH))["results"]["WEBHOOK"]["ok"] is True
+    answer = await user.ask("POST", f"{PATH}/test", body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "10")
+    await user.refused(400, "POST", f"{PATH}/test", {"channel": "PIGEON"}, field="channel")
+    await workflow.user(8, Function.WORKFLOW_EDIT).refused(403, "POST", f"{PATH}/test", body)
+
+
+@pytest.mark.parametrize(
+    ("channel", "settings", "reason"),
+    [
+        ("WEBHOOK", {"webhook": {"url": "http://169.254.1.1/"}}, "not a public address"),
+        ("WEBHOOK", {"webhook": {"url": "{url}/status/500"}}, "answered with 500"),
+        ("MAIL", {"mail": True}, "no mail server"),
+    ],
+)
+async def test_a_test_that_fails_says_why(
+    workflow: Workflow, website: Web, channel: str, settings: dict[str, Any], reason: str
+):
+    """A change of the channel forgets its result, any other change keeps it."""
+    user = workflow.user(7, READER)
+    text = json.dumps(settings).replace("{url}", website.url)
+    await user.done("PUT", PATH, json.loads(text))
+    result = await user.done("POST", f"{PATH}/test", {"channel": channel})
+    assert (result["ok"], reason in result["reason"]) == (False, True), result
+    await user.done("PUT", PATH, json.loads(text) | {"enabled": False})
+    assert (await user.done("GET", PATH))["results"] == {channel: result}
+    await user.done("PUT", PATH, {"webhook": {"url": "http://example.org/other"}})
+    assert (await user.done("GET", PATH))["results"] == {}
+
+
+async def test_the_result_of_an_alarm_is_stored(workflow: Workflow, website: Web):
+    """Without a test: how the last message went."""
+    admin = workflow.admin()
+    await admin.done("PUT", PATH, {"webhook": {"url": f"{website.url}/status/200"}})
+    await workflow.bus.publish([event()])
+    await told(website)
+    await waiting(workflow, 0)
+    found = (await admin.done("GET", PATH))["results"]["WEBHOOK"]
+    assert abs(found.pop("at") - now_ms()) < 60_000
+    assert found == {"ok": True}
+    await admin.done("PUT", PATH, {"webhook": {"url": f"{website.url}/status/500"}})
+    await workflow.bus.publish([event()])
+    async with asyncio.timeout(30):
+        while "WEBHOOK" not in (found := (await admin.done("GET", PATH))["results"]):
+            await asyncio.sleep(0.05)
+    assert found["WEBHOOK"]["reason"] == "the webhook was answered with 500"
+
+
 @pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
 async def test_a_mail_is_sent(workflow: Workflow, post: Post):
     """To the address that the user logs in with, by the tenant's mail server; as HTML."""
