@@ -47,7 +47,7 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
 
 
 class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
-    """The newest report is older than so many seconds; over with the next one."""
+    """No report arrives for so many seconds; over with the next one."""
 
     seconds: Annotated[int, msgspec.Meta(ge=10, le=MOST_SECONDS)]
 

@@ -81,15 +81,19 @@ _CONDITIONS: list[tuple[Condition, tuple[Any, ...]]] = [
 
 
 def generate(seed: int) -> Sequence:
-    """Make 20 to 30 readings in one of the orders that devices send them in."""
+    """Make 20 to 30 readings in one of the orders that devices send them in.
+
+    Some sequences have readings that come too late, and change nothing.
+    """
     chance = random.Random(seed)
     condition, values = chance.choice(_CONDITIONS)
     in_order = chance.random() < 0.4
     made = Sequence(condition, in_order)
+    farthest = chance.choice((LATE, LATE, 3 * LATE))
     ts, found = FIRST, list[tuple[int, int, Any]]()
     for _ in range(chance.randint(20, 30)):
         ts += chance.choice((0, 1, 1_000, 5_000, 20_000, 20_000, 45_000, 200_000))
-        behind = 0 if in_order else chance.choice((0, 0, 30_000, LATE))
+        behind = 0 if in_order else chance.choice((0, 0, 30_000, LATE, farthest))
         found.append((ts + chance.randint(0, behind), ts, chance.choice(values)))
     found.sort(key=lambda one: one[0])
     readings = _arrived(chance, found)
@@ -131,10 +135,19 @@ def expected(
     cleared = max(clears, default=-1)
     if isinstance(condition, SilenceCondition):
         return _silent(condition, readings, cleared, now)
-    in_order = sorted(readings, key=lambda one: (one.ts, one.sequence))
+    in_order = sorted(_in_time(readings), key=lambda one: (one.ts, one.sequence))
     if isinstance(condition, EventCondition):
         return _happened(condition, in_order, cleared)
     return _beyond(condition, in_order, cleared, now)
+
+
+def _in_time(readings: list[Reading]) -> list[Reading]:
+    """Those that are not more than 120 s older than one that arrived before."""
+    return [
+        one
+        for one in readings
+        if all(one.ts >= other.ts - LATE for other in readings if other.arrival < one.arrival)
+    ]
 
 
 def _beyond(condition: ValueCondition, readings: list[Reading], cleared: int, now: int) -> Expected:
