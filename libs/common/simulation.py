@@ -13,6 +13,7 @@ from libs.common.clock import now_ms
 from libs.common.tsl import (
     ServiceSpec,
     TslDocument,
+    by_keys,
     plausible_params,
     plausible_properties,
     readable_values,
@@ -49,7 +50,8 @@ class SimulatedDevice:
     def adopt(self, document: TslDocument) -> None:
         """Be of another TSL from now on; settings that it has too stay as they are."""
         self._document = document
-        self._top = {one.id: one.access_mode for one in document.properties if "." not in one.id}
+        properties = by_keys(document).properties
+        self._top = {one.id: one.access_mode for one in properties if "." not in one.id}
         self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
 
     def measure(self) -> Values:

@@ -32,7 +32,7 @@ LOCK = {
         "version": "v1.0",
         "properties": [
             _property("battery", "INT", "R"),
-            _property("volume", "FLOAT", "RW"),
+            _property("vol", "FLOAT", "RW") | {"propertyKey": "volume"},
             _property("pin", "STRING", "W"),
             _property("wifi", "STRUCT", "RW"),
             _property("wifi.ssid", "STRING", "RW"),

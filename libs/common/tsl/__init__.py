@@ -1,5 +1,6 @@
 """TSL: the model of a thing, and checks of all that things send and are sent by it."""
 
+from libs.common.tsl._keys import by_keys, entries_of, with_keys_of_ids
 from libs.common.tsl._merge import accepted
 from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
@@ -51,7 +52,9 @@ __all__ = [
     "Validator",
     "Values",
     "accepted",
+    "by_keys",
     "compile_tsl",
+    "entries_of",
     "generic_tsl",
     "mask_text",
     "parse_document",
@@ -60,4 +63,5 @@ __all__ = [
     "readable_values",
     "texts_beyond",
     "to_wire",
+    "with_keys_of_ids",
 ]

@@ -36,14 +36,13 @@ def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def qualify_params(params: Sequence[ParamSpec], owner: str) -> None:
-    """Give parameters their full ids, `<owner>.<key>`, and a `ref` its one place.
+    """Give parameters their full ids, `<owner>.<key>`, and a `ref` both of its places.
 
     Vendors leave out the owner, or the id altogether when there is a `ref`.
     """
     for param in params:
         spec = param.data_spec
-        param.ref = param.ref or spec.ref or None
-        spec.ref = None
+        param.ref = spec.ref = param.ref or spec.ref or None
         key = param.id or (param.ref or "").rpartition(".")[2]
         if key and not key.startswith(f"{owner}."):
             if param.property_key in {None, key}:

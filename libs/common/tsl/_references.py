@@ -97,7 +97,7 @@ def _copies(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[ParamS
         copies.append(
             ParamSpec(
                 id=copy_id,
-                property_key=copy_id,
+                property_key=(entry.property_key or copy_id).rpartition(".")[2],
                 name=entry.name,
                 description=entry.description,
                 data_spec=spec,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.tsl._keys import by_keys
 from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl.document import TslDocument
 from libs.common.tsl.faults import Fault
@@ -21,7 +22,7 @@ _ABSENT: Any = object()
 
 def readable_values(document: TslDocument, values: dict[str, Any]) -> dict[str, Any]:
     """Return `values` of a thing without the write-only ones, for callers that compile no TSL."""
-    tree = build_tree(document.properties)
+    tree = build_tree(by_keys(document).properties)
     return omit_write_only({key: node for key, node in tree.items() if node.conceals}, values)
 
 

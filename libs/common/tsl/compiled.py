@@ -8,6 +8,7 @@ import msgspec
 from libs.common.tsl._booleans import booleans, with_booleans
 from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import properties_type, report_decoder
+from libs.common.tsl._keys import by_keys
 from libs.common.tsl._merge import (
     merged,
     partial_view,
@@ -53,6 +54,7 @@ class CompiledTsl:
 
     def __init__(self, document: TslDocument) -> None:
         self.document = document
+        document = by_keys(document)
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
         self._concealing = {key: node for key, node in self._tree.items() if node.conceals}
@@ -72,7 +74,7 @@ class CompiledTsl:
         self._answered = {spec.id: build_tree(spec.outputs, spec.id) for spec in document.services}
 
     def property(self, property_id: str) -> PropertySpec | None:
-        """Look up a property or member by its dotted id."""
+        """Look up a property or member by its dotted key."""
         return self._properties.get(property_id)
 
     def event(self, event_id: str) -> EventSpec | None:

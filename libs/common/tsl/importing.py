@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from libs.common.tsl._keys import settle_keys
 from libs.common.tsl._normalise import normalise_member, qualify_params
 from libs.common.tsl._reading import Faults, object_of, read_struct
 from libs.common.tsl._references import copy_referenced_members, resolve_references
@@ -46,7 +47,11 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     if not stored:
         _check_signs(document, faults)
     if not faults:
+        settle_keys(document.properties, "properties", "", faults, stored=stored)
         _complete_params(document, faults)
+    if not faults:
+        for path, owner, params in _params(document):
+            settle_keys(params, path, owner, faults, stored=stored)
     if faults:
         raise TslInvalid(faults.listed())
     return document

@@ -45,7 +45,7 @@ class Tsl(Protocol):
         """The document behind it, normalised; treat it as read-only."""
 
     def property(self, property_id: str) -> PropertySpec | None:
-        """Look up a declared property or member by its dotted id."""
+        """Look up a declared property or member by its dotted key; its spec has this as its id."""
 
     def event(self, event_id: str) -> EventSpec | None:
         """Look up a declared event."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from libs.common.tsl._check import check_value
+from libs.common.tsl._keys import by_keys, keyed_entries
 from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl._spec_rules import default_of
 from libs.common.tsl.document import ParamSpec, TslDocument
@@ -38,13 +39,13 @@ def plausible_properties(
     Numbers walk on from `previous`, what this function gave before; settings (RW) and texts
     stay as they are there, as long as they are valid. A DATE that is not a setting is now.
     """
-    return _members(build_tree(document.properties), rng, previous)
+    return _members(build_tree(by_keys(document).properties), rng, previous)
 
 
 def plausible_params(params: Sequence[ParamSpec], rng: random.Random) -> Values:
     """Give values to the outputs of an event, the inputs or the outputs of a service."""
     owner = params[0].id.partition(".")[0] if params else ""
-    tree = build_tree(params, owner)
+    tree = build_tree(keyed_entries(params), owner)
     return {key: _value(node, rng, None) for key, node in tree.items()}
 
 

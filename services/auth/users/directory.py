@@ -151,7 +151,7 @@ def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
         email=user.email,
         created_at=str(to_ms(user.created_at)),
         enabled=user.enabled,
-        roles=_shown_roles(user, roles) or None,
+        roles=_shown_roles(user, roles),
     )
 
 

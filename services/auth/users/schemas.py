@@ -87,8 +87,7 @@ class ShownUser(Shown):
     created_at: str
     """ms."""
     enabled: bool
-    roles: list[RoleName] | None = None
-    """Absent without any."""
+    roles: list[RoleName]
 
 
 class Profile(msgspec.Struct, kw_only=True):

@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from libs.common.things import AccessMod, EntityType, ValueType
-from libs.common.tsl import DataSpec, MemberSpec, ParamSpec, PropertySpec, TslDocument
+from libs.common.tsl import (
+    DataSpec,
+    MemberSpec,
+    ParamSpec,
+    PropertySpec,
+    TslDocument,
+    by_keys,
+)
 from libs.common.tsl.document import ITEM
 
 _TYPES: dict[str, ValueType] = {
@@ -117,7 +124,8 @@ def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
 
 
 def _declared(document: TslDocument) -> Iterator[Member]:
-    """The members of a document, all with number 0."""
+    """The members of a document, by their property keys, all with number 0."""
+    document = by_keys(document)
     access = _effective_access(document.properties)
     for entry in _entities(document.properties):
         yield _property(entry, access)

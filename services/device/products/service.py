@@ -9,7 +9,15 @@ import msgspec
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
-from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
+from libs.common.tsl import (
+    Fault,
+    TslDocument,
+    TslInvalid,
+    by_keys,
+    generic_tsl,
+    parse_document,
+    with_keys_of_ids,
+)
 from services.device.members.member import marks_of
 from services.device.products.codec.schemas import ProductCodec
 from services.device.products.errors import built_in, product_not_found
@@ -205,12 +213,18 @@ def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
     content = msgspec.json.encode(document)
     if len(content) > LARGEST_DOCUMENT:
         faults.append(Fault("tsl", f"must be at most {LARGEST_DOCUMENT} bytes"))
-    return StoredTsl(document.version, content, hashlib.sha256(content).hexdigest())
+    return StoredTsl(
+        document.version,
+        content,
+        hashlib.sha256(content).hexdigest(),
+        hashlib.sha256(msgspec.json.encode(with_keys_of_ids(document))).hexdigest(),
+    )
 
 
 def _not_a_place(document: TslDocument, name: str) -> list[Fault]:
     """What keeps a property from being a place."""
-    kinds = {spec.id: spec.data_spec.data_type for spec in document.properties if spec.data_spec}
+    properties = by_keys(document).properties
+    kinds = {spec.id: spec.data_spec.data_type for spec in properties if spec.data_spec}
     if kinds.get(name) != "STRUCT":
         return [Fault("locationProperty", "is no STRUCT property of the TSL")]
     return [

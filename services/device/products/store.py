@@ -136,15 +136,17 @@ class ProductStore:
         identity = {"tenant": wanted.tenant, "model": wanted.model}
         version = wanted.tsl.version
         known = await self._products.find_one({"_id": identity}, session=session)
-        stored = await self._tsls.hash(wanted.tenant, wanted.model, version, session)
-        replaced = stored is not None and stored != wanted.tsl.hash
-        if stored is None and known is not None and len(known["versions"]) >= MOST_VERSIONS:
+        relation = await self._tsls.relation(wanted.tenant, wanted.model, wanted.tsl, session)
+        replaced = relation in {"KEYED", "CHANGED"}
+        if relation == "NEW" and known is not None and len(known["versions"]) >= MOST_VERSIONS:
             raise too_many_versions(wanted.model, MOST_VERSIONS)
-        if replaced and await self._devices.uses(wanted.tenant, wanted.model, version, session):
+        if relation == "CHANGED" and await self._devices.uses(
+            wanted.tenant, wanted.model, version, session
+        ):
             raise version_in_use(wanted.model, version)
         if known is None or replaced:
             await self._usage.seal(wanted.tenant, wanted.model, session)
-        if stored is None or replaced:
+        if relation == "NEW" or replaced:
             await self._tsls.put(wanted.tenant, wanted.model, wanted.tsl, session)
             owner = owner_of(wanted.tenant, wanted.model)
             await self._members.numbers(owner, wanted.marks, session)

@@ -1,11 +1,14 @@
 """TSLs of products by version (`tsls`), and all TSLs that are compiled, by their content.
 
-`tsls`: `{_id: {tenant, model, version}, document, hash}`, the document being the JSON of the
-normalised TSL and the hash its SHA-256 in hex.
+`tsls`: `{_id: {tenant, model, version}, document, hash, conceals?, keysIgnored?}`, the document
+being the JSON of the normalised TSL and the hash its SHA-256 in hex. `conceals` tells if it has
+write-only members, once that is known. `keysIgnored` marks a document whose property keys were
+ignored when it was imported.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -14,6 +17,7 @@ from libs.common.store.mongo import Database, Document, Session
 from libs.common.things import GENERIC
 from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
 
+Relation = Literal["NEW", "SAME", "KEYED", "CHANGED"]
 TslKey = tuple[str, str, str]
 """Tenant, product and version."""
 
@@ -29,6 +33,8 @@ class StoredTsl:
     version: str
     document: bytes
     hash: str
+    plain_hash: str = ""
+    """That of the document with ids for property keys, as versions without these stored it."""
 
 
 class Tsls:
@@ -70,11 +76,20 @@ class Tsls:
                 found[_key(stored)] = known or self.compiled(stored["hash"], stored["document"])
         return found
 
-    async def hash(self, tenant: str, model: str, version: str, session: Session) -> str | None:
-        """The hash of a version's content; None when there is no such version."""
-        identity = _identity(tenant, model, version)
-        head = await self._tsls.find_one({"_id": identity}, {"hash": 1}, session=session)
-        return None if head is None else head["hash"]
+    async def relation(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
+        """Return how a document relates to that which is stored of its version.
+
+        `KEYED` is one that differs by nothing but the property keys, which were ignored when the
+        stored one was imported.
+        """
+        identity = _identity(tenant, model, tsl.version)
+        head = await self._tsls.find_one({"_id": identity}, {"document": 0}, session=session)
+        if head is None:
+            return "NEW"
+        if head["hash"] == tsl.hash:
+            return "SAME"
+        ignored = head.get("keysIgnored") and head["hash"] == tsl.plain_hash
+        return "KEYED" if ignored else "CHANGED"
 
     async def concealing(self) -> list[tuple[str, str, str, str]]:
         """Tenant, product, version and hash of each TSL that has write-only members.

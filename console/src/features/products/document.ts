@@ -8,6 +8,29 @@ export const EMPTY: TslDocument = {
   services: [],
 };
 
+interface Keyed {
+  id?: string;
+  propertyKey?: string | null;
+}
+
+const last = (path: string): string => path.slice(path.lastIndexOf(".") + 1);
+
+/** An entry whose property key, if it differs from the id, is its last part: it follows a parent that is renamed. */
+function shortly<T extends Keyed>({ propertyKey, ...rest }: T): T {
+  const key = last(propertyKey ?? "");
+  return (key && key !== last(rest.id ?? "") ? { ...rest, propertyKey: key } : rest) as T;
+}
+
+/** A stored document as people edit it: without the property keys that repeat ids. */
+export function withoutRepeatedKeys(document: TslDocument): TslDocument {
+  return {
+    ...document,
+    properties: document.properties?.map(shortly),
+    events: document.events?.map((one) => ({ ...one, outputs: one.outputs?.map(shortly) })),
+    services: document.services?.map((one) => ({ ...one, inputs: one.inputs?.map(shortly), outputs: one.outputs?.map(shortly) })),
+  };
+}
+
 export const laidOut = (document: TslDocument): string => JSON.stringify(document, null, 2);
 
 /** The document that a text is; null while it is no JSON object. */

@@ -2,9 +2,9 @@
 import type { DataSpec, ParamSpec, PropertySpec } from "../../api/generated";
 
 export interface Member {
-  /** As the document has it: `schedule.start`. */
+  /** By which values are named: `schedule.start`, the property key of the document. */
   id: string;
-  /** The last part of the id. */
+  /** The last part of it. */
   key: string;
   name: string;
   description: string;
@@ -20,7 +20,7 @@ const ITEM = "_item";
 
 function memberOf(entry: PropertySpec | ParamSpec): Member {
   const access = "accessMode" in entry ? (entry.accessMode ?? "R") : "RW";
-  const id = entry.id ?? "";
+  const id = entry.propertyKey ?? entry.id ?? "";
   const key = id.slice(id.lastIndexOf(".") + 1);
   return {
     id,
@@ -36,7 +36,7 @@ function memberOf(entry: PropertySpec | ParamSpec): Member {
 
 /** Members at the top, each with those that it holds. `owner` is the service whose parameters these are. */
 export function tree(entries: (PropertySpec | ParamSpec)[] = [], owner = ""): Member[] {
-  const members = new Map(entries.map((entry) => [entry.id ?? "", memberOf(entry)]));
+  const members = new Map(entries.map((entry) => [entry.propertyKey ?? entry.id ?? "", memberOf(entry)]));
   const top: Member[] = [];
   for (const member of members.values()) {
     const parent = member.id.slice(0, Math.max(0, member.id.length - member.key.length - 1));

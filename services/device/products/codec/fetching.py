@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.tsl import TslDocument
+from libs.common.tsl import TslDocument, by_keys
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import encoded
 from services.device.codecs.worker import Call, Outcome
@@ -43,7 +43,8 @@ class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
 def candidates(document: TslDocument) -> list[str]:
     """Services that take a range, the first ones."""
     inputs = {
-        one.id: {each.id.rpartition(".")[2] for each in one.inputs} for one in document.services
+        one.id: {each.id.rpartition(".")[2] for each in one.inputs}
+        for one in by_keys(document).services
     }
     return [service for service, names in inputs.items() if names == _INPUTS][:MOST]
 

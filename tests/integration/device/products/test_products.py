@@ -1,7 +1,11 @@
 """Products: what is kept, what is refused, and what devices forbid."""
 
+from typing import Any
+
 import pytest
 
+from services.device.products.migrations import _ignored_keys
+from services.device.things.tsls import Tsls
 from tests.integration.device.devices.platform import Platform, together, tsl
 
 
@@ -235,3 +239,42 @@ async def test_a_product_may_name_the_property_that_is_the_place(platform: Platf
         refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
         assert "locationProperty" in refusal["errMsg"]
     assert "locationProperty" not in await platform.mine.put_product("TH-1", document)
+
+
+def keyed_tsl() -> dict[str, Any]:
+    """A TSL whose property has another key than its id."""
+    document = tsl()
+    document["properties"][0]["propertyKey"] = "outdoor"
+    return document
+
+
+async def _keys(platform: Platform) -> set[str]:
+    """The keys by which values of the product are checked now."""
+    compiled = await Tsls(platform.database).find("default", "TH-1", "v1.0")
+    return {key for key in ("temperature", "outdoor") if compiled.property(key)}
+
+
+async def test_values_are_named_by_the_property_keys_of_an_import(platform: Platform) -> None:
+    await platform.mine.put_product("TH-1", keyed_tsl())
+
+    got = await platform.mine.done("GET", "/products/TH-1")
+    entry = got["tsl"]["properties"][0]
+    assert (entry["id"], entry["propertyKey"]) == ("temperature", "outdoor")
+    assert await _keys(platform) == {"outdoor"}
+
+
+async def test_a_document_that_was_stored_before_keeps_its_ids_until_it_is_imported_again(
+    platform: Platform,
+) -> None:
+    """Also while devices use it: its keys were ignored when it was imported."""
+    await platform.mine.put_product("TH-1", keyed_tsl())
+    await platform.mine.add("SN1", model="TH-1")
+
+    for _ in range(2):
+        await _ignored_keys(platform.database)
+    assert await _keys(platform) == {"temperature"}
+
+    await platform.mine.put_product("TH-1", keyed_tsl())
+    assert await _keys(platform) == {"outdoor"}
+    body = {"name": "x", "tsl": tsl()}
+    await platform.mine.refused(409, "PUT", "/products/TH-1", body)
