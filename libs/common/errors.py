@@ -121,6 +121,13 @@ class UnsupportedMedia(ThingwayError):
     code = "unsupported_media_type"
 
 
+class HeaderTooLarge(ThingwayError):
+    """431: the header fields are larger than the limit."""
+
+    status = 431
+    code = "header_too_large"
+
+
 class TooManyRequests(ThingwayError):
     """429: come back after `retry_after` seconds."""
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from libs.common.http.protocol import BoundedProtocol
+from libs.common.errors import TooManyRequests
+from libs.common.http.protocol import BoundedProtocol, refusal
 from libs.common.limits import counted_address
 from libs.common.limits.counts import Claim, Counts
 from libs.common.tls import peer_certificate
@@ -10,10 +11,8 @@ from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE
 from services.gateway.tunnel.tunnels import Client
 
-_TOO_MANY = (
-    b"HTTP/1.1 429 Too Many Requests\r\n"
-    b"retry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-)
+_LATER = 5.0
+"""Seconds after which a client of an address with too many connections may try again."""
 
 
 class Connections:
@@ -56,7 +55,8 @@ class CountedProtocol(BoundedProtocol):
         super().connection_made(transport)
         claim = self._book.claim(self.client[0] if self.client else "unknown")
         if claim is not None and not self._book.take(claim):
-            transport.write(_TOO_MANY)
+            message = "too many connections of this address are open"
+            transport.write(refusal(TooManyRequests(message, retry_after=_LATER)))
             transport.close()
             return
         self._claim = claim

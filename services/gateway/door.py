@@ -15,7 +15,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
-from libs.common.errors import OUR_FAULT, Forbidden, ThingwayError, TooManyRequests
+from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayError, TooManyRequests
 from libs.common.http.credentials import take_query_token
 from libs.common.http.refusals import log_failure, log_refusal
 from libs.common.http.request import REQUEST_ID, REQUEST_ID_HEADER, identify, new_request_id
@@ -30,7 +30,7 @@ from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
 from services.gateway.proxy.forward import Exchange, Forwarder
-from services.gateway.proxy.refusal import HeaderTooLarge, refuse
+from services.gateway.proxy.refusal import refuse
 from services.gateway.proxy.watch import Watch
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel.tunnels import Tunnels

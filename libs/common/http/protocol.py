@@ -6,9 +6,17 @@ fill the memory, many could hold every connection.
 """
 
 import asyncio
+from contextvars import copy_context
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from libs.common.envelope import encode_error, error_headers
+from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
+from libs.common.http.refusals import log_refusal
+from libs.common.http.request import new_request_id
+from libs.common.telemetry.logs import name_lines
 
 MOST_HEAD = 64 * 1024
 """Bytes that request line and header fields may take together, or trailers and what else comes
@@ -18,10 +26,30 @@ HEAD_TIMEOUT = 15.0
 STALL = 30.0
 """Seconds in which a client takes what waits for it; later the connection is cut."""
 
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-length: 0\r\nconnection: close\r\n\r\n"
-)
+
+def refusal(error: ThingwayError, path: str = "") -> bytes:
+    """Return a whole answer for what is no request yet, in the envelope of `path`, and log it.
+
+    The client has to close the connection.
+    """
+    request_id = new_request_id()
+    copy_context().run(_log, error, request_id)
+    body = encode_error(error, path=path, request_id=request_id)
+    fields = {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "x-request-id": request_id,
+        "connection": "close",
+        **error_headers(error),
+    }
+    lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in fields.items())
+    status = HTTPStatus(error.status)
+    return f"HTTP/1.1 {status} {status.phrase}\r\n{lines}\r\n".encode("latin-1") + body
+
+
+def _log(error: ThingwayError, request_id: str) -> None:
+    name_lines(requestId=request_id)
+    log_refusal(error, "", "connection")
 
 
 class _Joining(asyncio.Transport):
@@ -96,8 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return  # after an upgrade a WebSocket's protocol has it
         self._size = 0 if self._moved else self._size + len(data)
         if self._size > MOST_HEAD:
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+            self._refuse(HeaderTooLarge(f"the header is larger than {MOST_HEAD} bytes"))
         elif self._in_head:
             if self._head_timer is None:
                 self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
@@ -105,6 +132,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle is None or self.cycle.response_complete
         ):
             self._await_request()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, as uvicorn calls this."""
+        self._refuse(MalformedRequest(msg))
+
+    def _refuse(self, error: ThingwayError) -> None:
+        path = bytes(getattr(self, "url", b"")).partition(b"?")[0]
+        self.transport.write(refusal(error, path.decode("latin-1")))
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """The client takes no more for now; it gets some time."""

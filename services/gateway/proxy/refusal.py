@@ -33,13 +33,6 @@ _CHALLENGES = {
 }
 
 
-class HeaderTooLarge(ThingwayError):
-    """431: the header fields are larger than the limit."""
-
-    status = 431
-    code = "header_too_large"
-
-
 class RequestTimeout(ThingwayError):
     """408: the client did not send its body in time."""
 

@@ -1,6 +1,7 @@
 """What a client may make a connection hold, over real sockets."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from libs.common.http import protocol
+from tests.loglines import logged_lines
 from tests.serving import serving
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -78,6 +80,32 @@ async def test_what_is_no_body_is_bounded(before: bytes, endless: bytes) -> None
                 assert (await answer).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
         answer.cancel()
     assert sent < MOST
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "names"),
+    [
+        (b"SSH-2.0-what\r\n\r\n", 400, ("error_code", "request_id")),
+        (b"GET / HTTP/1.1\r\nHost a\r\n\r\n", 400, ("error_code", "request_id")),
+        (b"GET /device/openapi/v1/x HTTP/1.1\r\nA b\r\n\r\n", 400, ("errCode", "requestId")),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000, 431, ("error_code", "request_id")),
+    ],
+    ids=["no HTTP", "no field", "no field to the open API", "a header too large"],
+)
+async def test_what_is_no_request_is_refused_in_its_envelope(
+    sent: bytes, status: int, names: tuple[str, str]
+) -> None:
+    """One request id is in header, body and log."""
+    with logged_lines() as lines:
+        async with client(App()) as (reader, writer), asyncio.timeout(20):
+            writer.write(sent)
+            head = await reader.readuntil(b"\r\n\r\n")
+            body = json.loads(await reader.read())
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    code, request_id = (body[name] for name in names)
+    assert code in {"parameter_syntax_error", "header_too_large"}
+    assert f"x-request-id: {request_id}\r\n".encode() in head
+    assert request_id in {line.get("requestId") for line in lines}
 
 
 async def test_a_body_in_many_small_parts_is_read_to_its_end() -> None:
