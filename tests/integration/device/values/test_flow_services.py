@@ -108,7 +108,7 @@ async def test_a_call_runs_the_flow_and_answers_its_output(world: World, flows: 
     made = await put(world)
     key = f"system.integration.{made.flow_id}"
     exchange = {f"{key}.heat": "21.5", f"{key}.room": "hall"}
-    caller = world.user(9, Function.DASHBOARD_VIEW)
+    caller = world.user(9, Function.DASHBOARD_EDIT)
     assert await caller.done("POST", CALL, {"exchange": exchange}) == {"text": "done"}
     (called,) = flows.called
     assert called.inputs == {"heat": 21.5, "room": "hall"}
