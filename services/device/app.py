@@ -365,6 +365,7 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
         shared.groups,
         tags,
         base.latest,
+        latest,
     )
     EntityRpc(
         directory=directory,

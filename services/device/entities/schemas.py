@@ -101,7 +101,10 @@ class ShownEntity(Shown, kw_only=True):
     workflow_data: WorkflowRef | None = None
     """The flow whose service it is."""
     entity_latest_value: str | None = None
-    """In an advanced search: the latest value of a property as text, of an enumeration the key."""
+    """In an advanced search: the latest value of a property as text, of an enumeration the key.
+
+    In a page of at most 200 rows also the outputs of the last occurrence of an event.
+    """
 
 
 class EntityMeta(Shown, kw_only=True):

@@ -172,20 +172,26 @@ def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
 
     The value of an event is the object of its outputs.
     """
-    is_event, name = entity.member.type == "EVENT", entity.reported_path[0]
-    if name not in entries or not (is_event or entity.member.type == "PROPERTY"):
+    name = entity.reported_path[0]
+    if name not in entries or entity.member.type not in ("PROPERTY", "EVENT"):
         return LatestValue()
-    whole = is_event and entity.member.parent is None
-    value = entries[name]["v"] if whole else entity.value_in(plain(entries))
+    value = _value_in(entity, plain(entries))
     if value is None:
         return LatestValue()
     written = entries[name]["t"]
     return LatestValue(value=value, timestamp=str(written), value_type=entity.member.value_type)
 
 
+def _value_in(entity: Entity, values: Mapping[str, Any]) -> Any:
+    """Return the value among those of its thing; of an event the object of its outputs."""
+    if entity.member.type == "EVENT" and entity.member.parent is None:
+        return values.get(entity.reported_path[0])
+    return entity.value_in(values)
+
+
 def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
     """The latest value as text: numbers without an exponent, what is no text as JSON."""
-    value = entity.value_in(values)
+    value = _value_in(entity, values)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float):

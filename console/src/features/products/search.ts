@@ -7,7 +7,7 @@ import type { Option } from "../../lib/Combobox.svelte";
 /** Products that can be chosen. */
 const MOST = 1000;
 
-export const mayFindProducts = (): boolean => session.may("product.view") || session.may("device.add");
+export const mayFindProducts = (): boolean => ["product.view", "product.manage", "device.add"].some((code) => session.may(code));
 
 export async function products(): Promise<ShownProduct[]> {
   return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;

@@ -80,7 +80,7 @@ export const en = {
   "connect.interval": "Seconds between two reports",
   "connect.sn.hint": "The serial number that it logs in with; this one is made up",
   "connect.add": "Add the device",
-  "connect.no-key": "You need the function device.edit to create the key of a device.",
+  "connect.no-key": "You need the functions device.view and device.edit to create the key of a device.",
   "connect.added": "{name} is added.",
   "connect.key": "What it logs in with",
   "connect.key.text": "{name} is added. Its key is shown only now.",

@@ -82,7 +82,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connect.interval": "上报间隔（秒）",
   "connect.sn.hint": "登录用的序列号；此为自动生成",
   "connect.add": "添加设备",
-  "connect.no-key": "您需要 device.edit 功能才能创建设备密钥。",
+  "connect.no-key": "您需要 device.view 和 device.edit 功能才能创建设备密钥。",
   "connect.added": "{name} 已添加。",
   "connect.key": "登录凭据",
   "connect.key.text": "{name} 已添加。密钥只在此时显示。",

@@ -19,6 +19,7 @@ from services.device.entities.search.schemas import AdvancedSearch
 from services.device.entities.search.texts import TextFilter
 from services.device.entities.service import latest_text, shown_entity
 from services.device.entities.tags.service import EntityTags
+from services.device.entities.values import ValueReader, plain
 from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
@@ -31,6 +32,8 @@ from services.device.things.lists import DeviceLists
 from services.device.things.model import ModelKey
 from services.device.things.seen import NOTHING, seen, seen_in_parts
 
+MOST_WITH_EVENTS = 200
+"""Rows of a page in which events have their last outputs: each kind is looked up by itself."""
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
 ShownIntegrations = Mapping[str, ShownIntegration]
@@ -49,6 +52,7 @@ class EntitySearch:
     groups: GroupStore
     tags: EntityTags
     latest: LatestValues
+    values: ValueReader
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -158,6 +162,13 @@ class EntitySearch:
         for entity, row in zip(entities, rows, strict=True):
             if entity.member.type == "PROPERTY":
                 row.entity_latest_value = latest_text(entity, latest.get(entity.thing.id, {}))
+        if len(rows) > MOST_WITH_EVENTS:
+            return
+        events = await self.values.events(entities)
+        for entity, row in zip(entities, rows, strict=True):
+            if entity.member.type == "EVENT":
+                outputs = plain(events.get(entity.thing.id, {}))
+                row.entity_latest_value = latest_text(entity, outputs)
 
     async def _cut(
         self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity], *, anew: bool

@@ -374,6 +374,11 @@ async def test_an_event_has_the_outputs_of_its_last_occurrence_as_value(world: W
     asked = [pressed, ids[f"{key}.pressed.times"], ids[f"{key}.rung"], ids[f"{key}.ring"]]
     found = await admin.done("POST", "/entity/batch-get-status", {"entity_ids": asked})
     assert [found[str(one)].get("value") for one in asked] == [{"times": 2}, 2, {}, None]
+    wanted = {"ENTITY_KEY": {"operator": "START_WITH", "values": [f"{key}."]}}
+    body = {"entity_filter": wanted, "page_size": 50, "page_number": 1}
+    rows = (await admin.done("POST", "/entity/advanced-search", body))["content"]
+    texts = {one["entity_key"]: one.get("entity_latest_value") for one in rows}
+    assert (texts[f"{key}.pressed"], texts[f"{key}.pressed.times"]) == ('{"times":2}', "2")
     await world.database["device_events"].delete_many({"e": "rung"})
     assert await admin.done("GET", f"/entity/{asked[2]}/status") == {}
 
