@@ -139,10 +139,10 @@
     return { object, parent: getPrototypeOf(object), keys, known, properties, usual };
   };
 
-  // A new property of a changeable object stays configurable, so that it can be deleted after the call.
+  // A new property of a changeable object or the global one stays configurable: it is deleted after the call.
   const FIELDS = ["value", "writable", "get", "set", "enumerable"];
   const removable = (target, key, description) => {
-    if (!isChangeable(target) || getOwnPropertyDescriptor(target, key) || typeof description !== "object" || description === null) return description;
+    if ((target !== own && !isChangeable(target)) || getOwnPropertyDescriptor(target, key) || typeof description !== "object" || description === null) return description;
     const copy = { __proto__: null, configurable: true };
     for (let at = 0; at < FIELDS.length; at++) if (FIELDS[at] in description) copy[FIELDS[at]] = description[FIELDS[at]];
     return copy;
@@ -156,7 +156,7 @@
     });
     const many = Object.defineProperties;
     replace(Object, "defineProperties", function (target, descriptions) {
-      if (!isChangeable(target)) return many(target, descriptions);
+      if (target !== own && !isChangeable(target)) return many(target, descriptions);
       const keys = ownKeys(descriptions);
       for (let at = 0; at < keys.length; at++)
         if (getOwnPropertyDescriptor(descriptions, keys[at])?.enumerable) one(target, keys[at], removable(target, keys[at], descriptions[keys[at]]));
@@ -189,6 +189,7 @@
   // Names that a call leaves on the global object are deleted. Built-in names stand on its prototype, so that
   // hardly any names have to be looked at.
   const shared = {};
+  let everything = false;
   const permanent = { __proto__: null };
   let permanents = 0;
   const restoreGlobals = () => {
@@ -221,7 +222,7 @@
         get: () => value,
         set(given) {
           if (this === object) throw new TypeError(`'${String(key)}' is read-only`);
-          defineProperty(this, key, { value: given, writable: true, enumerable: true, configurable: true });
+          if (typeof this === "object" || typeof this === "function") defineProperty(this, key, { value: given, writable: true, enumerable: true, configurable: true });
         },
         enumerable,
         configurable: false,
@@ -243,7 +244,8 @@
   // Freeze everything that calls share, except objects with these paths (`Array.prototype`; `*` is all).
   const seal = (paths) => {
     const objects = new Set(objectsOf(parse(paths)).filter((one) => one !== undefined && one !== null));
-    if (objects.size) letDefine();
+    letDefine();
+    everything = paths.includes("*");
     if (objects.delete(Object.prototype)) changeable.push(snapshot(Object.prototype)); // the first: descriptors inherit from it
     for (const object of objects) changeable.push(snapshot(object));
     for (const object of [Object.prototype, Error.prototype]) if (!isChangeable(object)) letOverride(object);
@@ -266,16 +268,17 @@
     chains = { decoder: decoder.map(ready), encoder: encoder.map(ready) };
   };
   // A script is the body of a function, so that each call has variables of its own.
-  const prepare = ({ source, strict, parameters, globals, exports }, result) => {
+  const prepare = ({ source, strict, parameters, replaced, globals, exports }, result) => {
     const names = ["$declare", "$entry", ...parameters];
     const live = globals.map((name) => `get ${name}() { return ${readName(name)} }, set ${name}($value) { ${name} = $value }`);
     const head = `${strict ? '"use strict";' : ""}${live.length ? `$declare({${live}});` : ""}`;
     const make = compile(`(function (${names}) {${head}${source}\n;return ${result};})`);
     freeze(make.prototype);
-    return { make: freeze(make), parameters, exports };
+    return { make: freeze(make), parameters, replaced: everything ? ownKeys(shared) : replaced, exports };
   };
-  const instantiate = ({ make, parameters, exports }) => {
+  const instantiate = ({ make, parameters, replaced, exports }) => {
     let module;
+    for (let at = 0; at < replaced.length; at++) define(replaced[at], own[replaced[at]]);
     const given = { __proto__: null, length: parameters.length + 2, 0: declare, 1: (entry, name) => entryOf(entry, name, module) };
     if (exports) {
       module = { exports: {} };

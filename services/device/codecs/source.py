@@ -71,11 +71,13 @@ _OVERRIDDEN = re.compile(
 _DECLARED = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
 _LEXICAL = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL})(?![\w$])")
-_REPLACED = re.compile(rf"(?<![\w$.])(?P<name>{_GLOBAL})\s*{_ASSIGNED}")
+_BUILT_IN = re.compile(_GLOBAL)
+_REPLACED = re.compile(rf"(?<![\w$])({_GLOBAL})\s*{_ASSIGNED}")
 _OWN_BUFFER = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
 _EVALUATED = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
 _FROM_GLOBAL = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATED}")
 _ANY_NAME = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATED}")
+_TEXT = re.compile(rf"[\"'`]({_OBJECTS})[\"'`]")
 _MEMBER = re.compile(r"""[."'`]\s*([\w$]+)""")
 _EXPORT = re.compile(
     r"^[ \t]*export\s+(?:\{[^}]*\};?"
@@ -93,7 +95,9 @@ class Script(msgspec.Struct, frozen=True):
     exports: bool
     """It expects `module` and `exports`."""
     parameters: list[str]
-    """Built-in names that it assigns or declares again."""
+    """Built-in names that it declares again with `var`."""
+    replaced: list[str]
+    """Built-in names that it assigns, alone or as properties of the global object."""
     globals: list[str]
     """Its own names that it reaches through the global object."""
     changeable: list[str]
@@ -109,14 +113,18 @@ def read_script(source: str) -> Script:
     if exports:
         source = f'"use strict";{source}'
     code = _BLANKED.sub(_blank, source)
-    lexical = set(_LEXICAL.findall(code))
+    lexical, declared = set(_LEXICAL.findall(code)), _DECLARED.findall(code)
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
-    changed = set(_changed(code)) - (set() if buffer else {"Buffer", "Buffer.prototype"})
+    run = source if re.search(_EVALUATED, code) else code  # a text that it evaluates is code, too
+    changed = {*_changed(run), *_named(source, code)} - (
+        set() if buffer else {"Buffer", "Buffer.prototype"}
+    )
     return Script(
         source=source,
         strict=_STRICT.match(source) is not None,
         exports=re.search(r"\b(?:exports|module)\b", code) is not None,
-        parameters=sorted(set(_replaced(code)) - lexical),
+        parameters=sorted({name for name in declared if _BUILT_IN.fullmatch(name)} - lexical),
+        replaced=sorted(set(_REPLACED.findall(code)) - lexical),
         globals=sorted(_reached_globally(source, code)),
         changeable=sorted(changed),
         buffer=buffer,
@@ -151,13 +159,11 @@ def _changed(code: str) -> Iterator[str]:
             yield from (name, prototype)
 
 
-def _replaced(code: str) -> Iterator[str]:
-    """Yield built-in names that code assigns or declares with `var`."""
-    for use in _REPLACED.finditer(code):
-        yield use["name"]
-    for declared in _DECLARED.finditer(code):
-        if re.fullmatch(_GLOBAL, declared[1]):
-            yield declared[1]
+def _named(source: str, code: str) -> Iterator[str]:
+    """Yield built-in objects that code can reach by their names as texts."""
+    if _ANY_NAME.search(code):
+        for name in _TEXT.findall(source):
+            yield from (name, f"{name}.prototype")
 
 
 def _reached_globally(source: str, code: str) -> set[str]:

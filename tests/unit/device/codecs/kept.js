@@ -58,3 +58,7 @@ function Decode() { const n = Date.now(); Date.now = () => 5; Date.prototype.get
 function Decode() { const n = RegExp.prototype.exec.name; RegExp.prototype.exec = () => null; RegExp.lastMatch = 1; return [n, /x/g.lastIndex] }
 function Decode() { const n = typeof parseInt; parseInt = 7; isNaN = 8; return n }
 function Decode(p, bytes, variables) { const n = variables.n; variables.n = 1; bytes.n = 2; return n }
+function Decode() { const n = Math.n; globalThis.Math = { n: 1 }; return [n, Math.n] }
+function Decode() { const n = typeof parseInt; Object.defineProperty(globalThis, 'parseInt', {value: 1}); return [n, typeof parseInt] }
+function Decode() { const s = Symbol.for('n'), n = globalThis[s]; Object.defineProperty(globalThis, s, {value: 1}); return n }
+function Decode() { const n = JSON.n; Reflect.defineProperty(globalThis, 'JSON', {value: {n: 1}, configurable: false}); return n }

@@ -25,6 +25,8 @@ from services.device.codecs.source import COMMON, read_script
         ("result.values = []", ["Array.prototype"]),
         ("bytes.__proto__.x = 1", sorted(COMMON)),
         ("Object.getPrototypeOf(bytes)", sorted(COMMON)),
+        ("globalThis['Math'].round = 1", ["Math", "Math.prototype"]),
+        ("Function('Math.round = 1')()", ["Math", "Math.prototype"]),
         ("const kind = bytes.constructor; kind.prototype.x = 1", sorted(COMMON)),
         ("if (x.constructor === y) this.constructor = z", []),
         ("function Buffer() {} Buffer.prototype.x = 1", []),
@@ -53,10 +55,11 @@ def test_names_reached_through_the_global_object_are_found(source: str, names: l
     assert read_script(source).globals == names
 
 
-def test_built_in_names_that_a_script_replaces_become_its_own() -> None:
-    """Assigned or declared with `var`; `let` and `const` need nothing."""
-    source = "var console = console || {}; parseInt = 1; let Math = 2; const x = y.Date = 3;"
-    assert read_script(source).parameters == ["console", "parseInt"]
+def test_built_in_names_that_a_script_replaces_are_found() -> None:
+    """Declared with `var` or assigned; `let` and `const` need nothing."""
+    source = "var console = console || {}; parseInt = 1; let Math = 2; globalThis.Date = 3;"
+    script = read_script(source)
+    assert (script.parameters, script.replaced) == (["console"], ["Date", "console", "parseInt"])
 
 
 @pytest.mark.parametrize(

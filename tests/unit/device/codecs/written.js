@@ -63,3 +63,14 @@ function List() {} List.prototype = Object.create(Array.prototype); List.prototy
 function help() { return 1 } function Decode() { return { a: Decode.constructor("return help()")() } }
 const kind = [].constructor; kind.prototype.one = () => 1; function Decode(p, bytes) { return { a: bytes.one() } }
 export function Decode() { return { a: 1 } }
+globalThis.Math = { round: () => 1 }; function Decode() { return { a: Math.round(9) } }
+"use strict"; globalThis.parseInt = () => 1; function Decode() { return { a: parseInt("9") } }
+this.isNaN = () => 1; function Decode() { return { a: isNaN(9) } }
+globalThis.console = { log: () => 1 }; function Decode() { return { a: console.log() } }
+Object.defineProperty(globalThis, "Number", { value: () => 1 }); function Decode() { return { a: Number(9) } }
+Object.defineProperties(this, { one: { get: () => 1 } }); function Decode() { return { a: one } }
+globalThis["Array"].prototype.one = () => 1; function Decode(p, bytes) { return { a: bytes.one() } }
+Function("Array.prototype.one = () => 1")(); function Decode(p, bytes) { return { a: bytes.one() } }
+Function("return this")().Math.one = () => 1; function Decode() { return { a: Math.one() } }
+function set(target, name, value) { target[name] = value } set(Array.prototype, "one", () => 1); function Decode(p, bytes) { return { a: bytes.one() } }
+function Decode() { const text = "x"; text.toString = 1; return { a: text.length } }
