@@ -143,6 +143,6 @@ async def test_the_things_stack_tells_by_its_webhook(admin: Console, model: str)
 async def test_a_token_that_could_be_guessed_is_refused(admin: Console, token: str) -> None:
     """It is all that a caller shows."""
     body = {"exchange": {"webhook.integration.webhook_token": token}}
-    path, code = "/entity/property/update", "parameter_validation_failed"
+    path, code = "/entity/property/update", "multiple_error"
     answer = await admin.fails(400, code, "POST", path, body)
     assert "webhook_token" in answer["error_message"]

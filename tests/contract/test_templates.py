@@ -121,7 +121,7 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
     params = {f"{service}.sn": sn, f"{service}.model": torn}
     body = {"name": new_name(), "integration": DIRECT, "param_entities": params}
     refused = await empty.ask("POST", "/device", body)
-    console_refused(refused, 400, "parameter_validation_failed", f"param_entities.{service}.model")
+    console_refused(refused, 400, "multiple_error", f"param_entities.{service}.model")
     assert "SyntaxError" in refused.json()["error_message"]
     params[f"{service}.model"] = model
     console_accepted(await empty.ask("POST", "/device", body), data=False)
@@ -153,7 +153,10 @@ async def test_what_is_no_library_is_refused(empty: Console, other_admin: Consol
 
 
 async def test_a_zip_is_bounded_and_never_shown(empty: Console) -> None:
-    """It is offered as a file; one that is too large is a 413."""
+    """It is offered as a file; what is no ZIP is a 415, one that is too large a 413."""
+    announced = await empty.done("POST", "/resource/upload-config", {"file_name": "acme.zip"})
+    answer = await empty.http.put(announced["upload_url"], content=b"id: am102")
+    console_refused(answer, 415, "blueprint_library_resources_fetch_failed")
     announced = await empty.done("POST", "/resource/upload-config", {"file_name": "acme.zip"})
     large = b"PK\x03\x04" + bytes(LARGEST_LIBRARY)
     answer = await empty.http.put(announced["upload_url"], content=large)

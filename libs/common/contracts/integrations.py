@@ -27,6 +27,9 @@ BUILT_IN = (
 )
 """Integrations that run inside `management`; nobody else may take their ids."""
 
+NOT_SET = "entity_value_null"
+"""Code of an `InvalidInput` by which an integration says that a setting or an input is missing."""
+
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
 """One token of a subject and the beginning of entity keys."""
 Tenant = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]

@@ -19,6 +19,7 @@ from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
 from services.device.groups.errors import GROUP_FIELD
 from services.device.groups.store import GroupStore
+from services.device.members.values import integration_refusal
 from services.device.things.integrations import IntegrationClient, Integrations, away, tsl_of
 from services.device.things.model import Device
 
@@ -112,7 +113,7 @@ class DeviceAdder:
                 raise
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
-            raise InvalidInput(error.message, field=parameters.key("model")) from error
+            raise parameters.refused("model", error.message) from error
         except Conflict as error:
             for name, value in wanted.params.items():
                 if value == wanted.new.identifier:
@@ -126,5 +127,5 @@ class DeviceAdder:
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not form.parameters.has(name):
-                raise
-            raise InvalidInput(error.message, field=form.parameters.key(name)) from error
+                raise integration_refusal(error.field, error) from error
+            raise form.parameters.refused(name, error.message, error.code) from error

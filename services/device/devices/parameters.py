@@ -8,7 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
 from services.device.members.member import Member, MemberSet, marks_of, members_of
-from services.device.members.values import put, read_value, refusal, value_faults
+from services.device.members.values import put, read_value, refusal, said_of, value_faults
 
 FIELD = "param_entities"
 
@@ -47,6 +47,10 @@ class Parameters:
     def has(self, name: str) -> bool:
         """Whether there is such an input."""
         return name in self._inputs
+
+    def refused(self, name: str, text: str, code: str = "") -> InvalidInput:
+        """400 for an input that its TSL takes and that cannot be used for another reason."""
+        return refusal(FIELD, [said_of(self.key_of(name), self._inputs[name], code, text)])
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by their names; raise `InvalidInput` that names the key at fault.

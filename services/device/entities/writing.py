@@ -6,7 +6,7 @@ from typing import Any
 
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import Principal
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM, member_key
 from services.device.commands.model import Draft
 from services.device.commands.service import CommandService
 from services.device.entities.exchange import (
@@ -20,7 +20,7 @@ from services.device.entities.exchange import (
 from services.device.entities.schemas import UpdateEntities
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.values import ValueFault, refusal
+from services.device.members.values import ValueFault, integration_refusal, refusal, said_of
 from services.device.reports.reporting import OwnReport, Reporter
 from services.device.things import Thing
 from services.device.things.integrations import IntegrationClient
@@ -139,8 +139,11 @@ class EntityWriter:
 def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     """The same 400; the text of an integration may begin with the property at fault."""
     name = error.message.partition(":")[0]
-    field = f"{FIELD}.{thing.key}.{name}" if name in thing.members.by_path else FIELD
-    return InvalidInput(error.message, field=field, code=error.code)
+    member = thing.members.by_path.get(name)
+    if member is None:
+        return integration_refusal(FIELD, error)
+    key = member_key(thing.key, name)
+    return refusal(FIELD, [said_of(key, member, error.code, error.message)])
 
 
 def _reports(update: Update) -> Iterable[OwnReport]:

@@ -1,7 +1,8 @@
 """Columns of a sheet of devices, and what their cells mean. No I/O."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -46,27 +47,32 @@ class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Columns:
-    """The columns of one integration for one tenant."""
+    """The columns of one integration for one tenant.
+
+    `models` are what people call the tenant's products, by model.
+    """
 
     def __init__(
         self,
         integration: str,
         parameters: Parameters,
         *,
-        models: Iterable[str] = (),
+        models: Mapping[str, str] = MappingProxyType({}),
         groups: Iterable[str] = (),
     ) -> None:
         self.integration = integration
-        models = list(models)
         inputs = [
             Column(
                 key=key,
                 title=member.name,
                 kind=member.value_type,
                 required=not member.attribute.get("optional"),
-                choices={model: model for model in models}
-                if name == MODEL
-                else {label: value for value, label in member.attribute.get("enum", {}).items()},
+                choices={
+                    label: value
+                    for value, label in (
+                        models if name == MODEL else member.attribute.get("enum", {})
+                    ).items()
+                },
                 free=name == MODEL,
                 bounds=_bounds(member.attribute),
             )

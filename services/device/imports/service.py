@@ -108,7 +108,8 @@ class Imports:
                 continue
             first = named.setdefault(key_of(identifier), row)
             if not SERIAL.fullmatch(identifier):
-                fail(row, InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field=field))
+                text = "must be 1 to 64 letters, digits, '_' or '-'"
+                fail(row, form.parameters.refused(form.identifier, text))
             elif first is not row:
                 fail(row, same_device(first.number))
         for device in await self._devices.with_serials(list(named)):
@@ -124,12 +125,12 @@ class Imports:
         """
         if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
             return
-        key, field = form.parameters.key_of(MODEL), form.parameters.key(MODEL)
+        key = form.parameters.key_of(MODEL)
         models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
         known = await self._sheets.known_models(tenant, {str(model) for _, model in models})
         for row, model in models:
             if model not in known:
-                fail(row, InvalidInput(f"there is no product {model}", field=field))
+                fail(row, form.parameters.refused(MODEL, f"there is no product {model}"))
 
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
         """Fail rows that would make more groups than a tenant may have."""

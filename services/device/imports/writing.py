@@ -24,9 +24,15 @@ _REQUIRED = {"num_format": '@" *"', "bold": True}
 def write(
     form: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
 ) -> bytes:
-    """A sheet with `columns`, then columns that are titled `more`; values are shown by labels."""
+    """A sheet with `columns`, then columns that are titled `more`.
+
+    Values are shown by labels, except where a column takes others than those it offers.
+    """
     titles = [*(column.title for column in columns), *more]
-    labels = [{value: label for label, value in column.choices.items()} for column in columns]
+    labels = [
+        {} if column.free else {value: label for label, value in column.choices.items()}
+        for column in columns
+    ]
     labels += [{} for _ in more]
     shown = ([_shown(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
     if form == "csv":

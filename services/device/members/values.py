@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.errors import InvalidInput
+from libs.common.contracts.integrations import NOT_SET
+from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.things import ValueType, member_key
 from libs.common.tsl import Fault
 from libs.common.tsl.limits import LONG_RANGE
@@ -103,6 +104,27 @@ def refusal(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
         code="multiple_error",
         detail=list(faults),
     )
+
+
+def said_of(key: str, member: Member, code: str, text: str) -> ValueFault:
+    """Return the fault of a value that its TSL takes and an integration refuses.
+
+    `text` says why, with the member's name in front or without. Consoles show it as the format
+    that the value lacks, unless `code` is one of their own codes for values.
+    """
+    args = {"entity_key": key, "entity_name": member.name}
+    if code == NOT_SET:
+        return ValueFault(code, text, args)
+    args["format"] = text.removeprefix(f"{member.path.rpartition('.')[2]}: ")
+    return ValueFault("entity_value_not_match_format", text, args)
+
+
+def integration_refusal(field: str | None, error: InvalidInput) -> InvalidInput:
+    """400 with what an integration says of none of its inputs, in words that consoles show."""
+    if error.code not in (InvalidInput.code, MalformedRequest.code):
+        return InvalidInput(error.message, field=field, code=error.code)
+    text = error.message
+    return InvalidInput(text, field=field, code="gateway_respond_error", detail={"error": text})
 
 
 def value_faults(

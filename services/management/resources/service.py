@@ -30,6 +30,8 @@ UPLOADS = "/resource/uploads/"
 _CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
+NO_LIBRARY = "blueprint_library_resources_fetch_failed"
+"""What consoles know of a library of device templates that cannot be read."""
 
 
 class ResourceService:
@@ -61,7 +63,9 @@ class ResourceService:
         ticket = self._opened(sealed)
         media_type = type_of(content)
         if media_type is None:
-            raise UnsupportedMedia(f"the file is none of {', '.join(TYPES)}")
+            text = f"the file is none of {', '.join(TYPES)}"
+            library = ticket.name.lower().endswith(".zip")
+            raise UnsupportedMedia(text, code=NO_LIBRARY if library else None)
         if media_type == ZIP and len(content) > LARGEST_LIBRARY:
             raise TooLarge(f"a ZIP has at most {LARGEST_LIBRARY} bytes")
         resource = Resource(

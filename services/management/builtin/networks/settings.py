@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
 
+from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import LONGEST_URL, may_be_called, not_public
 from libs.common.tls import ENCRYPTED, MQTT_PORTS
@@ -22,6 +23,7 @@ from services.management.builtin.tsl import Part, own_property
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
+UNSET = "is not set for this broker and user name: give it"
 SECRETS = (PASSWORD, PRIVATE_KEY)
 LONGEST_PEM = 16_384
 LONGEST_TEXT = 255
@@ -181,9 +183,13 @@ async def broker_of(
     bound = bound_to(values)
     password, key = [await store.secret(tenant, name, bound) or "" for name in SECRETS]
     if text_of(values, USERNAME) and not password:
-        raise InvalidInput("is not set for this broker and user name: give it", field=PASSWORD)
+        raise InvalidInput(
+            "is not set for this broker and user name: give it", field=PASSWORD, code=NOT_SET
+        )
     if text_of(values, CERTIFICATE) and not key:
-        raise InvalidInput("is not set for this broker and user name: give it", field=PRIVATE_KEY)
+        raise InvalidInput(
+            "is not set for this broker and user name: give it", field=PRIVATE_KEY, code=NOT_SET
+        )
     broker = Broker(
         host=host,
         port=port,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import checked_url
 from libs.common.integrations import IntegrationThings
@@ -57,13 +58,13 @@ class Accounts:
         values = (await self._things.own_values(tenant)).properties
         url, client_id = _text(values, "base_url"), _text(values, "client_id")
         if url is None:
-            raise InvalidInput("is not set", field="base_url")
+            raise InvalidInput("is not set", field="base_url", code=NOT_SET)
         if client_id is None:
-            raise InvalidInput("is not set", field="client_id")
+            raise InvalidInput("is not set", field="client_id", code=NOT_SET)
         base = checked_url(url, "base_url", self._allowed)
         secret = await self._store.secret(tenant)
         if secret is None:
-            raise InvalidInput("is not set", field=SECRET)
+            raise InvalidInput("is not set", field=SECRET, code=NOT_SET)
         if secret.url is None or secret.client_id is None:
             bound = Secret(secret.secret, secret.url or url, secret.client_id or client_id)
             await self._store.keep_secret(tenant, bound)

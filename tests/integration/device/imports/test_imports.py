@@ -148,7 +148,7 @@ async def test_serial_numbers_are_checked_before_any_device_is_added(world: Worl
     known = await imported(world.admin(), content)
     assert counts(known) == ("REFUSED", 0, 0, 3)
     assert await faults(world.admin(), known) == {
-        1: [(SN, "parameter_validation_failed")],
+        1: [(SN, "entity_value_not_match_format")],
         2: [("", "data_conflict")],
         3: [(SN, "duplicated_device_eui")],
     }
@@ -183,7 +183,7 @@ async def test_what_can_be_known_before_is_a_fault_of_the_sheet(
     known = await imported(world.admin(), content)
     assert counts(known) == ("REFUSED", 0, 0, 4)
     assert await faults(world.admin(), known) == {
-        1: [(MODEL, "parameter_validation_failed")],
+        1: [(MODEL, "entity_value_not_match_format")],
         2: [("device-group", "parameter_validation_failed")],
         3: [("device-group", "device_group_number_limitation")],
         4: [(SN, "rps_record_exists")],
@@ -215,7 +215,7 @@ async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: L
     known = await imported(world.admin(), content, integration="lamps")
     assert counts(known) == ("DONE", 1, 0, 3)
     assert await faults(world.admin(), known) == {
-        1: [(keys[1], "parameter_validation_failed")],
+        1: [(keys[1], "entity_value_not_match_format")],
         2: [("", "data_conflict")],
         3: [(keys[1], "duplicated_device_eui")],
     }
@@ -246,7 +246,7 @@ async def test_what_failed_is_a_sheet_that_can_be_mended_and_sent_again(world: W
 
 
 async def test_a_template_has_keys_lists_and_bounds(world: World):
-    """It is told by its hidden sheets what a column is, whatever its title says."""
+    """Lists have labels; hidden sheets tell what a column is, whatever its title says."""
     made = await file(world.admin(), "template", {"integration": "direct"})
     assert table(made) == [HEADS]
     keys = [row[1] for row in table(made, "_HIDDEN_COL_META")]
@@ -260,7 +260,12 @@ async def test_a_template_has_keys_lists_and_bounds(world: World):
         "location-address",
     ]
     options = [cell for row in table(made, "_HIDDEN_OPT") for cell in row]
-    assert "generic" in options
+    assert "Generic device (generic)" in options
+    assert "generic" not in options
+    chosen = form(sheet(["a", "I20-a", "Generic device (generic)", ""], ["b", "I20-b", "generic"]))
+    parsed = await world.admin().done("POST", f"{BATCH}/parse", **chosen)
+    models = [one["param_entities"][MODEL] for one in parsed["create_device_requests"]]
+    assert models == ["generic", "generic"]
 
 
 async def test_a_sheet_is_read_as_bodies_of_post_device(world: World):

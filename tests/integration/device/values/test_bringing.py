@@ -11,7 +11,7 @@ from libs.common.contracts.entities import (
     DescribeIntegrationEntities,
     ThingEntities,
 )
-from libs.common.contracts.integrations import Manifest, NewDevice, PropertiesUpdated
+from libs.common.contracts.integrations import NOT_SET, Manifest, NewDevice, PropertiesUpdated
 from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.integrations import IntegrationThings
 from tests.integration.device.values.world import LAMP, Lamps, World, property_of
@@ -165,8 +165,21 @@ async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
 
 
 async def test_what_an_integration_refuses_is_named(world: World, lamps: Lamps):
-    """By the key of the property when the refusal names one, else by the exchange."""
+    """By the key of the property when the refusal names one, in words that consoles have."""
     body = {"exchange": {"lamps.integration.scan.depth": 1}}
-    for name, field in (("period", "exchange.lamps.integration.period"), ("x", "exchange")):
-        lamps.fails = InvalidInput("is not set", field=name)
-        await world.admin().refused(400, "POST", "/entity/service/call", body, field=field)
+    path, key = "/entity/service/call", "lamps.integration.period"
+    lamps.fails = InvalidInput("is not set", field="period", code=NOT_SET)
+    refused = await world.admin().refused(
+        400, "POST", path, body, field=f"exchange.{key}", code="multiple_error"
+    )
+    (fault,) = refused["data"]
+    assert (fault["error_code"], fault["args"]["entity_key"]) == ("entity_value_null", key)
+    lamps.fails = InvalidInput("10.0.0.1 is not a public address", field="period")
+    refused = await world.admin().refused(400, "POST", path, body, field=f"exchange.{key}")
+    (fault,) = refused["data"]
+    assert fault["args"]["format"] == "10.0.0.1 is not a public address"
+    lamps.fails = InvalidInput("is not there", field="x")
+    refused = await world.admin().refused(
+        400, "POST", path, body, field="exchange", code="gateway_respond_error"
+    )
+    assert refused["data"] == {"error": "x: is not there"}

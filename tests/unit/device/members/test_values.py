@@ -5,10 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from libs.common.contracts.integrations import NOT_SET
+from libs.common.errors import InvalidInput
 from libs.common.tsl import Fault, compile_tsl, generic_tsl
 from services.device.entities.custom.model import tsl_of
 from services.device.members.member import Member, MemberSet
-from services.device.members.values import ValueFault, read_value, value_faults
+from services.device.members.values import (
+    ValueFault,
+    integration_refusal,
+    read_value,
+    said_of,
+    value_faults,
+)
 from tests.placeholders import missing_arguments
 
 KEY = "direct.device.x.m"
@@ -142,6 +150,39 @@ def test_a_fault_of_no_whole_entity_fills_the_text_of_its_code(path):
     (fault,) = value_faults(KEY, MemberSet([member("OBJECT")]), "", [Fault(path, "is wrong")])
     assert fault.error_code == "entity_value_not_match_type"
     assert missing_arguments(fault.error_code, fault.args) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected", "args"),
+    [
+        (NOT_SET, "m: is not set", "entity_value_null", {}),
+        (
+            "parameter_validation_failed",
+            "m: 10.0.0.1 is not a public address",
+            "entity_value_not_match_format",
+            {"format": "10.0.0.1 is not a public address"},
+        ),
+    ],
+)
+def test_what_an_integration_refuses_has_a_code_that_consoles_have_words_for(
+    code, text, expected, args
+):
+    """Its reason is shown as the format that the value lacks."""
+    fault = said_of(KEY, member("STRING"), code, text)
+    assert (fault.error_code, fault.error_message) == (expected, text)
+    assert fault.args == {"entity_key": KEY, "entity_name": "M", **args}
+    assert missing_arguments(fault.error_code, fault.args) == []
+
+
+def test_what_an_integration_says_of_no_input_is_shown_as_it_is():
+    """In the words of a gateway that answers with an error; other codes stay."""
+    refused = integration_refusal("exchange", InvalidInput("the lamp has no such scene"))
+    assert (refused.code, refused.detail) == (
+        "gateway_respond_error",
+        {"error": "the lamp has no such scene"},
+    )
+    kept = integration_refusal("exchange", InvalidInput("not here", code="method_not_allowed"))
+    assert kept.code == "method_not_allowed"
 
 
 def test_null_is_a_fault_of_its_own():

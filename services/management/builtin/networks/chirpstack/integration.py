@@ -4,7 +4,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from libs.common.contracts.integrations import AddDevice, NewDevice, PropertiesUpdated
+from libs.common.contracts.integrations import NOT_SET, AddDevice, NewDevice, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import checked_url
 from services.management.builtin.networks.chirpstack import events
@@ -50,7 +50,7 @@ class ChirpStack(NetworkServer):
         profile, app_key = text_of(wanted.params, PROFILE), text_of(wanted.params, APP_KEY)
         if not profile:
             if app_key:
-                raise InvalidInput("is needed to register a device", field=PROFILE)
+                raise InvalidInput("is needed to register a device", field=PROFILE, code=NOT_SET)
             return new
         if app_key and not _KEY.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
@@ -58,7 +58,7 @@ class ChirpStack(NetworkServer):
         values = (await self.things.own_values(wanted.tenant)).properties
         application = text_of(wanted.params, APPLICATION) or text_of(values, APPLICATION)
         if not application:
-            raise InvalidInput("is needed to register a device", field=APPLICATION)
+            raise InvalidInput("is needed to register a device", field=APPLICATION, code=NOT_SET)
         registration = Registration(
             dev_eui=new.identifier,
             name=wanted.name,

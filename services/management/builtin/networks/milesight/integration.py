@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from libs.common.contracts.integrations import DeviceRef, PropertiesUpdated
+from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route
 from services.management.builtin.networks.milesight import messages
@@ -38,7 +38,7 @@ class Milesight(NetworkServer):
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """All that are set, of any device."""
         if not values[UPLINKS]:
-            raise InvalidInput("is not set", field=UPLINKS)
+            raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
         heard = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
         return [one.replace(messages.DEVICE, "+") for one in dict.fromkeys(heard)]
 
@@ -49,7 +49,7 @@ class Milesight(NetworkServer):
     def queue(self, carried: Carried, broker: Broker, values: dict[str, Any]) -> Queued:
         """A downlink at the topic of the device."""
         if not values[DOWNLINKS]:
-            raise InvalidInput("is not set", field=DOWNLINKS)
+            raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
         return messages.queued(carried, values[DOWNLINKS])
 
     async def _route(self, device: DeviceRef) -> Route:

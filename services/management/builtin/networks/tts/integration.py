@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from libs.common.contracts.integrations import PropertiesUpdated
+from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.builtin.networks.heard import Carried, Heard, Queued
 from services.management.builtin.networks.server import NetworkServer
@@ -27,7 +27,7 @@ class TheThingsStack(NetworkServer):
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """All of the application that the user name is."""
         if not broker.username:
-            raise InvalidInput("is not set: application@tenant", field=USERNAME)
+            raise InvalidInput("is not set: application@tenant", field=USERNAME, code=NOT_SET)
         return [f"v3/{broker.username}/devices/+/{kind}" for kind in messages.KINDS]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> Heard | None:

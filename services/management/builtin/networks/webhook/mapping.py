@@ -10,6 +10,7 @@ import msgspec
 
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
+from libs.common.contracts.integrations import NOT_SET
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.numbers import parse_number
@@ -109,7 +110,7 @@ def _own_fields(settings: dict[str, str]) -> Fields:
     """Return the pointers that a user has set; raise `InvalidInput` when one is missing."""
     for key in NEEDED:
         if not settings.get(key):
-            raise InvalidInput("is not set", field=key)
+            raise InvalidInput("is not set", field=key, code=NOT_SET)
     return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}
 
 
