@@ -171,7 +171,7 @@ class Core:
         self.notifications = NotificationSettings(self.notices, settings.secrets_key)
         post = Post(self.outside.mail, self.credentials.mail_server, self.outside.http)
         self.sender = Sender(self.notices, self.notifications, post, rpc, grants)
-        self.logs = LogService(self.flows, runs)
+        self.logs = LogService(self.flows, runs, entities)
         limits, notes = limits_of(settings), Notes(log, run_ids)
         self.queue, self.refused = RunQueue(limits, self.limits.of), Refused(notes)
         self.engine = Engine(

@@ -45,6 +45,8 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     """`W` of services and events."""
     writable: bool = False
     """Whether it is a property that can be written."""
+    write_only: bool = False
+    """Whether it is a property whose value nobody can read."""
     value_attribute: dict[str, Any] = {}
     device_name: str | None = None
     group: int | None = None

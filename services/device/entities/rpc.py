@@ -195,6 +195,7 @@ def _resolved(entity: Entity) -> ResolvedEntity:
         value_type=member.value_type,
         access_mod=member.access_mod,
         writable=member.writable,
+        write_only=entity.write_only,
         value_attribute=member.attribute,
         device_name=thing.name,
         group=thing.group,

@@ -63,6 +63,10 @@ async def test_a_run_is_logged_with_what_each_node_did(workflow):
     (update,) = workflow.device.updates
     assert (update.tenant, update.exchange, update.hops) == ("default", {HOT: 31.5}, 3)
 
+    workflow.device.has(HOT, write_only=True)  # an import has made it so
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
+    assert detail["trace_info"][2]["output"] == json.dumps({HOT: "******"}, separators=(",", ":"))
+
 
 async def test_runs_that_set_custom_entities_at_once_ask_together(workflow):
     """Hundreds of runs are a few questions, and each run has its own answer in its log."""

@@ -1,0 +1,46 @@
+"""Logs of runs are shown without values of entities that are write-only now."""
+
+import msgspec
+
+from services.workflow.engine.trace import shown_text
+from services.workflow.logs.concealing import entity_keys, without_values
+from services.workflow.runs.records import TraceItem
+
+PIN, LEVEL = "direct.device.L1.pin", "direct.device.L1.level"
+
+
+def trace(given: object, output: object) -> TraceItem:
+    return TraceItem(
+        message_id="1",
+        node_id="n",
+        node_label="code",
+        node_name="n",
+        status="SUCCESS",
+        start_time=1,
+        time_cost=1,
+        input=shown_text(given),
+        output=shown_text(output),
+    )
+
+
+def test_values_of_hidden_entities_are_masked_at_every_level():
+    traces = [trace({PIN: "8642", LEVEL: 5}, [{"before": {PIN: {"a": "8642"}}}])]
+
+    assert set(entity_keys(traces, 100)) == {PIN, LEVEL}
+    (shown,) = without_values(traces, {PIN})
+    assert msgspec.json.decode(shown.input or "") == {PIN: "******", LEVEL: 5}
+    assert msgspec.json.decode(shown.output or "") == [{"before": {PIN: "******"}}]
+
+
+def test_a_text_that_was_cut_off_is_masked_whole():
+    traces = [trace(None, {PIN: "8642", "long": "x" * 20_000})]
+
+    assert entity_keys(traces, 100) == [PIN]
+    (shown,) = without_values(traces, {PIN})
+    assert "8642" not in (shown.output or "")
+
+
+def test_other_texts_stay_as_they_are():
+    traces = [trace({LEVEL: 5}, None)]
+
+    assert without_values(traces, {PIN}) == traces
