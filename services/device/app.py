@@ -260,7 +260,7 @@ def console(shared: Shared) -> dict[str, Any]:
     database = base.mongo.database
     granted = GrantedDevices(base.devices, grants)
     streams = uplink_streams(base.settings.uplink_partitions)
-    DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
+    DeviceNames(base.devices.lists, shared.models, shared.integrations).offer(shared.rpc)
     users = UserDevices(
         store=base.devices,
         groups=groups,

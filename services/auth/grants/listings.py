@@ -35,6 +35,7 @@ _DEVICE_COLUMNS = {
     "name": "name",
     "device_name": "name",
     "created_at": "createdAt",
+    "integration_name": "integrationName",
 }
 _DASHBOARD_COLUMNS = {
     "id": "id",

@@ -1,6 +1,7 @@
 """`rpc.device.…`: what other services ask about devices, to list them."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 from libs.common.bus import RpcServer
 from libs.common.clock import to_ms
@@ -18,10 +19,16 @@ from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
 from services.device.members.models import Models
 from services.device.things.conditions import Condition
+from services.device.things.integrations import Integrations
 from services.device.things.lists import DeviceLists
-from services.device.things.pages import Query
+from services.device.things.pages import INTEGRATION_NAME, Query
 
-ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
+ORDERS = {
+    "id": "_id",
+    "name": "name",
+    "createdAt": "createdAt",
+    INTEGRATION_NAME: INTEGRATION_NAME,
+}
 """What devices may be sorted by, and where it is stored."""
 _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 
@@ -29,7 +36,8 @@ _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 class DeviceNames:
     """Answers `describe_devices` and `count_devices`."""
 
-    def __init__(self, lists: DeviceLists, models: Models) -> None:
+    def __init__(self, lists: DeviceLists, models: Models, integrations: Integrations) -> None:
+        self._integrations = integrations
         self._lists = lists
         self._models = models
 
@@ -51,6 +59,8 @@ class DeviceNames:
             order.setdefault(ORDERS[name], way)
         order.setdefault("_id", -1)
         query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
+        if query.by_integration:
+            query = replace(query, integrations=await self._integrations.by_name())
         found, total = await self._lists.find_documents(query, _SHOWN, counted=wanted.counted)
         return DescribedDevices(list(map(_described, found)), total)
 

@@ -9,7 +9,7 @@ from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import Area, FindDevices, SearchDevices
 from services.device.things.conditions import Condition
 from services.device.things.fields import order_of
-from services.device.things.pages import Lead, Order, Query
+from services.device.things.pages import INTEGRATION_NAME, Lead, Order, Query
 from services.device.things.seen import (
     MANY,
     NOTHING,
@@ -59,6 +59,7 @@ USER_COLUMNS = {
     "name": "name",
     "identifier": "identifier",
     "integration": "integration",
+    "integration_name": INTEGRATION_NAME,
     "created_at": "createdAt",
     "updated_at": "updatedAt",
     "model": "model",

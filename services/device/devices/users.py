@@ -1,6 +1,7 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -98,6 +99,8 @@ class UserDevices:
         """The same page, the names of the groups that are in it, and how many there are in all."""
         grants = await self._grants.of(principal)
         query, counted = granted_query(principal.tenant, grants, search)
+        if query.by_integration:
+            query = replace(query, integrations=await self._integrations.by_name())
         found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
         return found, await self._names_of_groups(principal, found), total
 

@@ -107,6 +107,11 @@ class Integrations:
             return "frames"
         return "commands" if found.manifest.carries_commands else ""
 
+    async def by_name(self) -> list[str]:
+        """Return the ids of integrations in the order of their names."""
+        known = await self.known()
+        return sorted(known, key=lambda one: (known[one].name or "", one))
+
     async def known(self) -> Mapping[str, ShownIntegration]:
         """As lists show them: what was known last when `management` is silent.
 

@@ -12,7 +12,7 @@ from libs.common.store.mongo import Collection, Document
 from libs.common.things import DIRECT
 from services.device.things.conditions import Condition, all_of
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
-from services.device.things.pages import Order, Query
+from services.device.things.pages import Order, Query, ids_by_integration
 from services.device.things.totals import Totals
 
 LARGEST_BATCH = 1000
@@ -117,10 +117,16 @@ class DeviceLists:
         self, query: Query, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[Document], int]:
         """Some fields of a page, and where it is `counted` how many devices match."""
-        page = self._devices.find(
-            query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
-        )
-        found = await page.to_list(None)
+        if query.by_integration:
+            ids = await ids_by_integration(self._devices, query)
+            page = self._devices.find({"_id": {"$in": ids}}, fields)
+            rows = {row["_id"]: row for row in await page.to_list(None)}
+            found = [rows[one] for one in ids if one in rows]
+        else:
+            page = self._devices.find(
+                query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
+            )
+            found = await page.to_list(None)
         return found, await self._devices.count_documents(query.filter) if counted else 0
 
     async def count_groups(

@@ -11,6 +11,7 @@ import msgspec
 from bson.regex import Regex
 
 from libs.common.store.mongo import Collection, pattern_of
+from libs.common.things import DIRECT
 from services.device.things.conditions import Condition
 from services.device.things.grams import INDEX, LENGTH, wanted_grams
 from services.device.things.model import Device
@@ -19,6 +20,8 @@ from services.device.things.totals import Totals
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 or -1."""
 
+INTEGRATION_NAME = "integrationName"
+"""An order that devices do not store: that of the names of their integrations."""
 FEW, MANY = 1_000, 10_000
 """Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
 it does not lead to a page, unless its index has the order: to walk that takes no longer."""
@@ -58,6 +61,30 @@ class Query:
     """Filters that an index leads to."""
     walk: str | None = None
     """The index that has the order; where it is said, what finds the page is chosen by numbers."""
+    integrations: Sequence[str] = ()
+    """All integrations in the order of their names, for an order by `INTEGRATION_NAME`."""
+
+    @property
+    def by_integration(self) -> bool:
+        """Whether the order is one that `ids_by_integration` has to make."""
+        return any(name == INTEGRATION_NAME for name, _ in self.order)
+
+
+async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
+    """Return the ids of a page whose order has the names of integrations.
+
+    MongoDB looks at every device that matches: no index has such an order.
+    """
+    place = {"$indexOfArray": [list(query.integrations), {"$ifNull": ["$integration", DIRECT]}]}
+    stages: list[Condition] = [
+        {"$match": query.filter},
+        {"$addFields": {INTEGRATION_NAME: place}},
+        {"$sort": dict(query.order)},
+        {"$skip": query.skip},
+        *([{"$limit": query.limit}] if query.limit else []),
+        {"$project": {"_id": 1}},
+    ]
+    return [row["_id"] async for row in await devices.aggregate(stages)]
 
 
 class DevicePages:
@@ -75,6 +102,12 @@ class DevicePages:
         `counted` are conditions of which every device of the whole list meets exactly one.
         """
         conditions = counted or [query.filter]
+        if query.by_integration:
+            ids, totals = await asyncio.gather(
+                ids_by_integration(self._devices, query),
+                asyncio.gather(*map(self._totals.of, conditions)),
+            )
+            return await self._with_ids(ids), sum(totals)
         grams = wanted_grams(query.texts)
         if query.walk is not None and (query.leads or grams):
             return await self._led(query, grams)

@@ -239,7 +239,11 @@ async def test_devices_are_paged_and_sorted_by_their_owner(auth, owners):
         {
             "page_size": 2,
             "page_number": 2,
-            "sorts": [{"property": "device_name", "direction": "DESC"}, {"property": "createdAt"}],
+            "sorts": [
+                {"property": "device_name", "direction": "DESC"},
+                {"property": "createdAt"},
+                {"property": "integration_name"},
+            ],
         },
     )
 
@@ -247,7 +251,7 @@ async def test_devices_are_paged_and_sorted_by_their_owner(auth, owners):
     assert (page["total"], page["page_size"], page["page_number"]) == (3, 2, 2)
     asked = owners.asked[0]
     assert (asked.skip, asked.limit) == (2, 2)
-    assert asked.order == [("name", -1), ("createdAt", 1)]
+    assert asked.order == [("name", -1), ("createdAt", 1), ("integrationName", 1)]
 
 
 async def test_a_role_without_grants_shows_nothing(auth, owners):

@@ -99,6 +99,9 @@ async def test_a_device_of_an_integration_that_is_gone_can_be_deleted(
         ({"sorts": [{"property": "createdAt", "direction": "ASC"}]}, "abc"),
         ({"sorts": [{"property": "updated_at"}, {"property": "id"}]}, "abc"),
         ({"sorts": [{"property": "identifier", "direction": "desc"}]}, "bca"),
+        ({"sorts": [{"property": "integration_name"}]}, "bac"),
+        ({"sorts": [{"property": "integrationName", "direction": "DESC"}]}, "cab"),
+        ({"sorts": [{"property": "integration_name"}, {"property": "name"}]}, "bca"),
         ({"page_size": 99_999, "tag": "unknown fields are passed over"}, "cba"),
     ],
 )

@@ -1,6 +1,6 @@
 """Devices for other services, with what is listed given."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,13 @@ class Members:
 class Lists:
     def __init__(self, groups: list[CountedModel]) -> None:
         self.order: list[tuple[str, int]] = []
+        self.integrations: Sequence[str] = ()
         self._groups = groups
 
     async def find_documents(
         self, query: Query, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[dict[str, Any]], int]:
-        self.order = query.order
+        self.order, self.integrations = query.order, query.integrations
         return [], 0
 
     async def counted_models(self, tenant: str) -> list[CountedModel]:
@@ -44,6 +45,11 @@ class Models:
     async def of(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
         known = {LAMP: Members((1, 2, 3)), DOOR: Members((1,)), GONE: Members(())}
         return {key: known[key] for key in keys}
+
+
+class Integrations:
+    async def by_name(self) -> list[str]:
+        return ["ping", "direct"]
 
 
 async def test_entities_are_counted_by_model() -> None:
@@ -57,7 +63,7 @@ async def test_entities_are_counted_by_model() -> None:
         ]
     )
 
-    found = await DeviceNames(lists, Models()).count(CountDevices("default"))
+    found = await DeviceNames(lists, Models(), Integrations()).count(CountDevices("default"))
 
     assert found == DeviceCounts(
         {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
@@ -67,7 +73,7 @@ async def test_entities_are_counted_by_model() -> None:
 async def test_an_order_ends_in_the_id() -> None:
     """So that pages do not overlap; a criterion counts once."""
     lists = Lists([])
-    names = DeviceNames(lists, Models())
+    names = DeviceNames(lists, Models(), Integrations())
 
     await names.describe(DescribeDevices("default"))
     assert lists.order == [("_id", -1)]
@@ -76,3 +82,12 @@ async def test_an_order_ends_in_the_id() -> None:
     assert lists.order == [("name", 1), ("createdAt", -1), ("_id", -1)]
     await names.describe(DescribeDevices("default", order=[("id", 1)]))
     assert lists.order == [("_id", 1)]
+
+
+async def test_an_order_by_integration_knows_the_names() -> None:
+    """Devices do not store them."""
+    lists = Lists([])
+    names = DeviceNames(lists, Models(), Integrations())
+    await names.describe(DescribeDevices("default", order=[("integrationName", -1)]))
+    assert lists.order == [("integrationName", -1), ("_id", -1)]
+    assert lists.integrations == ["ping", "direct"]
