@@ -1,6 +1,7 @@
 """Write-only members (access mode W): a thing is sent their values and never gives them back."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +16,8 @@ MASK = "******"
 """What people read in the place of a value that is write-only."""
 
 SHORTEST_TEXT = 3
-"""Characters from which on a text is looked for in others; shorter ones occur by chance."""
+"""Characters from which on a text is also looked for within words, where shorter ones occur by
+chance."""
 
 _ABSENT: Any = object()
 
@@ -64,6 +66,34 @@ def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
     return found
 
 
+def by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
+    """Return the members that conceal, at every level outside of ARRAYs, by their dotted paths."""
+    found: dict[str, Node] = {}
+    for key, node in nodes.items():
+        if node.conceals:
+            found[f"{above}{key}"] = node
+            found |= by_path(node.members, f"{above}{key}.")
+    return found
+
+
+def names_of(paths: Iterable[str]) -> frozenset[str]:
+    """Return by which names write-only members may be called, ignoring case: path or last part."""
+    names = {name for path in paths for name in (path, path.rpartition(".")[2])}
+    return frozenset(name.casefold() for name in names)
+
+
+def mask_names(names: Container[str], value: Any) -> Any:
+    """Return a value of a message with `MASK` below each of these names, at every level."""
+    if isinstance(value, list):
+        return [mask_names(names, item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: MASK if key.casefold() in names else mask_names(names, item)
+        for key, item in value.items()
+    }
+
+
 def texts_beyond(whole: Any, shown: Any) -> set[str]:
     """Return the scalars of `whole` that `shown`, its readable part, lacks, as texts."""
     if isinstance(whole, dict) and isinstance(shown, dict):
@@ -76,8 +106,15 @@ def texts_beyond(whole: Any, shown: Any) -> set[str]:
 
 
 def mask_text(text: str, secrets: set[str]) -> str:
-    """Return `MASK` for a text that contains one of `secrets`, else the text."""
-    return MASK if any(secret in text for secret in secrets) else text
+    """Return `MASK` for a text that contains one of `secrets` in any case, else the text."""
+    folded = text.casefold()
+    return MASK if any(_occurs(secret.casefold(), folded) for secret in secrets) else text
+
+
+def _occurs(secret: str, text: str) -> bool:
+    if len(secret) >= SHORTEST_TEXT:
+        return secret in text
+    return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
 
 
 def mask_fault(fault: Fault) -> Fault:
@@ -113,7 +150,11 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
             yield from _texts(item)
+    elif isinstance(value, str):
+        if value.strip():
+            yield value
+            yield msgspec.json.encode(value)[1:-1].decode()
     elif not isinstance(value, bool) and value is not None:
-        text = str(value)
-        if len(text) >= SHORTEST_TEXT:
-            yield text
+        yield str(value)
+        if isinstance(value, float) and value.is_integer():
+            yield str(int(value))

@@ -22,8 +22,11 @@ from libs.common.tsl._numbers import parse_members
 from libs.common.tsl._rounding import round_members, rounders
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl._write_only import (
+    by_path,
     mask_fault,
+    mask_names,
     mask_write_only,
+    names_of,
     omit_write_only,
     without_write_only,
     write_only_paths,
@@ -67,6 +70,9 @@ class CompiledTsl:
         writable = {key: node for key, node in self._tree.items() if node.writable}
         self._writable = {key: writable_view(node) for key, node in writable.items()}
         self._properties = {spec.id: spec for spec in document.properties}
+        ids = by_path(build_tree(self.document.properties))
+        self._hidden = {path: node for path, node in ids.items() if path not in self._properties}
+        self._hidden |= by_path(self._tree)
         self._events = {spec.id: spec for spec in document.events}
         self._services = {spec.id: spec for spec in document.services}
         self._outputs = {spec.id: build_tree(spec.outputs, spec.id) for spec in document.events}
@@ -113,16 +119,26 @@ class CompiledTsl:
         return good, faults
 
     def readable(self, values: Values) -> Values:
-        """Return `values` without those of write-only members."""
-        return omit_write_only(self._concealing, values) if self._concealing else values
+        """Return `values` without those of write-only members, by key, id or dotted path."""
+        return omit_write_only(self._hidden, values) if self._hidden else values
 
     def write_only_paths(self) -> list[str]:
         """Return where values have write-only members, as paths of MongoDB."""
         return write_only_paths(self._concealing)
 
+    @cached_property
+    def _hidden_names(self) -> frozenset[str]:
+        return names_of(path for path, node in self._hidden.items() if not node.readable)
+
     def masked(self, values: Values) -> Values:
-        """Return `values` with a mask in the place of those of write-only members."""
-        return mask_write_only(self._concealing, values) if self._concealing else values
+        """Return `values` with a mask in the place of those of write-only members.
+
+        The same below a name of such a member anywhere else: a thing may nest it wrongly.
+        """
+        if not self._hidden:
+            return values
+        masked: Values = mask_names(self._hidden_names, mask_write_only(self._hidden, values))
+        return masked
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values of a codec: 0 and 1 may be booleans, text that is a number a number.

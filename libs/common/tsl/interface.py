@@ -70,13 +70,19 @@ class Tsl(Protocol):
         """Check properties that are set of a thing that is no device, write-only ones too."""
 
     def readable(self, values: Values) -> Values:
-        """Return `values` without those of write-only members, at every level."""
+        """Return `values` without those of write-only members, at every level.
+
+        A member may also be named by its id or a dotted path, as in a profile.
+        """
 
     def write_only_paths(self) -> list[str]:
         """Return where values have write-only members, as paths of MongoDB: `users.code`."""
 
     def masked(self, values: Values) -> Values:
-        """Return `values` with `MASK` in the place of those of write-only members."""
+        """Return `values` of a message with `MASK` in the place of those of write-only members.
+
+        The same below a name of such a member anywhere else, since a thing may nest it wrongly.
+        """
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values that a codec gave as JSON: the good ones and the faults.

@@ -1,12 +1,15 @@
 """Write-only values in what devices send: nobody reads them in what is kept of a message."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from libs.common.tsl import MASK, Fault
+from libs.common.tsl import MASK, Fault, Tsl
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
+
+REPLY_SHOWN = ("commandId", "status")
 
 
 def holds_write_only(faults: Iterable[Fault]) -> bool:
@@ -17,19 +20,30 @@ def holds_write_only(faults: Iterable[Fault]) -> bool:
 def masked_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[Fault]) -> bytes:
     """Return a refused message with a mask in the place of its write-only values.
 
-    Of a frame, and of a report that cannot be read as one, nothing is left.
+    Of a frame, and of a message that cannot be read, nothing is left. Of a reply only its
+    command and status are: an error or outputs may repeat what the command has set.
     """
     if thing is None or not thing.tsl.conceals:
         return uplink.payload
     if uplink.channel == "frame":
         return MASK.encode() if holds_write_only(faults) else uplink.payload
-    if uplink.channel != "report":
-        return uplink.payload
     try:
         message = msgspec.json.decode(uplink.payload)
+        return msgspec.json.encode(_masked(uplink.channel, message, thing.tsl))
     except (ValueError, RecursionError):
         return MASK.encode()
-    properties = message.get("properties") if isinstance(message, dict) else None
-    if not isinstance(properties, dict):
-        return MASK.encode()
-    return msgspec.json.encode({**message, "properties": thing.tsl.masked(properties)})
+
+
+def _masked(channel: str, message: Any, tsl: Tsl) -> Any:
+    if not isinstance(message, dict):
+        return MASK
+    if channel == "reply":
+        shown = {key: message[key] for key in REPLY_SHOWN if key in message}
+        return dict.fromkeys(message, MASK) | {
+            key: value for key, value in shown.items() if isinstance(value, int | str)
+        }
+    properties = message.get("properties")
+    masked = tsl.masked(message)
+    if channel == "report" and properties is not None:
+        masked["properties"] = tsl.masked(properties) if isinstance(properties, dict) else MASK
+    return masked

@@ -115,6 +115,39 @@ def test_a_text_that_repeats_a_write_only_value_is_masked():
     assert mask_text("ann is not at home", secrets) == "ann is not at home"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (42, "42 is out of range"),
+        ("ab", "cannot be 'AB'"),
+        (2718.0, "refused 2718"),
+        ('a"b\\c', r'{"pin": "a\"b\\c"}'),
+        ("s3cret", "S3CRET is wrong"),
+    ],
+)
+def test_a_repeated_value_is_found_however_it_is_written(value, text):
+    assert mask_text(text, texts_beyond({"pin": value}, {})) == "******"
+
+
+def test_a_short_value_is_not_found_within_a_word_or_number():
+    secrets = texts_beyond({"pin": 42, "code": "ab"}, {})
+
+    assert mask_text("about 1420", secrets) == "about 1420"
+
+
+def test_readable_leaves_out_what_is_named_by_an_id_or_a_dotted_path():
+    lock = tsl(
+        prop("secretPin", "STRING", "W") | {"propertyKey": "pin"},
+        prop("wifi", "STRUCT", "RW"),
+        prop("wifi.key", "STRING", "W"),
+        prop("vault", "STRUCT", "W"),
+        prop("vault.number", "INT", "RW"),
+    )
+    secret = {"secretPin": "8642", "pin": "1", "wifi.key": "x", "vault.number": 1}
+
+    assert lock.readable({**secret, "wifi.ssid": "a"}) == {"wifi.ssid": "a"}
+
+
 def test_accepted_gives_the_members_that_were_sent_as_they_were_checked():
     given = {"a": 50.06, "s": {"x": 1}}
     checked = {"a": 50.1, "s": {"x": 1.0, "y": 2}, "other": 3}

@@ -78,12 +78,13 @@ async def test_the_answer_of_a_patch_has_what_was_accepted(world: World):
 
 
 async def test_a_profile_task_conceals_settings_that_are_write_only_in_the_tsl(world: World):
-    config = Config(values=[ProfileValue("pin", "8642"), ProfileValue("mode", 1)])
+    secret = [ProfileValue("pin", "8642"), ProfileValue("wifi.key", "s3cret-wifi")]
+    config = Config(values=[*secret, ProfileValue("mode", 1)])
     await world.service().create_tasks(ME, CreateTasks("PROFILE", [7], config))
 
     (command,) = world.commands
     assert command.payload == {"values": [{"key": "mode", "value": 1}]}
-    assert dict(command.values()) == {"pin": "8642", "mode": 1}
+    assert dict(command.values()) == {"pin": "8642", "wifi.key": "s3cret-wifi", "mode": 1}
 
 
 async def test_an_error_that_repeats_a_write_only_value_is_masked(world: World):

@@ -14,7 +14,7 @@ from tests.unit.device.things.examples import thing
 
 LOCK = tsl(
     prop("battery", "INT", max=100),
-    prop("pin", "STRING", "W"),
+    prop("pinCode", "STRING", "W") | {"propertyKey": "pin"},
     prop("wifi", "STRUCT", "RW"),
     prop("wifi.ssid", "STRING", "RW"),
     prop("wifi.key", "STRING", "W"),
@@ -34,9 +34,9 @@ def uplink(payload: bytes, channel: str = "report") -> Uplink:
     )
 
 
-def said(payload: bytes, mine: Thing) -> list[bytes]:
-    """Return all that is published of a report: events, and entries of `DEAD`."""
-    batch = sort_batch([uplink(payload)], {"SN7": mine}, 10**15)
+def said(payload: bytes, mine: Thing, channel: str = "report") -> list[bytes]:
+    """Return all that is published of a message: events, and entries of `DEAD`."""
+    batch = sort_batch([uplink(payload, channel)], {"SN7": mine}, 10**15)
     entries = [dead(one.uplink, one.thing, one.reason, one.faults) for one in batch.refused]
     return [one.payload for one in (*batch_events(batch), *entries)]
 
@@ -52,6 +52,9 @@ def said(payload: bytes, mine: Thing) -> list[bytes]:
         b'{"properties": ["8642"]}',
         b'["8642"]',
         b'{"properties": {"pin": "8642"',
+        b'{"properties": {"pinCode": "8642", "wifi.key": "s3cret-wifi"}}',
+        b'{"properties": {"data": [{"PIN": "8642", "wifi": {"Key": "s3cret-wifi"}}]}}',
+        b'{"pin": "8642", "wifi": {"key": "s3cret-wifi"}}',
     ],
 )
 def test_nothing_that_is_said_of_a_report_has_a_write_only_value(report: bytes):
@@ -59,6 +62,37 @@ def test_nothing_that_is_said_of_a_report_has_a_write_only_value(report: bytes):
 
     assert found
     assert not any(secret.encode() in one for one in found for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"eventId": "set", "outputs": {"pin": "8642", "wifi": {"key": "s3cret-wifi"}}}',
+        b'{"eventId": "set", "outputs": {"pin": "8642"',
+    ],
+)
+def test_a_refused_event_is_kept_without_write_only_values(event: bytes):
+    found = said(event, thing(tsl=LOCK), "event")
+
+    assert found
+    assert not any(secret.encode() in one for one in found for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        (
+            b'{"commandId": 5, "status": "FAILED", "error": "8642 is short", "pin": "8642"}',
+            {"commandId": 5, "status": "FAILED", "error": "******", "pin": "******"},
+        ),
+        (b'{"commandId": 5, "status": "FAILED", "error": "8642', "******"),
+    ],
+)
+def test_of_a_refused_reply_only_the_command_and_its_status_are_kept(reply: bytes, kept: object):
+    entry = dead(uplink(reply, "reply"), thing(tsl=LOCK), "too late", [])
+
+    payload = msgspec.json.decode(entry.payload)["payload"]
+    assert (payload if payload == "******" else msgspec.json.decode(payload)) == kept
 
 
 def test_the_rest_of_a_refused_report_stays_readable():
