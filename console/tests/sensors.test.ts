@@ -53,7 +53,7 @@ test("what is wrong with a label is told by its field", () => {
 });
 
 test("an EUI is read as people write it", () => {
-  assert.deepEqual(["24-e1-24-13-6b-50-22-17", "24:E1:24:13:6B:50:22:17", "24e124136b50221", ""].map(euiOf), ["24E124136B502217", "24E124136B502217", null, null]);
+  assert.deepEqual(["24-e1-24-13-6b-50-22-17", "24:E1:24:13:6B:50:22:17", "24e124136b50221", ""].map((text) => euiOf(text)), ["24E124136B502217", "24E124136B502217", null, null]);
 });
 
 test("a list may be bare, have titles in any order, or be what a scanner read", () => {
@@ -100,4 +100,11 @@ test("the sheet names columns by the keys of the server's inputs", () => {
     '"name","chirpstack.integration.add_device.dev_eui","chirpstack.integration.add_device.model","chirpstack.integration.add_device.app_key"\r\n' +
       '"24E124136B502217","24E124136B502217","AM102","00"\r\n"Roof","24E124136B502218","AM102",""\r\n',
   );
+});
+
+test("a Sigfox ID is a DevEUI with zeros in front", () => {
+  assert.deepEqual(["1a2345", "1A 23 45", "24E124136B502217", "123456789", ""].map((text) => euiOf(text, true)), ["00000000001A2345", "00000000001A2345", "24E124136B502217", null, null]);
+  assert.equal(euiOf("1A2345"), null);
+  assert.equal(sensorsOf("1A2345,Door", [], true).sensors[0]?.devEui, "00000000001A2345");
+  assert.equal(sensorsOf("1A2345,Door", []).faults.length, 1);
 });

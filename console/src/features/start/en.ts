@@ -43,6 +43,7 @@ export const en = {
   "sensors.one": "One sensor",
   "sensors.many": "A list",
   "sensors.eui.hint": "16 hex digits, printed on the device; what the server has heard and is not known here is offered",
+  "sensors.eui.sigfox": "The Sigfox ID, which is printed on the device",
   "sensors.eui": "“{text}” is no DevEUI: 16 hex digits are needed",
   "sensors.name.hint": "Empty: its DevEUI",
   "sensors.list": "Sensors",

@@ -33,10 +33,14 @@ const SEP = /^"?sep=(.)"?$/i;
 const plain = (title: string): string => title.toLowerCase().replace(/[^a-z0-9]/g, "");
 const isTitle = (title: string): boolean => plain(title) === "deveui";
 
-/** An EUI as people write it, `24-e1:24 …`, as 16 hex digits in capitals; null when it is none. */
-export function euiOf(text: string): string | null {
+/**
+ * An EUI as people write it, `24-e1:24 …`, as 16 hex digits in capitals; null when it is none. A Sigfox ID has up to
+ * 8 digits and gets zeros in front.
+ */
+export function euiOf(text: string, sigfox = false): string | null {
   const digits = text.replace(/[\s:-]/g, "").toUpperCase();
-  return /^[0-9A-F]{16}$/.test(digits) ? digits : null;
+  const padded = sigfox && /^[0-9A-F]{1,8}$/.test(digits) ? digits.padStart(16, "0") : digits;
+  return /^[0-9A-F]{16}$/.test(padded) ? padded : null;
 }
 
 /** What a label says of the inputs of a network server. */
@@ -49,7 +53,7 @@ export function inputsOfLabel(label: Label, inputs: Input[]): Record<string, str
  * The sensors of a text: lines with a DevEUI and perhaps a name, a table whose first line names a column DevEUI,
  * or what a scanner read of QR codes. Columns are divided by commas, semicolons or tabs.
  */
-export function sensorsOf(text: string, inputs: Input[]): Sensors {
+export function sensorsOf(text: string, inputs: Input[], sigfox = false): Sensors {
   const rows = readCsv(text, separatorOf(text)).map((cells, at) => ({ line: at + 1, cells: cells.map((one) => one.trim()) }));
   const filled = rows.filter(({ cells }, at) => cells.some(Boolean) && !(at === 0 && SEP.test(text.trimStart().split(/\r|\n/)[0]!)));
   const titled = filled[0]?.cells.some(isTitle);
@@ -58,7 +62,7 @@ export function sensorsOf(text: string, inputs: Input[]): Sensors {
   const found: Sensors = { sensors: [], faults: [], passed: titled ? titles.filter((title, at) => title && !columns[at]) : [] };
   const lines = new Map<string, number>();
   for (const { line, cells } of filled) {
-    const sensor = isCode(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns);
+    const sensor = isCode(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns, sigfox);
     if ("fault" in sensor) found.faults.push({ line, ...sensor });
     else if (lines.has(sensor.devEui)) found.faults.push({ line, fault: "sensors.twice", values: { text: sensor.devEui, line: String(lines.get(sensor.devEui)) } });
     else found.sensors.push(sensor);
@@ -88,7 +92,7 @@ function labelled(text: string, inputs: Input[]): Sensor | Omit<LineFault, "line
   return { devEui: label.devEui, name: label.serial, more: inputsOfLabel(label, inputs) };
 }
 
-function listed(cells: string[], columns: (string | undefined)[]): Sensor | Omit<LineFault, "line"> {
+function listed(cells: string[], columns: (string | undefined)[], sigfox: boolean): Sensor | Omit<LineFault, "line"> {
   const sensor: Sensor = { devEui: "", name: "", more: {} };
   for (const [at, cell] of cells.entries()) {
     const column = columns[at];
@@ -96,7 +100,7 @@ function listed(cells: string[], columns: (string | undefined)[]): Sensor | Omit
     else if (column === "name") sensor.name = cell;
     else if (column && cell) sensor.more[column] = cell;
   }
-  const devEui = euiOf(sensor.devEui);
+  const devEui = euiOf(sensor.devEui, sigfox);
   return devEui ? { ...sensor, devEui } : { fault: "sensors.eui", values: { text: sensor.devEui } };
 }
 

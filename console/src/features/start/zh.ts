@@ -45,6 +45,7 @@ export const zh: Record<keyof typeof en, string> = {
   "sensors.one": "单个传感器",
   "sensors.many": "列表",
   "sensors.eui.hint": "设备上印有的 16 位十六进制数；服务器已收到但此处未知的会列出供选择",
+  "sensors.eui.sigfox": "设备上印有的 Sigfox ID",
   "sensors.eui": "“{text}”不是 DevEUI：须为 16 位十六进制数",
   "sensors.name.hint": "留空则用 DevEUI",
   "sensors.list": "传感器",
