@@ -6,12 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
 from libs.common.contracts.integrations import NOT_SET
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import INVALID_JSON, decode_json
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.numbers import parse_number
 from services.management.builtin.networks.heard import (
@@ -60,7 +58,6 @@ _DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
 _FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
-_json = msgspec.json.Decoder().decode
 
 
 def check(settings: dict[str, Any]) -> None:
@@ -80,7 +77,7 @@ def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
     preset = settings.get(PRESET) or CUSTOM
     fields = PRESETS.get(preset) or _own_fields(settings)
     try:
-        given = _json(body)
+        given = decode_json(body)
     except INVALID_JSON as error:
         raise MalformedRequest(f"is no JSON: {error}", field="body") from error
     picked = _Picked(given, fields)

@@ -284,6 +284,14 @@ def test_own_pointers_count_again_after_a_preset() -> None:
     assert heard(BODY, preset="custom") == heard(BODY)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_body_may_have_a_byte_order_mark(encoding: str) -> None:
+    """Some frameworks write one."""
+    told = read("t", msgspec.json.encode(BODY).decode().encode(encoding), MAPPING)
+    assert told is not None
+    assert told.told.frame == heard(BODY)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     """However deep it goes."""
