@@ -14,6 +14,7 @@
   const { isArray } = Array;
   const { isSafeInteger } = Number;
   const { isView } = ArrayBuffer;
+  const ERRORS = [Error, AggregateError, EvalError, InternalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError];
   const { slice, toWellFormed } = String.prototype;
   const NativeDate = Date;
   const own = globalThis;
@@ -248,7 +249,7 @@
     everything = paths.includes("*");
     if (objects.delete(Object.prototype)) changeable.push(snapshot(Object.prototype)); // the first: descriptors inherit from it
     for (const object of objects) changeable.push(snapshot(object));
-    for (const object of [Object.prototype, Error.prototype]) if (!isChangeable(object)) letOverride(object);
+    for (const kind of [Object, ...ERRORS]) if (!isChangeable(kind.prototype)) letOverride(kind.prototype);
     hidden.forEach(harden);
     for (const key of ownKeys(own)) {
       const { value, configurable } = getOwnPropertyDescriptor(own, key);

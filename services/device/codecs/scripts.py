@@ -27,6 +27,8 @@ ENCODERS = {
 ENTRIES = (*DECODERS, *ENCODERS)
 LARGEST_PORT = 223
 """Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
+BYTE = 256
+"""Values of a byte."""
 MOST_BYTES = 255
 """Bytes of a LoRa frame."""
 
@@ -76,7 +78,8 @@ def decoded(steps: Sequence[Step], value: Any) -> Decoded:
 def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
     """What encoding gave; raise `CodecFailed` when that is no bytes, or says that it failed.
 
-    `port` is where it goes unless the codec says another.
+    `port` is where it goes unless the codec says another. Network servers cut off the fraction of a
+    byte (`[interval / 256, interval % 256]`), and so does this.
     """
     warnings: list[str] = []
     if steps[-1].entry == "encodeDownlink":
@@ -86,11 +89,11 @@ def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
     if not isinstance(value, list) or len(value) > MOST_BYTES:
         raise CodecFailed(f"gives no array of at most {MOST_BYTES} bytes")
     for at, byte in enumerate(value):
-        if type(byte) is not int or byte not in range(256):
+        if type(byte) not in (int, float) or not 0 <= byte < BYTE:
             raise CodecFailed(f"gives {byte!r:.40} as byte {at}")
     if type(port) is not int or not 1 <= port <= LARGEST_PORT:
         raise CodecFailed(f"gives {port!r:.40} as port")
-    return Encoded(bytes(value), port, warnings)
+    return Encoded(bytes(map(int, value)), port, warnings)
 
 
 def _answer(value: Any) -> dict[str, Any]:

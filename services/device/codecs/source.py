@@ -68,6 +68,8 @@ _OVERRIDDEN = re.compile(
     rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNED}"
 )
 """Members of arrays that an array may be given for itself: a frozen prototype keeps that."""
+_OVERRIDDEN_BY_ALL = re.compile(rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNED}")
+"""Members of functions, which an array may have as well."""
 _DECLARED = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
 _LEXICAL = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL})(?![\w$])")
@@ -144,6 +146,8 @@ def _changed(code: str) -> Iterator[str]:
         yield from COMMON
     if _OVERRIDDEN.search(code):
         yield "Array.prototype"
+    if _OVERRIDDEN_BY_ALL.search(code):
+        yield from ("Array.prototype", "Function.prototype")
     for use in _USE.finditer(code):
         name, then = use["name"], use["then"].strip()
         before = code[max(use.start() - 16, 0) : use.start()]

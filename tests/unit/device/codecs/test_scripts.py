@@ -99,6 +99,11 @@ def test_what_encoding_gives_is_unwrapped() -> None:
     assert encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
 
 
+def test_the_fraction_of_a_byte_is_cut_off() -> None:
+    """As The Things Stack and ChirpStack do: `[300 / 256, 300 % 256]`."""
+    assert encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
+
+
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [
@@ -106,7 +111,8 @@ def test_what_encoding_gives_is_unwrapped() -> None:
         ("Encode", [0] * 256, "255 bytes"),
         ("Encode", [1, 256], "256 as byte 1"),
         ("Encode", [True], "True as byte 0"),
-        ("Encode", [1.5], "1.5"),
+        ("Encode", [-0.5], "-0.5"),
+        ("Encode", [None], "None"),
         ("encodeDownlink", {"bytes": [1], "fPort": 224}, "224 as port"),
         ("encodeDownlink", {"bytes": [1], "fPort": "x"}, "as port"),
         ("encodeDownlink", {"errors": "no such"}, "no such"),

@@ -74,3 +74,5 @@ Function("Array.prototype.one = () => 1")(); function Decode(p, bytes) { return 
 Function("return this")().Math.one = () => 1; function Decode() { return { a: Math.one() } }
 function set(target, name, value) { target[name] = value } set(Array.prototype, "one", () => 1); function Decode(p, bytes) { return { a: bytes.one() } }
 function Decode() { const text = "x"; text.toString = 1; return { a: text.length } }
+function Decode() { const help = () => 0; help.call = 0; help.toString = 1; return { a: help.call + help.toString } }
+function Decode() { const error = new RangeError("x"); error.name = "A"; error.message = "b"; return { a: `${error}` === "A: b" ? 1 : 0 } }
