@@ -92,7 +92,20 @@ await journey(async ({ page, given, look, signIn }) => {
   const seen = await page.getByRole("img", { name: "Roof" }).evaluate((it) => it.naturalWidth > 0);
   await page.evaluate(() => scrollTo(0, 0));
   await look("dashboard");
+  // An entity that the user may not see has neither name nor key; the others are shown.
+  await page.route(/\/canvas\/\d+$/, async (route) => {
+    const answer = await route.fetch();
+    const json = await answer.json();
+    for (const { data } of json.data.widgets) if (data.kind === "bar") data.settings.entities.push({ id: "1", key: "direct.device.HIDDEN.temperature" });
+    await route.fulfill({ response: answer, json });
+  });
+  await page.reload();
+  const mean = page.getByRole("article", { name: "The mean" });
+  await mean.getByText("Not available").waitFor();
+  await mean.getByText(/\d/).first().waitFor();
+  const keys = await page.getByText("HIDDEN").count();
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await page.setViewportSize({ width: 390, height: 844 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  return { told, dragged: dragged > 100, changed: true, seen, fits: wide <= 390 };
+  return { told, keys, dragged: dragged > 100, changed: true, seen, fits: wide <= 390 };
 });

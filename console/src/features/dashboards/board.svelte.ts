@@ -4,6 +4,7 @@ import { SvelteMap } from "svelte/reactivity";
 
 import { ask } from "../../api/client";
 import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
+import { t } from "../../i18n/index.svelte";
 import { titleOf } from "../../lib/entities.svelte";
 import { shownValue, unitOf } from "../../lib/values";
 import { live, type Now } from "../../live/socket.svelte";
@@ -39,10 +40,10 @@ export class Board {
     return source && this.#entities.get(source.id);
   }
 
-  /** `Kitchen · Temperature`; the key of what one does not see. */
+  /** Return `Kitchen · Temperature`; of an entity that the user may not see, or that is deleted, neither name nor key. */
   name(source: Source): string {
     const entity = this.entity(source);
-    return entity ? titleOf(entity) : source.key;
+    return entity ? titleOf(entity) : t("boards.unavailable");
   }
 
   title(settings: Settings): string {

@@ -1,4 +1,5 @@
 export const en = {
+  "boards.unavailable": "Not available",
   "nav.dashboards": "Dashboards",
   "boards.title": "Dashboards",
   "boards.search": "Search by name",

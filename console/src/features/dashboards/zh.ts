@@ -1,6 +1,7 @@
 import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
+  "boards.unavailable": "不可用",
   "nav.dashboards": "仪表板",
   "boards.title": "仪表板",
   "boards.search": "按名称搜索",

@@ -1,5 +1,5 @@
 /** A product as the editor has it: the text of its TSL. */
-import type { PropertySpec, TslDocument } from "../../api/generated";
+import type { ParamSpec, PropertySpec, TslDocument } from "../../api/generated";
 
 export const EMPTY: TslDocument = {
   version: "v1.0",
@@ -46,6 +46,58 @@ export function read(text: string): TslDocument | null {
 /** The version behind another: `v1.0` becomes `v1.1`. */
 export function nextVersion(version: string): string {
   return version.replace(/\d+$/, (last) => String(Number(last) + 1)) === version ? `${version}.1` : version.replace(/\d+$/, (last) => String(Number(last) + 1));
+}
+
+type Entry = PropertySpec | ParamSpec;
+
+/** An id after a member was renamed: the member has the new one, and what is inside of it begins with it. */
+function renamedId(id: string, from: string, to: string): string {
+  return id === from || id.startsWith(`${from}.`) ? to + id.slice(from.length) : id;
+}
+
+/** Return the id of the STRUCT, ARRAY, service or event that an id belongs to; "" at the top. */
+const parentOf = (id: string): string => id.slice(0, Math.max(0, id.lastIndexOf(".")));
+
+/** Return members after one was renamed, or the service or event that has them: ids, property keys and parents of all that are inside follow. */
+export function renameMembers<T extends Entry>(entries: T[], from: string, to: string): T[] {
+  return entries.map((entry) => {
+    const id = renamedId(entry.id ?? "", from, to);
+    if (id === entry.id) return entry;
+    const renamed = { ...entry, id, ...(entry.propertyKey ? { propertyKey: renamedId(entry.propertyKey, from, to) } : {}) };
+    const { parentId, ...rest } = entry.dataSpec ?? {};
+    return parentId ? { ...renamed, dataSpec: { ...rest, ...(parentOf(id) ? { parentId: parentOf(id) } : {}) } } : renamed;
+  });
+}
+
+/** Return a document after a property was renamed: parameters that refer to it, or to what is inside of it, follow. */
+export function renameProperty(document: TslDocument, from: string, to: string): TslDocument {
+  const follow = (params: ParamSpec[] = []) =>
+    params.map((param) => ({
+      ...param,
+      ...(param.ref ? { ref: renamedId(param.ref, from, to) } : {}),
+      ...(param.dataSpec?.ref ? { dataSpec: { ...param.dataSpec, ref: renamedId(param.dataSpec.ref, from, to) } } : {}),
+    }));
+  const within = <T extends { inputs?: ParamSpec[]; outputs?: ParamSpec[] }>(one: T): T => ({
+    ...one,
+    ...(one.inputs ? { inputs: follow(one.inputs) } : {}),
+    ...(one.outputs ? { outputs: follow(one.outputs) } : {}),
+  });
+  return {
+    ...document,
+    ...(document.properties ? { properties: renameMembers(document.properties, from, to) } : {}),
+    ...(document.events ? { events: document.events.map(within) } : {}),
+    ...(document.services ? { services: document.services.map(within) } : {}),
+  };
+}
+
+/** Return members without one and all that is inside of it. */
+export function withoutMember<T extends Entry>(entries: T[], id: string): T[] {
+  return withoutMembersOf(entries, id).filter((one) => one.id !== id);
+}
+
+/** Return members without what is inside of one. */
+export function withoutMembersOf<T extends Entry>(entries: T[], id: string): T[] {
+  return entries.filter((one) => !one.id?.startsWith(`${id}.`));
 }
 
 export interface Difference {

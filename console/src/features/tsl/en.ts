@@ -1,4 +1,6 @@
 export const en = {
+  "tsl.id.taken": "Another member has the id {id}. Enter a different id.",
+  "tsl.id.empty": "A member needs an id.",
   "tsl.true": "On",
   "tsl.false": "Off",
   "tsl.element": "Add an element",
