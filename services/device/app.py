@@ -23,6 +23,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Job, Leader
 from libs.common.store.lifetime import keep_for
 from services.device.alarms.console import ROUTERS as ALARM_ROUTES
+from services.device.alarms.erasing import AlarmEraser
 from services.device.alarms.evaluating import Evaluator, listen
 from services.device.alarms.flows import FlowAlarms
 from services.device.alarms.rows import History
@@ -434,7 +435,7 @@ def redecoder(
     )
 
 
-def eraser(base: Base) -> WriteOnlyEraser:
+def eraser(base: Base, redecodes: RedecodeStore, alarm: Alarming) -> WriteOnlyEraser:
     """Make what removes stored values of properties that are write-only now."""
     return WriteOnlyEraser(
         bus=base.bus,
@@ -445,6 +446,8 @@ def eraser(base: Base) -> WriteOnlyEraser:
         frames=FrameStore(base.mongo.database),
         latest=base.latest,
         commands=base.commands,
+        redecodes=redecodes,
+        erase_alarms=AlarmEraser(alarm.alarms, alarm.rules).erase,
     )
 
 
@@ -536,7 +539,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         "outbox": base.outbox.sweep,
         "delivery": delivery.run,
         "wiping": CommandWiper(base.commands, base.bus).run,
-        "erasing": eraser(base).run,
+        "erasing": eraser(base, redecodes, alarm).run,
         "orphans": partial(orphans.run, base.bus),
         "presence": watch.run,
         "groups": groups.run,

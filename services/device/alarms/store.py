@@ -37,6 +37,9 @@ BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who clears an alarm that is over, if not people."""
 MOST_OF_FLOWS = 100
 """Open alarms of a device that flows have raised."""
+HAS_VALUE: Document = {
+    "$or": [{"value": {"$exists": True}}, {"checkpoint.value": {"$exists": True}}]
+}
 CHUNK = 200
 """Alarms that people change in one transaction."""
 
@@ -104,6 +107,28 @@ class AlarmStore:
         """A device is gone, and its alarms with it."""
         await self._states.delete_many({"device": device_id})
         await self._alarms.delete_many({"device": device_id})
+
+    async def rules_with_values(self, device_id: int) -> list[int]:
+        """Return the ids of the rules by which a device has alarms or states with a value."""
+        query = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
+        rows = [
+            row
+            for collection in (self._alarms, self._states)
+            for row in await collection.find(query, {"rule": 1}).to_list(None)
+        ]
+        return list({row["rule"] for row in rows})
+
+    async def erase_values(self, device_id: int, kept: Sequence[str]) -> bool:
+        """Remove the values of a device's alarms and states, except those of `kept` states.
+
+        Return whether there were any.
+        """
+        other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
+        gone = {"$unset": {"value": "", "checkpoint.value": ""}}
+        keys = {"$nin": list(kept)}
+        alarms = await self._alarms.update_many({**other, "state": keys}, gone)
+        states = await self._states.update_many({**other, "_id": keys}, gone)
+        return bool(alarms.modified_count or states.modified_count)
 
     async def not_normal(self) -> list[State]:
         """The states of all tenants that are not NORMAL."""

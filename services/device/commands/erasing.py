@@ -8,8 +8,8 @@ such values meanwhile.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_args
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -17,14 +17,21 @@ from nats.js.errors import APIError, NotFoundError
 from pymongo import DeleteOne, UpdateOne
 
 from libs.common.bus import DEAD, EVENTS, Bus
-from libs.common.bus.subjects import dead_uplink, device_event, task_event, thing_event
-from libs.common.contracts.events import Dead
+from libs.common.bus.subjects import (
+    alarm_event,
+    dead_uplink,
+    device_event,
+    task_event,
+    thing_event,
+)
+from libs.common.contracts.events import AlarmChange, Dead
 from libs.common.store.mongo import Collection, Document, StoreError
 from libs.common.things import own_sn
 from libs.common.tsl import Tsl
 from services.device.commands.store import CommandStore
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import LAST, Partitions, history_key
+from services.device.reports.redecode.store import RedecodeStore
 from services.device.reports.retention.sweeps import at_ease
 from services.device.things.latest import LatestValues
 from services.device.things.own import OwnThings
@@ -41,8 +48,11 @@ ROWS = 500
 """Records of history that are changed together."""
 MOST_MESSAGES = 20_000
 """Messages of a stream that are looked at for one thing."""
+ALARM_CHANGES = get_args(AlarmChange)
 
 Values = dict[str, Any]
+EraseAlarms = Callable[[int, Tsl], Awaitable[bool]]
+"""Removes values of the alarms of a device; tells whether there were any."""
 
 
 class WriteOnlyEraser:
@@ -59,6 +69,8 @@ class WriteOnlyEraser:
         frames: FrameStore,
         latest: LatestValues,
         commands: CommandStore,
+        redecodes: RedecodeStore,
+        erase_alarms: EraseAlarms,
     ) -> None:
         self._bus = bus
         self._devices = devices
@@ -68,6 +80,8 @@ class WriteOnlyEraser:
         self._frames = frames
         self._latest = latest
         self._commands = commands
+        self._redecodes = redecodes
+        self._erase_alarms = erase_alarms
 
     async def run(self) -> None:
         """Work for ever; a store that is away is waited for."""
@@ -90,6 +104,7 @@ class WriteOnlyEraser:
                         subjects = [device_event(tenant, device_id, "reported")]
                         await self._erase(tenant, device_id, sn, tsl, subjects)
                 ids = [device_id for device_id, _ in devices]
+                await self._redecodes.forget_values(tenant, model, ids)
                 await self._devices.notes.erased(ids, content)
         for document in await self._own.not_erased():
             thing = self._own.thing(document)
@@ -105,13 +120,17 @@ class WriteOnlyEraser:
         found = await self._latest.erase(thing_id, tsl.readable)
         found |= await self._erase_history(thing_id, tsl)
         changed = await self._commands.conceal(thing_id, tsl)
-        if not (found or changed):
+        alarms = await self._erase_alarms(thing_id, tsl)
+        if not (found or changed or alarms):
             return
         log.info("thing %d: removed values that are write-only now", thing_id)
         try:
             for subject in subjects:
                 await self._erase_messages(EVENTS, subject, lambda raw: _reports(raw, tsl))
             await self._erase_messages(DEAD, dead_uplink(sn), lambda raw: _refuses(raw, tsl))
+            for change in ALARM_CHANGES if alarms else ():
+                subject = alarm_event(tenant, thing_id, change)
+                await self._erase_messages(EVENTS, subject, _has_value)
             for command_id in changed:
                 subject = task_event(tenant, command_id, "finished")
                 await self._erase_messages(EVENTS, subject, lambda raw: True)
@@ -174,6 +193,11 @@ def _reports(raw: bytes, tsl: Tsl) -> bool:
     except (ValueError, RecursionError):
         return True
     return tsl.readable(properties) != properties
+
+
+def _has_value(raw: bytes) -> bool:
+    """Return whether the event of an alarm has a value."""
+    return msgspec.json.decode(raw).get("value") is not None
 
 
 def _refuses(raw: bytes, tsl: Tsl) -> bool:

@@ -3,6 +3,7 @@
 The fields are those of `Job`, and when it ended.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +76,13 @@ class RedecodeStore:
 
     def __init__(self, database: Database) -> None:
         self._jobs = database[REDECODES]
+
+    async def forget_values(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
+        """Remove the differences of devices from the last redecoding of a product."""
+        await self._jobs.update_one(
+            {"_id": identity_of(tenant, model)},
+            {"$pull": {"differences": {"device": {"$in": list(device_ids)}}}},
+        )
 
     async def begin(self, job: Job) -> bool:
         """Write a new one in the place of the last; False while that is running."""

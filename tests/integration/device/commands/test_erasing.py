@@ -9,8 +9,13 @@ import pytest
 from bson import Binary
 
 from libs.common.bus import Outgoing
-from libs.common.bus.subjects import dead_uplink, device_event
+from libs.common.bus.subjects import alarm_event, dead_uplink, device_event
+from libs.common.contracts.limits import Limits
+from libs.common.limits.tenants import KnownLimits
 from libs.common.tsl import parse_document
+from services.device.alarms.erasing import AlarmEraser
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.store import AlarmStore
 from services.device.commands.erasing import WriteOnlyEraser
 from services.device.commands.migrations import _erase_again
 from services.device.reports.frames.store import FrameStore
@@ -20,6 +25,7 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
+from services.device.reports.redecode.store import RedecodeStore
 from services.device.things.tsls import Tsls
 from tests.integration.device.commands.test_replies import command, everything, state
 from tests.integration.device.reports.world import TSL, World
@@ -38,6 +44,11 @@ def eraser(world: World) -> WriteOnlyEraser:
         frames=FrameStore(world.database),
         latest=world.latest,
         commands=world.commands,
+        redecodes=RedecodeStore(world.database),
+        erase_alarms=AlarmEraser(
+            AlarmStore(world.mongo, world.outbox, world.first.devices),
+            RuleStore(world.database, KnownLimits(None, Limits())),
+        ).erase,
     )
 
 
@@ -94,7 +105,44 @@ async def stored(world: World) -> World:
             Outgoing(dead_uplink("SN7"), msgspec.json.encode(dead)),
         ]
     )
+    await _raise_alarms(world)
+    difference = {"device": 7, "ts": NOW, "before": {"interval": SECRET}}
+    job = {"_id": {"tenant": "default", "model": "m"}, "differences": [difference]}
+    await world.database["redecodes"].insert_one(job)
     return world
+
+
+async def _raise_alarms(world: World) -> None:
+    """Let three rules have raised alarms, of which the last has changed since."""
+    database = world.database
+    for rule, path, generation in ((1, "interval", 1), (2, "temperature", 1), (3, "humidity", 2)):
+        condition = {"type": "VALUE", "property": path, "comparison": "GT", "threshold": 1}
+        await database["alarm_rules"].insert_one(
+            {
+                "_id": rule, "tenant": "default", "name": "r", "severity": "MAJOR", "device": 7,
+                "condition": condition, "generation": generation,
+                "createdAt": 1, "updatedAt": 1, "changed": 1,
+            }
+        )  # fmt: skip
+        value = 21.5 if path == "temperature" else SECRET
+        raised = {"device": 7, "rule": rule, "value": value}
+        await database["alarms"].insert_one({"_id": rule, "state": f"{rule}.1.7"} | raised)
+        await database["alarm_states"].insert_one({"_id": f"{rule}.1.7"} | raised)
+    event = {"alarmId": 1, "value": SECRET}
+    await world.bus.publish(
+        [Outgoing(alarm_event("default", 7, "raised"), msgspec.json.encode(event))]
+    )
+
+
+async def test_values_of_alarms_stay_where_the_rule_watches_what_can_be_read(stored: World):
+    """Of a rule that has changed nobody knows what it watched."""
+    await make_write_only(stored, "interval")
+
+    await eraser(stored).once()
+
+    for name in ("alarms", "alarm_states"):
+        rows = await stored.database[name].find({"device": 7}).to_list(None)
+        assert [row["rule"] for row in rows if "value" in row] == [2]
 
 
 async def test_values_that_became_write_only_are_removed_from_the_stores(stored: World):
