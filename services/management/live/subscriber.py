@@ -62,6 +62,7 @@ class Subscriber(Listener):
         self.pattern: Pattern | None = None
         """The pattern of changes that it follows."""
         self._changes = ChangeQueue()
+        self._changes_first = False
         self._send = send
         self._waiting: deque[dict[str, Value]] = deque()
         self._latest: dict[str, Value] | None = None
@@ -120,20 +121,22 @@ class Subscriber(Listener):
 
     async def _drain(self) -> None:
         try:
-            while frames := self._next_frames():
-                for frame in frames:
-                    async with asyncio.timeout(PATIENCE):
-                        await self._send(frame)
+            while (frame := self._next_frame()) is not None:
+                async with asyncio.timeout(PATIENCE):
+                    await self._send(frame)
         except TimeoutError:
             self.close(TOO_SLOW, "too slow")
         finally:
             self._sending = None
 
-    def _next_frames(self) -> list[str]:
-        """Return the next frame of each kind of subscription: neither holds up the other."""
-        values, changes = self._next(), self._changes.take()
-        frames = [] if values is None else [push_frame(values)]
-        return frames if changes is None else [*frames, changes]
+    def _next_frame(self) -> str | None:
+        """Return the next frame; the two kinds of subscriptions take turns."""
+        self._changes_first = not self._changes_first
+        changes = self._changes.take() if self._changes_first else None
+        if changes is not None:
+            return changes
+        values = self._next()
+        return self._changes.take() if values is None else push_frame(values)
 
     def _next(self) -> dict[str, Value] | None:
         if self._waiting:
