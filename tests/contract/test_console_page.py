@@ -172,6 +172,7 @@ async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
         "line": "Line 2: “x” is no DevEUI: 16 hex digits are needed",
         "heard": "-36 dBm · 10.5 dB · SF11BW125",
         "missing": "2",
+        "pointers": 0,
         "changes": "temperature21.5temperature-18.5",
         "problems": [],
     }

@@ -54,5 +54,17 @@ await journey(async ({ page, given, look, signIn }) => {
   await typeInto(list, `DevEUI;Name\n${more};Cellar`);
   await page.getByRole("button", { name: "Add sensors: 1" }).click();
   await page.getByText("1 of 1 rows").waitFor();
-  return { fault, line, heard, missing, changes };
+
+  await page.goto(`${baseUrl}/#/integrations/webhook`);
+  const server = page.getByLabel("Network server");
+  await page.getByLabel("Frequency").waitFor();
+  await server.selectOption("Helium");
+  await page.getByText("JSON pointers are not needed").waitFor();
+  const pointers = await page.getByLabel("Frequency").count();
+  await look("webhook");
+  await server.selectOption("Own JSON pointers");
+  await page.getByLabel("Frequency").waitFor();
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The settings are saved").waitFor();
+  return { fault, line, heard, missing, changes, pointers };
 });
