@@ -81,7 +81,7 @@ from services.auth.tenants.routes import ROUTES as LIMIT_ROUTES
 from services.auth.tenants.seed import MENUS
 from services.auth.tenants.service import TenantService
 from services.auth.tenants.settings import TenantSettingsService
-from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.device_keys import DeviceCopies, FirstKeys
 from services.auth.tokens.writer import TokenWriter
 from services.auth.users.account import AccountService
 from services.auth.users.account_routes import ROUTER as ACCOUNT_ROUTES
@@ -166,7 +166,14 @@ def build_app(
         settings.nats_user,
         settings.nats_password,
     )
-    devices = DeviceService(keys, copies, revoker, entries.release, refused_devices)
+    devices = DeviceService(
+        keys,
+        copies,
+        FirstKeys(redis, settings.callout_seed),
+        revoker,
+        entries.release,
+        refused_devices,
+    )
     doorkeeper = Doorkeeper(
         devices,
         applications,

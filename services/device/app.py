@@ -52,7 +52,7 @@ from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.giving import DeviceGiver
-from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.keys import CredentialsOverRpc, FirstKeys
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
@@ -367,6 +367,7 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
         tags,
         base.latest,
         latest,
+        FirstKeys(shared.credentials, GrantedDevices(base.devices, shared.grants)),
     )
     EntityRpc(
         directory=directory,

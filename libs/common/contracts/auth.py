@@ -57,11 +57,18 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
 
 class DeviceRef(msgspec.Struct, rename="camel"):
     """`issue_device_credentials` (a new key; the old one dies), `revoke_device_credentials`,
-    `issue_first_device_credentials` (a key unless there is one), `last_refused_login`."""
+    `last_refused_login`."""
 
     sn: str
     device_id: int
     tenant: str
+
+
+class FirstKeyWanted(DeviceRef, rename="camel"):
+    """`issue_first_device_credentials`: a key unless there is one."""
+
+    repeatable: bool = False
+    """The key is answered again for 10 minutes, until the device logs in."""
 
 
 Way = Literal["MQTT", "NATS", "HTTP"]
@@ -87,7 +94,7 @@ class DeviceCredentials(msgspec.Struct):
 
 
 class FirstDeviceKey(msgspec.Struct):
-    """The key of a device that had none, shown only here; None when it had one."""
+    """The key of a device that had none; None when it had one that cannot be shown again."""
 
     key: str | None
 

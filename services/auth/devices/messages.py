@@ -6,6 +6,7 @@ from libs.common.contracts.auth import (
     DeviceCertificateRef,
     DeviceLogin,
     DeviceRef,
+    FirstKeyWanted,
     ListDeviceCertificates,
 )
 from services.auth.devices.service import DeviceService
@@ -14,7 +15,7 @@ from services.auth.devices.service import DeviceService
 def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     """Offer the operations on device credentials as `rpc.auth.…`."""
     rpc.offer("issue_device_credentials", DeviceRef, service.issue)
-    rpc.offer("issue_first_device_credentials", DeviceRef, service.issue_first)
+    rpc.offer("issue_first_device_credentials", FirstKeyWanted, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
     rpc.offer("last_refused_login", DeviceRef, service.last_refused)
     rpc.offer("check_device", DeviceLogin, service.check)

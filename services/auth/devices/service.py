@@ -16,6 +16,7 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
+    FirstKeyWanted,
     LastRefusedLogin,
     ListDeviceCertificates,
     Way,
@@ -28,7 +29,7 @@ from libs.common.tls import PeerCertificate
 from services.auth.devices.store import DeviceStore, revocation_of
 from services.auth.metrics import count_login
 from services.auth.revocations.service import Revoker
-from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.device_keys import DeviceCopies, FirstKeys
 
 MAX_SN = 128
 """Most characters of an SN."""
@@ -44,6 +45,7 @@ class DeviceService:
 
     store: DeviceStore
     copies: DeviceCopies
+    first_keys: FirstKeys
     revoker: Revoker
     release: Callable[[str], Awaitable[None]]
     """Takes an SN from a device that uses it as its MQTT client id."""
@@ -53,15 +55,19 @@ class DeviceService:
         """Make a new key; the old one is dead when this returns. Shown only here."""
         key, credentials = _made(device)
         replaced = await self.store.put(credentials)
+        await self.first_keys.drop(device.sn)
         await self.release(device.sn)
         await self.revoker.apply(revocation_of(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
-    async def issue_first(self, device: DeviceRef) -> FirstDeviceKey:
-        """Make a key unless there is one. Shown only here."""
+    async def issue_first(self, device: FirstKeyWanted) -> FirstDeviceKey:
+        """Make a key unless there is one; a repeatable one is shown again: see `FirstKeys`."""
         key, credentials = _made(device)
         if not await self.store.add(credentials):
-            return FirstDeviceKey(None)
+            again = await self.first_keys.find(device) if device.repeatable else None
+            return FirstDeviceKey(again)
+        if device.repeatable:
+            await self.first_keys.keep(device, key)
         await self.release(device.sn)
         await self.revoker.apply(revocation_of(device.sn, None))
         return FirstDeviceKey(key)
@@ -70,6 +76,7 @@ class DeviceService:
         """Take a device's key away; it is dead when this returns. Repeatable."""
         removed = await self.store.remove(device)
         if removed is not None:
+            await self.first_keys.drop(device.sn)
             await self.revoker.apply(revocation_of(device.sn, removed))
         return Done()
 
@@ -83,8 +90,10 @@ class DeviceService:
 
     async def log_in(self, sn: str, key: str, over: Way) -> DeviceKeyCopy | None:
         """The credentials that `key` opens: from Redis, else from MongoDB."""
-        copy = await self._copy(sn)
-        return self._let_in(copy, "KEY", over, right=copy is not None and copy.opens(key))
+        kept = await self.copies.get(sn)
+        copy = kept or await self._restore(sn)
+        found = self._let_in(copy, "KEY", over, right=copy is not None and copy.opens(key))
+        return await self._logged_in(found, first=kept is None)
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
         """Let a certificate log its device in.
@@ -121,9 +130,17 @@ class DeviceService:
 
     async def log_in_with(self, certificate: PeerCertificate, over: Way) -> DeviceKeyCopy | None:
         """The credentials that a certificate belongs to, which TLS has proved."""
-        copy = await self._copy(certificate.subject)
+        kept = await self.copies.get(certificate.subject)
+        copy = kept or await self._restore(certificate.subject)
         right = copy is not None and copy.knows(certificate)
-        return self._let_in(copy, "CERTIFICATE", over, right=right)
+        found = self._let_in(copy, "CERTIFICATE", over, right=right)
+        return await self._logged_in(found, first=kept is None)
+
+    async def _logged_in(self, found: DeviceKeyCopy | None, *, first: bool) -> DeviceKeyCopy | None:
+        """Show the first key of a device no longer; `first`: Redis had no copy of it yet."""
+        if first and found is not None:
+            await self.first_keys.drop(found.sn)
+        return found
 
     def _let_in(
         self, copy: DeviceKeyCopy | None, wrong: Wrong, over: Way, *, right: bool
@@ -136,9 +153,6 @@ class DeviceService:
         """The last log-in as this device that was refused, of the last 7 days."""
         found = await self.refused.last(device.sn, device.device_id, device.tenant)
         return LastRefusedLogin(found.at, found.over, found.wrong) if found else LastRefusedLogin()
-
-    async def _copy(self, sn: str) -> DeviceKeyCopy | None:
-        return await self.copies.get(sn) or await self._restore(sn)
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
         announced = await self.copies.begin_restore(sn)

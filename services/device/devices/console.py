@@ -83,8 +83,9 @@ async def get_device_detail(
 ) -> DeviceDetail:
     """A device with its entities.
 
-    Who added a device that connects itself reads its first key here, once: the `key` of an
-    entity besides its own. `POST /device/{device_id}/credentials` makes another one.
+    Who added a device that connects itself reads its first key here: the `key` of an entity
+    besides its own. It is shown for 10 minutes, until the device logs in. `POST
+    /device/{device_id}/credentials` makes another one.
     """
     return await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
 

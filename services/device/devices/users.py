@@ -11,12 +11,17 @@ from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
-from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.people import People
-from libs.common.things import DIRECT, entity_id
+from libs.common.things import entity_id
 from services.device.devices.bringing import ref_of
-from services.device.devices.keys import CredentialsOverRpc, issue_first_key, issue_key
+from services.device.devices.keys import (
+    KEY_DESCRIPTION,
+    KEY_NAME,
+    CredentialsOverRpc,
+    FirstKeys,
+    issue_key,
+)
 from services.device.devices.leaving import DELETED, Leaving
 from services.device.devices.schemas import (
     DeleteDevices,
@@ -76,6 +81,7 @@ class UserDevices:
         self._integrations = integrations
         self._client = client
         self._credentials = credentials
+        self.first_keys = FirstKeys(credentials, self._granted)
         self._leaving = leaving
         self._forgetting = forgetting
         self._canvases = canvases
@@ -105,14 +111,12 @@ class UserDevices:
         return found, await self._names_of_groups(principal, found), total
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
-        """A device with its entities; who added it and sees this reads its first key, once."""
+        """A device with its entities; who added it and sees this reads its first key."""
         device = await self._granted.find(principal, device_id)
         (thing,) = await self._entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
-        if seen and _owes_key(principal, device):
-            look = partial(self._granted.find, principal, device_id)
-            key = await issue_first_key(self._credentials, device, look)
-            entities = ([] if key is None else [_shown_key(device, key)]) + entities
+        if seen and (key := await self.first_keys.shown(principal, device)) is not None:
+            entities = [_shown_key(device, key), *entities]
         groups = await self._names_of_groups(principal, [device])
         fields = _fields(device, await self._integrations.known(), groups)
         detail = DeviceDetail(
@@ -325,12 +329,6 @@ def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[Device
     ]
 
 
-def _owes_key(principal: Principal, device: Device) -> bool:
-    """Whether the device connects itself, and this user added it: its key may be to be shown."""
-    mine = device.user_id is not None and device.user_id == principal.user_id
-    return mine and device.integration == DIRECT and principal.may(Function.DEVICE_ADD)
-
-
 def _shown_key(device: Device, key: str) -> DeviceEntity:
     """A row of the list of entities: existing consoles show nothing else that has a place for it.
 
@@ -339,11 +337,11 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
     return DeviceEntity(
         id=str(entity_id(device.id, 0)),
         key=key,
-        name="Device key (shown only now)",
+        name=KEY_NAME,
         type="PROPERTY",
         value_attribute={},
         value_type="STRING",
-        description="What the device logs in with, beside its SN",
+        description=KEY_DESCRIPTION,
     )
 
 

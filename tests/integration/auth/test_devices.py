@@ -22,6 +22,7 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
+    FirstKeyWanted,
     LastRefusedLogin,
     ListDeviceCertificates,
 )
@@ -163,6 +164,47 @@ async def test_a_first_key_replaces_none(auth):
 
     assert again == [FirstDeviceKey(None)] * 2
     assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", first.key)
+
+
+WANTED = FirstKeyWanted("Ab12", 7, "t1", repeatable=True)
+ISSUE_FIRST = "issue_first_device_credentials"
+
+
+async def test_a_first_key_can_be_shown_again_for_ten_minutes(auth):
+    """Redis has it encrypted, for this very device; without the wish it is shown once."""
+    first = await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey)
+
+    assert first.key
+    assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == first
+    assert 0 < await auth.redis.ttl("tw:first-key:AB12") <= 600
+    assert first.key.encode() not in await auth.redis.get("tw:first-key:AB12")
+    for other in (DEVICE, FirstKeyWanted("Ab12", 8, "t1", repeatable=True)):
+        assert await auth.call(ISSUE_FIRST, other, FirstDeviceKey) == FirstDeviceKey(None)
+
+
+async def test_the_first_log_in_of_a_device_ends_the_showing_of_its_key(auth):
+    """Also behind a refused one; from the second on the gateway has its copy."""
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    first = await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey)
+
+    assert await reader.identity("Ab12", "wrong") is None
+    assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == first
+    assert await reader.identity("Ab12", first.key)
+    assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == FirstDeviceKey(None)
+    assert await reader.identity("Ab12", first.key)
+    assert await auth.redis.exists("tw:device:AB12")
+
+
+@pytest.mark.parametrize("operation", ["issue_device_credentials", "revoke_device_credentials"])
+async def test_a_first_key_that_ended_is_not_shown(auth, operation):
+    """A new key takes its place, or none."""
+    first = await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey)
+    answer = DeviceCredentials if operation.startswith("issue") else Done
+
+    await auth.call(operation, DEVICE, answer)
+
+    assert not await auth.redis.exists("tw:first-key:AB12")
+    assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) != first
 
 
 async def test_a_late_revocation_leaves_the_next_device_of_the_sn_alone(auth):

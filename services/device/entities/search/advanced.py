@@ -8,7 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.things import EntityType, ValueType
 from services.device.entities.search.matching import KeyBegins, KeyEnds, KeyTest, Keyword
-from services.device.entities.search.schemas import ColumnFilter
+from services.device.entities.search.schemas import AdvancedSearch, ColumnFilter
 from services.device.entities.search.texts import (
     FIELD,
     NEGATED,
@@ -153,6 +153,15 @@ class AdvancedFilter:
         device_id = parse_id(text, f"{FIELD}.DEVICE_ID.values")
         self.things.conditions.append({"_id": device_id})
         self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
+
+
+def device_of(body: AdvancedSearch) -> int | None:
+    """The device whose properties, and perhaps more, are listed without any other filter."""
+    columns = dict(body.entity_filter or {})
+    device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
+    if device is None or columns or (types is not None and "PROPERTY" not in types.values):
+        return None
+    return parse_id(device.values[0], f"{FIELD}.DEVICE_ID.values")
 
 
 def _check(column: str, wanted: ColumnFilter) -> None:

@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from libs.common.clock import to_ms
 from libs.common.http.console import Page, PageRequest, ids_of
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.things import entity_id
+from services.device.devices.keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
 from services.device.entities.schemas import DeviceGroup, SearchEntities, ShownEntity
-from services.device.entities.search.advanced import AdvancedFilter, Names
+from services.device.entities.search.advanced import AdvancedFilter, Names, device_of
 from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.listed import Asked, Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
@@ -29,7 +32,7 @@ from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.latest import LatestValues
 from services.device.things.lists import DeviceLists
-from services.device.things.model import ModelKey
+from services.device.things.model import Device, ModelKey
 from services.device.things.seen import NOTHING, seen, seen_in_parts
 
 MOST_WITH_EVENTS = 200
@@ -53,6 +56,7 @@ class EntitySearch:
     tags: EntityTags
     latest: LatestValues
     values: ValueReader
+    first_keys: FirstKeys
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -95,7 +99,20 @@ class EntitySearch:
         page = await self._page(asked, body)
         rows = await self._shown(principal.tenant, page.content, integrations)
         await self._add_values(page.content, rows)
-        return _with_rows(page, rows)
+        return _with_rows(page, [*await self._key(principal, body, integrations), *rows])
+
+    async def _key(
+        self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
+    ) -> list[ShownEntity]:
+        """A row with the first key of a device, for who added it; consoles show it nowhere else.
+
+        Our own console shows keys at the device.
+        """
+        device_id = device_of(body) if body.number == 1 else None
+        if device_id is None or principal.uses_own_console:
+            return []
+        found = await self.first_keys.find(principal, device_id)
+        return [] if found is None else [_key_row(*found, integrations)]
 
     async def _without(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
         if found.key_but is None:
@@ -226,6 +243,29 @@ class EntitySearch:
         for models in counts:
             found.update(models)
         return found
+
+
+def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> ShownEntity:
+    """Its id is that of no entity: numbers of members begin at 1."""
+    integration = integrations.get(device.integration)
+    return ShownEntity(
+        entity_id=str(entity_id(device.id, 0)),
+        entity_key=key,
+        entity_name=KEY_NAME,
+        entity_type="PROPERTY",
+        entity_value_type="STRING",
+        entity_value_attribute={},
+        entity_access_mod="R",
+        entity_description=KEY_DESCRIPTION,
+        entity_is_customized=False,
+        entity_created_at=to_ms(device.created_at),
+        entity_updated_at=to_ms(device.updated_at),
+        device_id=str(device.id),
+        device_name=device.name,
+        integration_name=integration.name if integration else None,
+        entity_value_store_mod="HISTORY",
+        entity_latest_value=key,
+    )
 
 
 def _names(integrations: ShownIntegrations) -> dict[str, str]:

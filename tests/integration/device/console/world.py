@@ -52,7 +52,7 @@ class Keys:
         self.issued[wanted.sn] = f"key-{wanted.device_id}-{len(self.issued)}"
         return auth.DeviceCredentials(wanted.sn, self.issued[wanted.sn])
 
-    async def issue_first(self, wanted: auth.DeviceRef) -> auth.FirstDeviceKey:
+    async def issue_first(self, wanted: auth.FirstKeyWanted) -> auth.FirstDeviceKey:
         known = wanted.sn in self.issued
         return auth.FirstDeviceKey(None if known else (await self.issue(wanted)).key)
 
@@ -192,7 +192,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
     outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
-    auth_rpc.offer("issue_first_device_credentials", auth.DeviceRef, keys.issue_first)
+    auth_rpc.offer("issue_first_device_credentials", auth.FirstKeyWanted, keys.issue_first)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     auth_rpc.offer("describe_users", DescribeUsers, _describe_users)
     private, public = make_keys()

@@ -1,6 +1,7 @@
 """Devices are added and deleted through their integrations."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from libs.common.contracts.entities import (
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
 from services.device.things import integrations as client
+from tests.console import User
 from tests.integration.device.values.world import LAMP, MANIFEST, Lamps, World
 
 OWN = "lamps.integration.add_lamp"
@@ -146,8 +148,8 @@ async def test_a_direct_device_with_a_wrong_sn_or_model_is_a_400(world: World):
     assert await world.device("fine") is None
 
 
-async def test_who_adds_a_device_that_connects_itself_reads_its_key_once(world: World):
-    """In its detail, where existing consoles show entities; nobody else does, nor a second time."""
+async def test_who_adds_a_device_that_connects_itself_reads_its_key(world: World):
+    """In its detail and in the list of its entities, as existing consoles show them; only there."""
     own = "direct.integration.add_device"
     body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": "K-1"}}
     adder = world.user(9, Function.DEVICE_ADD, Function.DEVICE_VIEW)
@@ -156,13 +158,38 @@ async def test_who_adds_a_device_that_connects_itself_reads_its_key_once(world: 
     path = f"/device/{(await world.device('K-1'))['_id']}"
     assert (await world.admin().done("GET", path))["entities"] == []
     assert (await adder.ask("HEAD", path)).status_code == 200
+    device_id = path.removeprefix("/device/")
+    assert await listed(world.admin(), device_id) == ([], 0)
     assert "K-1" not in world.keys
 
     (row,) = (await adder.done("GET", path))["entities"]
-    assert row["key"] == world.keys["K-1"]
-    assert row["value_attribute"] == {}
+    key = world.keys["K-1"]
+    assert (row["key"], row["value_attribute"]) == (key, {})
+    assert await listed(adder, device_id) == ([key], 0)
+    assert await listed(adder, device_id, types=["PROPERTY", "EVENT"]) == ([key], 0)
+    assert await listed(adder, device_id, types=["EVENT"]) == ([], 0)
+    assert await listed(adder, device_id, page_number=2) == ([], 0)
+    assert (await listed(adder, device_id, ENTITY_NAME="x"))[0] == []
+    assert (await adder.done("GET", path))["entities"][0]["key"] == key
+    assert await listed(world.admin(), device_id) == ([], 0)
+    world.shown_keys.clear()  # the device has logged in
     assert (await adder.done("GET", path))["entities"] == []
-    assert row["key"] == world.keys["K-1"]
+    assert await listed(adder, device_id) == ([], 0)
+
+
+async def listed(
+    user: User, device_id: str, types: Sequence[str] = (), page_number: int = 1, **columns: str
+) -> tuple[list[str], int]:
+    """The keys that are shown among the entities of a device, and how many entities it has."""
+    wanted = {name: {"operator": "EQ", "values": [text]} for name, text in columns.items()}
+    wanted["DEVICE_ID"] = {"operator": "EQ", "values": [device_id]}
+    if types:
+        wanted["ENTITY_TYPE"] = {"operator": "ANY_EQUALS", "values": [*types]}
+    body = {"page_size": 10, "page_number": page_number, "entity_filter": wanted}
+    page = await user.done("POST", "/entity/advanced-search", body)
+    rows = [row for row in page["content"] if row["entity_name"].startswith("Device key")]
+    assert all(row["entity_latest_value"] == row["entity_key"] for row in rows)
+    return [row["entity_key"] for row in rows], page["total"]
 
 
 async def test_a_key_that_was_issued_stays(world: World):

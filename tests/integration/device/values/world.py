@@ -209,6 +209,8 @@ class World(AskedByUsers):
     announced: _Announced
     outside: Bus
     keys: dict[str, str]
+    shown_keys: set[str]
+    """SNs whose first keys can be shown again."""
     call_timeout: float = CALL_TIMEOUT
     usual = EVERYTHING
 
@@ -322,7 +324,7 @@ def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
     return base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
 
 
-def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
+def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
     async def issue(wanted: auth.DeviceRef) -> auth.DeviceCredentials:
         keys[wanted.sn] = f"key-{wanted.device_id}"
         return auth.DeviceCredentials(wanted.sn, keys[wanted.sn])
@@ -331,11 +333,15 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
         keys.pop(wanted.sn, None)
         return auth.Done()
 
-    async def issue_first(wanted: auth.DeviceRef) -> auth.FirstDeviceKey:
-        return auth.FirstDeviceKey(None if wanted.sn in keys else (await issue(wanted)).key)
+    async def issue_first(wanted: auth.FirstKeyWanted) -> auth.FirstDeviceKey:
+        if wanted.sn in keys:
+            again = wanted.repeatable and wanted.sn in shown
+            return auth.FirstDeviceKey(keys[wanted.sn] if again else None)
+        shown.add(wanted.sn)
+        return auth.FirstDeviceKey((await issue(wanted)).key)
 
     rpc.offer("issue_device_credentials", auth.DeviceRef, issue)
-    rpc.offer("issue_first_device_credentials", auth.DeviceRef, issue_first)
+    rpc.offer("issue_first_device_credentials", auth.FirstKeyWanted, issue_first)
     rpc.offer("revoke_device_credentials", auth.DeviceRef, revoke)
 
 
@@ -360,7 +366,8 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     management, auth_rpc = RpcServer(outside, "management"), RpcServer(outside, "auth")
     management.offer_each("announce_integration", Manifest, registry.announce)
     management.offer("get_integrations", GetIntegrations, registry.known)
-    _play_auth(auth_rpc, keys)
+    shown: set[str] = set()
+    _play_auth(auth_rpc, keys, shown)
     await management.start()
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
@@ -383,7 +390,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
             transport = ASGITransport(app)  # type: ignore[arg-type]
             http = AsyncClient(transport=transport, base_url="http://device", timeout=30)
             await stack.enter_async_context(http)
-            yield World(http, base, grants, HeaderSigner(private), announced, outside, keys)
+            yield World(http, base, grants, HeaderSigner(private), announced, outside, keys, shown)
     finally:
         known.FRESH, following.PERIOD = fresh, period
         healing.PERIOD, healing.LATE_MS = pause, late

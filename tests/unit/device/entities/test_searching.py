@@ -136,6 +136,7 @@ async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[S
         NoTags(),
         NoValues(),
         NoValues(),
+        NoValues(),
     )
     body = SearchEntities(page_size=size, page_number=number, **asked)
     found = await search.search(ADMIN, body)
