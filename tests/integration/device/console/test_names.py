@@ -101,14 +101,14 @@ async def test_devices_are_ordered_and_paged(world):
 async def test_devices_are_ordered_by_the_names_of_their_integrations(world):
     """Those of an unknown integration come first; devices of one are in the next order."""
     direct = await world.add("A1", "b")
-    made = await world.add("A2", integration="simulator")
+    system = await world.add("A2", integration="system")
     gone = await world.add("A3", integration="gone")
     other = await world.add("A4", "a")
 
     order = [("integrationName", 1), ("name", 1)]
-    assert await ids(world, order=order) == [gone, other, direct, made]
+    assert await ids(world, order=order) == [gone, other, direct, system]
     assert await ids(world, order=order, skip=1, limit=2) == [other, direct]
-    assert await ids(world, order=[("integrationName", -1)]) == [made, other, direct, gone]
+    assert await ids(world, order=[("integrationName", -1)]) == [system, other, direct, gone]
 
 
 @pytest.mark.parametrize(
