@@ -1,5 +1,6 @@
 """From the frames of network servers to history: read by codecs, each once."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
+from libs.common.tsl import parse_document
 from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
@@ -15,7 +17,7 @@ from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
-from tests.integration.device.reports.world import World
+from tests.integration.device.reports.world import TSL, World
 
 DAY_MS = 86_400_000
 SCRIPT = """
@@ -229,3 +231,21 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     assert len(refused) == 12
     assert refused[-1] == f"the codec {SPENT}"
     assert await world.totals() == Totals(stored=12, rejected=12)
+
+
+async def test_nothing_is_kept_of_the_bytes_of_a_frame_with_a_write_only_value(world: World):
+    """Its good values are stored; when it is read again nothing changes, since it cannot be."""
+    document = copy.deepcopy(TSL)
+    document["properties"][1]["accessMode"] = "W"  # interval
+    content = {"hash": "w", "document": msgspec.json.encode(parse_document(document))}
+    await world.database["tsls"].replace_one({"_id.model": "m"}, content)
+    await put_codec(world, SCRIPT.replace("{interval: 'often'}", "{interval: 77, temperature: 21}"))
+    sn = await world.add(7)
+    await hear(world, sn, 1, bytes([2, 77]))
+    await world.deal(1)
+
+    assert [row["p"] for row in await world.stored()] == [{"temperature": 21}]
+    (frame,) = await kept(world)
+    assert "f" not in frame
+    assert "interval: is write-only" in frame["w"]
+    assert await world.latest_of(7) == {"temperature": 21}
