@@ -122,6 +122,7 @@ def test_the_sheet_of_our_template_comes_before_others():
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ["XLSX", "CSV"]),
         (workbook(("Notes", [["x"]]), ("Empty", [])), ["'Notes'", "'Empty'", "column"]),
     ],
+    ids=["empty", "bytes", "UTF-16", "UTF-8", "half", "quote", "PK", "PNG", "no column"],
 )
 def test_what_cannot_be_read_is_named(data, words):
     """The encoding, the line or the sheets."""
