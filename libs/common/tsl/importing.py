@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from libs.common.tsl._keys import settle_keys
+from libs.common.tsl._keys import entries_of, settle_keys
 from libs.common.tsl._normalise import normalise_member, qualify_params
 from libs.common.tsl._reading import Faults, object_of, read_struct
 from libs.common.tsl._references import copy_referenced_members, resolve_references
@@ -34,7 +34,8 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     parameters named `<owner>.<key>`, `parentId`, `propertyKey`, `elementDataType` and the
     access of members filled in, and what a `ref` supplies copied. Importing its wire form
     again gives the same document. Null lists and unknown fields of vendors are fine. One that
-    was `stored` before may have ids with signs that no new one can have.
+    was `stored` before may have ids with signs that no new one can have, and wrong property
+    keys, which are ignored as they were then.
 
     Raises `TslInvalid` with every fault of the document.
     """
@@ -46,14 +47,18 @@ def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslD
     _check_owners(document, faults)
     if not stored:
         _check_signs(document, faults)
+    wrong_keys = Faults() if stored else faults
     if not faults:
-        settle_keys(document.properties, "properties", "", faults, stored=stored)
+        settle_keys(document.properties, "properties", "", wrong_keys, stored=stored)
         _complete_params(document, faults)
     if not faults:
         for path, owner, params in _params(document):
-            settle_keys(params, path, owner, faults, stored=stored)
+            settle_keys(params, path, owner, wrong_keys, stored=stored)
     if faults:
         raise TslInvalid(faults.listed())
+    if wrong_keys:
+        for entry in entries_of(document):
+            entry.property_key = entry.id
     return document
 
 

@@ -54,8 +54,10 @@ class HistoryStore:
             return None
         if not device.data_storage:
             return []
-        tsl = await self._tsls.find(device.tenant, device.model, device.tsl_version)
-        kept = await self._retention.oldest(device.tenant, device.model)
+        tsl, kept = await asyncio.gather(
+            self._tsls.find(device.tenant, device.model, device.tsl_version),
+            self._retention.oldest(device.tenant, device.model),
+        )
         oldest = max(kept, device.owned_since)
         if oldest > span.start:
             span = replace(span, start=oldest)

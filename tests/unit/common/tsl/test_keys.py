@@ -148,6 +148,15 @@ def test_a_document_without_keys_of_its_own_is_used_as_it_is():
     assert with_keys_of_ids(plain) is plain
 
 
+def test_wrong_keys_of_a_stored_document_are_ignored():
+    """It was accepted when keys were; an import refuses it."""
+    raw = document(prop("a") | {"propertyKey": "x.y"}, prop("b") | {"propertyKey": "z"})
+
+    parsed = parse_document(raw, stored=True)
+
+    assert [entry.property_key for entry in parsed.properties] == ["a", "b"]
+
+
 def test_a_document_with_ignored_keys_names_values_by_ids():
     plain = with_keys_of_ids(parse_document(KEYED))
 
