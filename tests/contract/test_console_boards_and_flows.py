@@ -72,6 +72,7 @@ async def test_somebody_builds_a_board_beside_widgets_of_another_console(
     assert found == {
         "told": "Column 6, row 10, 5 wide, 2 high",
         "keys": 0,
+        "commands": [True, True],
         "dragged": True,
         "changed": True,
         "seen": True,

@@ -99,13 +99,21 @@ await journey(async ({ page, given, look, signIn }) => {
     for (const { data } of json.data.widgets) if (data.kind === "bar") data.settings.entities.push({ id: "1", key: "direct.device.HIDDEN.temperature" });
     await route.fulfill({ response: answer, json });
   });
+  // A user who may not command sees the same board.
+  await page.route(/\/user$/, async (route) => {
+    const answer = await route.fetch();
+    const json = await answer.json();
+    json.data.may_command = false;
+    await route.fulfill({ response: answer, json });
+  });
   await page.reload();
   const mean = page.getByRole("article", { name: "The mean" });
   await mean.getByText("Not available").waitFor();
   await mean.getByText(/\d/).first().waitFor();
   const keys = await page.getByText("HIDDEN").count();
+  const commands = [await lamp.isDisabled(), await page.getByRole("button", { name: "All off" }).isDisabled()];
   await page.unrouteAll({ behavior: "ignoreErrors" });
   await page.setViewportSize({ width: 390, height: 844 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  return { told, keys, dragged: dragged > 100, changed: true, seen, fits: wide <= 390 };
+  return { told, keys, commands, dragged: dragged > 100, changed: true, seen, fits: wide <= 390 };
 });
