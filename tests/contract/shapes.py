@@ -122,6 +122,7 @@ class DeviceDetail(Device, kw_only=True):
 
     joined: Ms | UnsetType = UNSET
     link: dict[str, Any] | UnsetType = UNSET
+    user_nickname: str | UnsetType = UNSET
     entities: list[DeviceEntity]
 
 

@@ -157,11 +157,16 @@ async def _added(browser: Browser, application: Application) -> Device:
     ]
     assert (found["name"], found["integration"], found["deletable"]) == ("Hall", "direct", True)
     assert isinstance(found["created_at"], int)
-    first, again = [
-        (await browser.ask("GET", f"/device/{found['id']}"))["entities"] for _ in range(2)
-    ]
-    (shown,) = [one for one in first if one not in again]  # its key, this once
-    return Device(application, int(found["id"]), sn, shown["key"])
+    key = (await browser.ask("GET", f"/device/{found['id']}"))["entities"][0]["key"]
+    columns = {"DEVICE_ID": ("EQ", found["id"]), "ENTITY_TYPE": ("ANY_EQUALS", "PROPERTY")}
+    asked = {name: {"operator": one, "values": [text]} for name, (one, text) in columns.items()}
+    body = {"page_size": 10, "page_number": 1, "entity_filter": asked}
+    page = await browser.ask("POST", "/entity/advanced-search", body)
+    assert (page["content"][0]["entity_latest_value"], page["total"]) == (
+        key,
+        len(page["content"]) - 1,
+    )
+    return Device(application, int(found["id"]), sn, key)
 
 
 def _addition(sn: str) -> Any:
