@@ -1,6 +1,7 @@
 """A backup of a whole installation, while it runs (decision 0026 says why in this order)."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -20,14 +21,17 @@ from deploy.backup.records import (
 )
 from deploy.backup.stores import DATABASES, Stores
 from deploy.platform.errors import CommandError
+from deploy.platform.mongo_server import Client
 from deploy.platform.nats import BACKUP
 from libs.common.bus import Bus
-from libs.common.bus.streams import UPLINK
+from libs.common.bus.streams import MQTT, UPLINK
 from libs.common.clock import now_ms
 from libs.common.version import VERSION
 
 Put = Callable[[Record], Awaitable[None]]
 Say = Callable[[str], None]
+_DEVICE = "device"
+"""The user of NATS that may delete what waits for devices."""
 
 
 async def back_up(stores: Stores, put: Put, say: Say) -> Moment:
@@ -42,7 +46,7 @@ async def back_up(stores: Stores, put: Put, say: Say) -> Moment:
         stores.bus(BACKUP) as bus,
         databases.long_window(client, say),
     ):
-        snapshots, at = await _streams(bus, put)
+        snapshots, at = await _streams(bus, put, partial(_take_back, stores, client))
         if UPLINK not in snapshots:
             raise CommandError("there is no stream UPLINK: the platform has not been started")
         async with databases.Snapshot.begin(client, DATABASES) as snapshot:
@@ -58,12 +62,29 @@ async def back_up(stores: Stores, put: Put, say: Say) -> Moment:
     return moment
 
 
-async def _streams(bus: Bus, put: Put) -> tuple[dict[str, StreamHead], int]:
+async def _take_back(stores: Stores, client: Client) -> bool:
+    """Delete stored MQTT messages with write-only values; return whether there were any.
+
+    The delivery of `device` sends commands that are still open to their devices again.
+    """
+    commands = await databases.commands_with_secrets(client)
+    if not commands:
+        return False
+    async with stores.bus(_DEVICE) as bus:
+        return await streams.take_back(bus, commands)
+
+
+async def _streams(
+    bus: Bus, put: Put, take_back: Callable[[], Awaitable[bool]]
+) -> tuple[dict[str, StreamHead], int]:
     """Snapshots of all streams, and when that of `UPLINK` was begun, in ms."""
     heads = {}
     for name in streams.SNAPSHOTS:
         at = now_ms()
-        async for piece in streams.snapshot(bus.client, name):
+        pieces = streams.snapshot(bus.client, name)
+        if name == MQTT:
+            pieces = streams.without_secrets(bus.client, take_back)
+        async for piece in pieces:
             if isinstance(piece, StreamHead):
                 heads[name] = piece
                 await put(piece)

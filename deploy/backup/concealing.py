@@ -9,12 +9,13 @@ from typing import Any
 
 import bson
 
-COMMANDS, OUTBOX, CARRIED = "device.commands", "device.outbox", "management.openapi_commands"
+COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
+CARRIED = "thingway_management.openapi_commands"
 CONCEALED = frozenset({COMMANDS, OUTBOX, CARRIED})
 
 
 def conceal(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the documents of a collection (`{service}.{collection}`) without write-only values."""
+    """Give the documents of a collection (`{database}.{collection}`) without write-only values."""
     for raw in documents:
         concealed = _concealed(name, raw)
         if concealed is not None:

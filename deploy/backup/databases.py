@@ -8,6 +8,7 @@ keeps that time for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where
 import contextlib
 import hashlib
 import struct
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
-from deploy.backup.concealing import CONCEALED, conceal
+from deploy.backup.concealing import COMMANDS, CONCEALED, conceal
 from deploy.backup.records import CollectionEnd, CollectionHead, Documents
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
@@ -168,6 +169,17 @@ class Snapshot:
                 tally.add(document)
             yield Documents(batch)
         yield tally.end
+
+
+async def commands_with_secrets(client: Client) -> dict[str, set[int]]:
+    """Return commands whose stored messages have write-only values: ids by serial number."""
+    database, _, name = COMMANDS.partition(".")
+    is_open = {"status": {"$in": ["PENDING", "SENT"]}, "writeOnly.0": {"$exists": True}}
+    query = {"$or": [is_open, {"wipeAt": {"$exists": True}}]}
+    found: dict[str, set[int]] = defaultdict(set)
+    async for command in client[database][name].find(query, {"sn": 1}):
+        found[command["sn"]].add(command["_id"])
+    return found
 
 
 async def collections_of(client: Client, databases: Sequence[str]) -> Collections:

@@ -9,7 +9,9 @@ The stream goes on behind the last sequence of the moment, because sequences are
 of history: `advance` fills the gap with messages and takes them out again.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
@@ -22,7 +24,8 @@ from nats.js.errors import NotFoundError
 from deploy.backup.records import Message, StreamAt, StreamHead
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, Outgoing
-from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
+from libs.common.bus.streams import DEAD, EVENTS, MQTT, STREAMS, UPLINK
+from libs.common.bus.subjects import down_command
 
 _MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
 """nats-server's own, made when the first MQTT client comes."""
@@ -42,6 +45,8 @@ _API_SECONDS = 10.0
 _CHUNK_SECONDS = 60.0
 _FINISH_SECONDS = 600.0
 """In which the server reads a restored stream of 8 GiB."""
+_TRIES = 10
+"""Snapshots of `$MQTT_msgs` until one holds no write-only values."""
 _TOGETHER = 500
 """Messages that are read or published at a time; `UPLINK` takes 10,000 of a subject."""
 
@@ -93,6 +98,60 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
                 await chunk.respond(b"")
     finally:
         await subscription.unsubscribe()
+
+
+async def without_secrets(
+    client: Client, take_back: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[StreamHead | bytes]:
+    """The same of `$MQTT_msgs`, at a time when it holds no write-only values.
+
+    `take_back` deletes these and tells whether there were any: then they may be in the snapshot,
+    and the next one is tried. Raises `CommandError` when they come faster than that.
+    """
+    for _ in range(_TRIES):
+        await take_back()
+        head: StreamHead | None = None
+        with TemporaryFile() as chunks:
+            async for piece in snapshot(client, MQTT):
+                if isinstance(piece, StreamHead):
+                    head = piece
+                else:
+                    chunks.write(piece)
+            if head is None:
+                return
+            if await take_back():
+                continue
+            yield head
+            chunks.seek(0)
+            while chunk := chunks.read(_CHUNK):
+                yield chunk
+        return
+    raise CommandError("too many commands with write-only values are on their way: begin again")
+
+
+async def take_back(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
+    """Delete the stored messages of commands, ids by serial number; whether there were any.
+
+    nats-server overwrites what it deletes.
+    """
+    found = False
+    for sn, ids in commands.items():
+        subject, sequence = f"$MQTT.msgs.{down_command(sn)}", 1
+        with suppress(NotFoundError):
+            while True:
+                message = await bus.js.get_msg(MQTT, sequence, subject, next=True)
+                sequence = (message.seq or sequence) + 1
+                if _command_id(message.data or b"") in ids:
+                    await bus.js.delete_msg(MQTT, sequence - 1)
+                    found = True
+    return found
+
+
+def _command_id(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload).get("commandId")
+    except (msgspec.DecodeError, AttributeError):
+        return None
 
 
 async def _next(subscription: Any, name: str) -> Msg | None:

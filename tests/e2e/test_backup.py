@@ -3,10 +3,12 @@
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pyrage
 import pytest
 from pymongo import MongoClient
 
+from deploy.backup.archive import Key, Reader
 from deploy.backup.collections import ROWS, STAY, row_of
 from deploy.backup.stores import DATABASES
 from deploy.local.process import PROJECT_ROOT
@@ -49,6 +51,31 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
     assert written.stdout.strip() == str(file)
     assert "streams with" in read.stderr
     assert (refused.returncode, "--identity-file" in refused.stderr) == (1, True)
+
+
+async def test_a_backup_has_no_write_only_values(
+    platform: Platform, application: Application, tmp_path: Path
+) -> None:
+    """Neither those of open commands nor those of messages that wait for an MQTT session."""
+    secret, model = "s3cret-backup-5772", "E2E-SAFE"
+    pin = {"id": "pin", "name": "pin", "accessMode": "W", "dataSpec": {"dataType": "STRING"}}
+    tsl = {"version": "v1.0", "properties": [pin], "events": [], "services": []}
+    product = {"name": "Safe", "snPrefixes": [], "tsl": tsl}
+    await application.data("PUT", f"/products/{model}", product)
+    safe = await application.add_device(model=model)
+    async with safe.mqtt(identifier="safe-session", clean=False) as mqtt:
+        path, wanted = f"/devices/{safe.id}/properties", {"properties": {"pin": secret}}
+        await application.data("PATCH", path, wanted)
+        command = await mqtt.command()
+
+        written = thingway("backup", tmp_path / "out", "--data", platform.directory)
+        await mqtt.answer(command)
+
+    assert written.returncode == 0, written.stderr
+    (file,) = (tmp_path / "out").iterdir()
+    with file.open("rb") as source, Reader(source, Key()) as records:
+        found = [one for one in records if secret.encode() in msgspec.msgpack.encode(one)]
+    assert not found
 
 
 async def test_every_collection_has_a_row(platform: Platform, application: Application) -> None:

@@ -3,7 +3,10 @@
 import bson
 import pytest
 
-from deploy.backup.concealing import conceal
+from deploy.backup.concealing import CARRIED as CARRIED_NAME
+from deploy.backup.concealing import COMMANDS, CONCEALED, conceal
+from deploy.backup.concealing import OUTBOX as OUTBOX_NAME
+from deploy.backup.stores import DATABASES
 
 OPEN = {
     "_id": 5,
@@ -25,9 +28,9 @@ CARRIED = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret"}}}'}
 @pytest.mark.parametrize(
     ("name", "document"),
     [
-        ("device.commands", OPEN),
-        ("device.outbox", OUTBOX),
-        ("management.openapi_commands", CARRIED),
+        (COMMANDS, OPEN),
+        (OUTBOX_NAME, OUTBOX),
+        (CARRIED_NAME, CARRIED),
     ],
 )
 def test_write_only_values_are_left_out(name, document):
@@ -37,8 +40,8 @@ def test_write_only_values_are_left_out(name, document):
 
 
 def test_a_command_knows_what_it_lacks_and_the_rest_is_as_it_was():
-    (command,) = map(bson.decode, conceal("device.commands", [bson.encode(OPEN)]))
-    (outbox,) = map(bson.decode, conceal("device.outbox", [bson.encode(OUTBOX)]))
+    (command,) = map(bson.decode, conceal(COMMANDS, [bson.encode(OPEN)]))
+    (outbox,) = map(bson.decode, conceal(OUTBOX_NAME, [bson.encode(OUTBOX)]))
 
     assert (command["writeOnly"], command["payload"]) == (["pin"], OPEN["payload"])
     assert outbox["entries"][1] == OUTBOX["entries"][1]
@@ -48,4 +51,8 @@ def test_a_command_knows_what_it_lacks_and_the_rest_is_as_it_was():
 def test_documents_without_secrets_are_copied_byte_by_byte():
     raw = bson.encode({"_id": 6, "payload": {"properties": {"interval": 5}}})
 
-    assert list(conceal("device.commands", [raw])) == [raw]
+    assert list(conceal(COMMANDS, [raw])) == [raw]
+
+
+def test_the_collections_are_of_our_databases():
+    assert {name.partition(".")[0] for name in CONCEALED} <= set(DATABASES)
