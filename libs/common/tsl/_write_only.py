@@ -114,7 +114,13 @@ def mask_text(text: str, secrets: set[str]) -> str:
 def _occurs(secret: str, text: str) -> bool:
     if len(secret) >= SHORTEST_TEXT:
         return secret in text
-    return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
+    start = text.find(secret)
+    while start >= 0:
+        end = start + len(secret)
+        if not re.search(r"\w", text[max(start - 1, 0) : start] + text[end : end + 1]):
+            return True
+        start = text.find(secret, start + 1)
+    return False
 
 
 def mask_fault(fault: Fault) -> Fault:

@@ -7,6 +7,7 @@ from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo
 from services.device.alarms.deciding import Row, value_at
 from services.device.alarms.model import EventCondition, ValueCondition
+from services.device.reports.events.store import EVENTS
 from services.device.reports.history.partitions import (
     DAY_MS,
     KEY,
@@ -15,7 +16,7 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.store import DELAY, EVENTS
+from services.device.reports.store import DELAY
 
 CHUNK = 1000
 """Rows of one read."""

@@ -10,10 +10,11 @@ from libs.common.store.mongo import (
     create_missing,
     drop_present,
 )
+from services.device.reports.events.store import EVENTS
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
-from services.device.reports.store import EVENTS, SEEN
+from services.device.reports.store import SEEN
 from services.device.things.removed import REMOVED
 
 SEEN_FOR = 86_400

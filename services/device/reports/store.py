@@ -20,6 +20,7 @@ from libs.common.store.mongo import (
     keys_in,
 )
 from services.device.reports.batch import Batch
+from services.device.reports.events.store import EVENTS, EventStore
 from services.device.reports.frames.store import FRAMES, FrameStore, document_of
 from services.device.reports.history.partitions import (
     KEY,
@@ -32,7 +33,7 @@ from services.device.reports.ledger import Ledger
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
-EVENTS, SEEN = "device_events", "uplinks_seen"
+SEEN = "uplinks_seen"
 DELAY = "d"
 """ms from when a reading or an event was measured until it arrived; missing where it is 0."""
 TRIES = 5
@@ -63,7 +64,7 @@ class ReportStore:
         self._partitions = partitions
         self._ledger = ledger
         self.frames = FrameStore(mongo.database)
-        self.events = mongo.database[EVENTS]
+        self.events = EventStore(mongo.database).collection
         """Events of devices, by the key that history has."""
 
     async def check(self) -> None:

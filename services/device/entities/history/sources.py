@@ -11,6 +11,7 @@ from typing import Any
 
 from libs.common.clock import from_ms, to_ms
 from services.device.members.entity import Entity
+from services.device.reports.events.store import EVENTS
 from services.device.reports.history.partitions import (
     KEY,
     LAST,
@@ -18,7 +19,6 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.store import EVENTS
 
 COMMANDS = "commands"
 

@@ -28,8 +28,9 @@ from services.device.alarms.rows import History
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.unstored import UplinkReader
+from services.device.reports.events.store import EVENTS
 from services.device.reports.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.store import DELAY, EVENTS
+from services.device.reports.store import DELAY
 from tests.integration.device.reports.world import World, running
 from tests.servers import Servers
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
