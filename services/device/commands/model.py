@@ -139,12 +139,13 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return settings_of(self.kind, self.payload)
 
     def readable_by(self, tsl: Tsl) -> "Command":
-        """Return the command as it may be read under the TSL of today."""
+        """Return the command as it may be read under the TSL of today; delivery still has all."""
         payload, more = concealed(self.kind, self.payload, tsl)
         if not more:
             return self
         write_only = list(dict.fromkeys([*self.write_only, *more]))
-        return msgspec.structs.replace(self, payload=payload, write_only=write_only)
+        sealed = self.sealed or self.payload
+        return msgspec.structs.replace(self, payload=payload, write_only=write_only, sealed=sealed)
 
     def shown_settings(self) -> list[tuple[str, Any]]:
         """What is set, key by key; None is the value of one of which nothing can be read."""

@@ -50,6 +50,7 @@ class ReplyHandler:
             return f"not a reply: {error.text}"
         command = await self.commands.find_for_thing(command_id, thing.id)
         if command is not None and command.status in OPEN:
+            command = command.readable_by(thing.tsl)
             try:
                 _answer(command, reply, thing, uplink.received)
             except InvalidValues as error:

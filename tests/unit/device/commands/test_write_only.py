@@ -99,8 +99,9 @@ async def test_a_command_from_before_a_property_became_write_only_is_read_withou
     world.mine = thing(tsl=before)
     command = await world.service().update_properties(ME, 7, {"pin": "8642", "volume": 5})
 
-    shown = shown_payload(command.readable_by(LOCK))
-    assert shown == {"properties": {"volume": 5, "pin": "******"}}
+    readable = command.readable_by(LOCK)
+    assert shown_payload(readable) == {"properties": {"volume": 5, "pin": "******"}}
+    assert readable.masked("the lock refused 8642") == "******"
 
 
 async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delivered(world: World):
