@@ -39,7 +39,7 @@ LONGEST = 32
 CLOSE = 1e-12
 """Relative difference of numbers that counts as equal: engines round powers differently."""
 ENGINE_ERROR = re.compile(
-    "cannot read propert|cannot set propert|not a function|not iterable|not defined|read-only"
+    "cannot read proper|cannot set proper|not a function|not iterable|not defined|read-only"
     "|invalid (array|string|time|date)|unexpected token|JSON|call stack|circular",
     re.IGNORECASE,
 )

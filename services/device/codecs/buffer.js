@@ -83,7 +83,7 @@
     return text;
   };
 
-  const statics = {
+  const staticMethods = {
     from(value, encodingOrOffset, length) {
       if (typeof value === "string") return wrap(new Uint8Array(bytesOf(value, encodingOf(encodingOrOffset))));
       if (value instanceof ArrayBuffer) {
@@ -124,7 +124,7 @@
       return made;
     },
   };
-  statics.allocUnsafe = statics.allocUnsafeSlow = (size) => Buffer.alloc(size);
+  staticMethods.allocUnsafe = staticMethods.allocUnsafeSlow = (size) => Buffer.alloc(size);
 
   const position = (value, fallback, length) => {
     const at = value === undefined ? fallback : Math.trunc(value) || 0;
@@ -281,7 +281,7 @@
   const add = (target, members) => {
     for (const [name, value] of Object.entries(members)) Object.defineProperty(target, name, { value, writable: true, enumerable: false, configurable: true });
   };
-  add(Buffer, statics);
+  add(Buffer, staticMethods);
   add(Buffer.prototype, methods);
   add(globalThis, { Buffer });
 })();
