@@ -17,6 +17,7 @@ from litestar.routes import HTTPRoute
 
 from libs.common.http.constraints import add_zero_bounds
 from libs.common.http.guards import Guard, guarded
+from libs.common.http.ids import describe_id
 
 WHO = "x-thingway-caller"
 """Who may call an operation: `{kind, functions?, superAdmin?}`. The gateway's document says what
@@ -80,7 +81,9 @@ def _may_lack_body(handler: HTTPRouteHandler) -> bool:
 
 
 def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) -> None:
-    (schema,), components = msgspec.json.schema_components([body], ref_template=_SCHEMAS + "{name}")
+    (schema,), components = msgspec.json.schema_components(
+        [body], schema_hook=describe_id, ref_template=_SCHEMAS + "{name}"
+    )
     document["components"]["schemas"].update(components)
     operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
 

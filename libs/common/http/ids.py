@@ -135,6 +135,13 @@ ID_DECODERS = [(_is_id_type, _read)]
 """How Litestar reads values of these types."""
 
 
+def describe_id(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of one of these types, as a `schema_hook` of msgspec."""
+    if not _is_id_type(kind):
+        raise NotImplementedError(f"there is no schema of {kind}")
+    return {"oneOf": [schema.to_schema() for schema in kind.schemas]}
+
+
 class IdSchemas(OpenAPISchemaPlugin):
     """Describes these types in the OpenAPI document."""
 

@@ -11,6 +11,7 @@ from litestar.params import PathParameter, QueryParameter
 from litestar.routes import HTTPRoute
 
 from libs.common.http.document import BODY, finish
+from libs.common.http.ids import describe_id
 from libs.common.identity import make_keys
 from tests import apps
 
@@ -105,10 +106,6 @@ def constraints(
 
 def of_type(kind: Any) -> Found:
     """The constraints that msgspec enforces."""
-
-    def describe_id(id_type: Any) -> dict[str, Any]:
-        return {"anyOf": [schema.to_schema() for schema in id_type.schemas]}
-
     (schema,), schemas = msgspec.json.schema_components(
         [kind], schema_hook=describe_id, ref_template="#/{name}"
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from libs.common.http.ids import MAX_ID
+from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TS
 
 Time = Annotated[
@@ -30,7 +30,7 @@ class EventMessage(msgspec.Struct, rename="camel"):
 class ReplyMessage(msgspec.Struct, rename="camel"):
     """What became of a command; `error` says why it failed."""
 
-    command_id: Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+    command_id: Id
     status: Literal["SUCCESS", "FAILED"]
     outputs: dict[str, Any] | None = None
     error: str | None = None
