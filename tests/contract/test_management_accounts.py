@@ -201,7 +201,7 @@ async def test_current_user(admin: Console) -> None:
     user = await admin.done("GET", "/user")
     assert set(user) == {
         *("tenant_id", "user_id", "nickname", "email", "created_at"),
-        *("roles", "menus", "super_admin", "is_super_admin"),
+        *("roles", "menus", "super_admin", "is_super_admin", "may_command"),
     }
     assert (user["super_admin"], user["is_super_admin"], user["email"]) == (True, True, admin.email)
     assert [role["role_name"] for role in user["roles"]] == ["super_admin"]

@@ -137,8 +137,8 @@ KEY = f"param_entities.{ADD_DEVICE}"
         (adding(sn=None), 400, "multiple_error", f"{KEY}.sn"),
         (adding(sn=["S"]), 400, "multiple_error", f"{KEY}.sn"),
         (adding(sn="S" * 65), 400, "multiple_error", f"{KEY}.sn"),
-        (adding(sn="not a serial"), 400, BAD, f"{KEY}.sn"),
-        (adding(model="no such product"), 400, BAD, f"{KEY}.model"),
+        (adding(sn="not a serial"), 400, "multiple_error", f"{KEY}.sn"),
+        (adding(model="no such product"), 400, "multiple_error", f"{KEY}.model"),
         (adding(colour="red"), 400, BAD, f"{KEY}.colour"),
         (
             adding() | {"param_entities": {"simulator.integration.add_device.model": MODEL}},
