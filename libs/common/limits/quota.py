@@ -58,11 +58,18 @@ class Quota:
         counted = await self._count(tenant, most)
         if counted.number >= most:
             count_limited(self._limit, tenant)
-            raise TooManyRequests(
-                f"{self._limit}: the tenant has {most} of these, which is its limit",
-                retry_after=AGAIN,
-            )
+            raise self._reached(most)
         counted.number += 1
+
+    async def beyond(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
+        """Return how many of `wanted` more documents would be too many, and their error."""
+        most: int = getattr(await self._limits.asked(tenant), self._limit)
+        counted = await self._count(tenant, most)
+        return max(0, counted.number + wanted - most), self._reached(most)
+
+    def _reached(self, most: int) -> TooManyRequests:
+        text = f"{self._limit}: the tenant has {most} of these, which is its limit"
+        return TooManyRequests(text, retry_after=AGAIN)
 
     async def used(self, wanted: AskUse) -> Use:
         """How many a tenant has, for `report_use`."""

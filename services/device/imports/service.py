@@ -94,7 +94,7 @@ class Imports:
         await self._check_groups(tenant, _good(requests))
 
     async def _check_identifiers(self, tenant: str, form: Form, requests: Requests) -> None:
-        """Fail rows of the same device, and of one that is not the integration's.
+        """Fail rows of the same device, of one that is not the integration's, and of too many.
 
         Only where the integration has said which input names a device.
         """
@@ -112,11 +112,17 @@ class Imports:
                 fail(row, form.parameters.refused(form.identifier, text))
             elif first is not row:
                 fail(row, same_device(first.number))
-        for device in await self._devices.with_serials(list(named)):
+        there = await self._devices.with_serials(list(named))
+        for device in there:
             if (device.tenant, device.integration) != (tenant, form.integration):
                 fail(named[device.sn_key], device_is_taken(device.sn, field))
         for serial in await self._devices.rps_serials(list(named)):
             fail(named[serial], rps_record_exists(serial, field))
+        known = {device.sn_key for device in there}
+        new = [row for key, row in named.items() if key not in known and not row.outcome]
+        too_many, error = await self._devices.beyond_limit(tenant, len(new))
+        for row in new[len(new) - too_many :]:
+            fail(row, error)
 
     async def _check_models(self, tenant: str, form: Form, requests: Requests) -> None:
         """Fail rows of a model that the tenant lacks.

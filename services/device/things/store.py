@@ -22,6 +22,7 @@ from pymongo import ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox
 from libs.common.clock import now_ms
+from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
@@ -118,6 +119,10 @@ class DeviceStore:
     async def with_serials(self, keys: Collection[str]) -> list[Device]:
         """Devices by SN in upper case."""
         return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, WHOLE))
+
+    async def beyond_limit(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
+        """How many of `wanted` more devices a tenant may not have, and why."""
+        return await self._quota.beyond(tenant, wanted)
 
     async def rps_serials(self, keys: Collection[str]) -> set[str]:
         """Those of some SNs (in upper case) that RPS records hold."""

@@ -12,6 +12,7 @@ import xlsxwriter
 from python_calamine import CalamineWorkbook
 
 from libs.common.contracts.access import ResourceType
+from libs.common.errors import TooManyRequests
 from libs.common.identity.functions import Function
 from services.device.groups import store
 from services.device.imports import turns, working
@@ -193,6 +194,25 @@ async def test_what_can_be_known_before_is_a_fault_of_the_sheet(
     known = await imported(world.admin(), content, only_good="true")
     assert counts(known) == ("DONE", 1, 0, 4)
     assert await group_names(world, "I18") == ["I18 first"]
+
+
+async def test_more_devices_than_the_tenant_may_have_are_faults_of_the_sheet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """The last new ones; those that exist take what the sheet says."""
+    await world.add_direct("I21-a")
+    asked: list[int] = []
+
+    async def beyond(tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
+        asked.append(wanted)
+        return 1, TooManyRequests("devices: the limit", retry_after=1)
+
+    monkeypatch.setattr(world.base.devices, "beyond_limit", beyond)
+    content = sheet(*(["x", sn, "", ""] for sn in ("I21-a", "I21-b", "I21-c")))
+    known = await imported(world.admin(), content)
+    assert counts(known) == ("REFUSED", 0, 0, 1)
+    assert await faults(world.admin(), known) == {2: [("", "too_many_requests")]}
+    assert asked == [2]
 
 
 async def test_a_device_that_is_not_added_makes_no_group(world: World):

@@ -1,0 +1,25 @@
+"""How many documents a tenant may still add."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.limits.quota import Quota
+from tests.limits import limits_of
+
+
+class Three:
+    """A collection with three documents of every tenant."""
+
+    async def count_documents(self, query: dict[str, Any], limit: int) -> int:
+        return min(3, limit)
+
+
+@pytest.mark.parametrize(("wanted", "beyond"), [(0, 0), (2, 0), (3, 1), (9, 7)])
+async def test_what_would_be_too_many_is_known_before(wanted, beyond):
+    """Nothing is counted by the question, which has the error with it."""
+    quota = Quota(Three(), limits_of(devices=5), "devices")
+    for _ in range(2):
+        found, error = await quota.beyond("t", wanted)
+        assert found == beyond
+        assert "5 of these" in str(error)
