@@ -180,7 +180,10 @@ def _answer(text: str) -> _Answer:
     except RecursionError as error:
         raise CodecFailed("gives what is too deep") from error
     except msgspec.DecodeError:  # half a surrogate pair
-        raw = json.loads(text)
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise CodecBroken("gives no JSON") from error
         raw["value"] = _without_surrogates(raw.get("value"))
         return msgspec.convert(raw, _Answer)
 

@@ -3,7 +3,8 @@
 // each call. `context.py` evaluates this once in a context and calls the functions of `engine`.
 //
 // A script may have replaced any built-in while code below runs between its functions and `restoreAll`. That
-// code therefore uses only functions that were captured here, and no iterators, array methods or inherited properties.
+// code therefore uses only functions that were captured here, and no iterators, array methods, inherited properties or
+// template literals (for which QuickJS calls `concat`).
 "use strict";
 (() => {
   const { parse, stringify } = JSON;
@@ -43,26 +44,26 @@
   // Dates and numbers are written for people as V8 writes them in English, whatever locale is asked for.
   const { getFullYear, getMonth, getDate, getHours, getMinutes, getSeconds, getTime } = NativeDate.prototype;
   const { toFixed, valueOf } = Number.prototype;
-  const two = (number) => `${number < 10 ? 0 : ""}${number}`;
+  const two = (number) => (number < 10 ? "0" : "") + number;
   const part = (date, get) => apply(get, date, []);
-  const dayOf = (date) => `${part(date, getMonth) + 1}/${part(date, getDate)}/${part(date, getFullYear)}`;
+  const dayOf = (date) => part(date, getMonth) + 1 + "/" + part(date, getDate) + "/" + part(date, getFullYear);
   const timeOf = (date) => {
     const hours = part(date, getHours);
-    return `${hours % 12 || 12}:${two(part(date, getMinutes))}:${two(part(date, getSeconds))} ${hours < 12 ? "AM" : "PM"}`;
+    return (hours % 12 || 12) + ":" + two(part(date, getMinutes)) + ":" + two(part(date, getSeconds)) + (hours < 12 ? " AM" : " PM");
   };
   const valid = (write) => ({ write() { const time = part(this, getTime); return time === time ? write(this) : "Invalid Date"; } }).write;
   const writeNumber = (number) => {
     const text = apply(toFixed, number, [3]);
-    if (number - number !== 0 || text.length > 25) return `${number}`;
+    if (number - number !== 0 || text.length > 25) return "" + number;
     let end = text.length, whole = "";
     while (text[end - 1] === "0") end--;
     if (text[end - 1] === ".") end--;
     const point = text.length - 4, begin = text[0] === "-" ? 1 : 0;
-    for (let at = begin; at < point; at++) whole += `${at > begin && (point - at) % 3 === 0 ? "," : ""}${text[at]}`;
-    return `${begin ? "-" : ""}${whole}${end > point ? apply(slice, text, [point, end]) : ""}`;
+    for (let at = begin; at < point; at++) whole += (at > begin && (point - at) % 3 === 0 ? "," : "") + text[at];
+    return (begin ? "-" : "") + whole + (end > point ? apply(slice, text, [point, end]) : "");
   };
   for (const [holder, name, value] of [
-    [NativeDate.prototype, "toLocaleString", valid((date) => `${dayOf(date)}, ${timeOf(date)}`)],
+    [NativeDate.prototype, "toLocaleString", valid((date) => dayOf(date) + ", " + timeOf(date))],
     [NativeDate.prototype, "toLocaleDateString", valid(dayOf)],
     [NativeDate.prototype, "toLocaleTimeString", valid(timeOf)],
     [Number.prototype, "toLocaleString", { write() { return writeNumber(apply(valueOf, this, [])); } }.write],
@@ -73,20 +74,20 @@
   const textOf = (value) => {
     if (typeof value === "string") return value;
     try {
-      if (value instanceof Error) return `${value.name}: ${value.message}`;
+      if (value instanceof Error) return value.name + ": " + value.message;
       const text = typeof value === "object" || typeof value === "bigint" ? stringify(value) : undefined;
       return text === undefined ? String(value) : text;
     } catch {
-      return typeof value === "bigint" ? `${value}n` : "[object]";
+      return typeof value === "bigint" ? value + "n" : "[object]";
     }
   };
   const log = (given) => {
     if (lines === null || count >= LONGEST_LOG) return;
     let line = indent;
-    for (let at = 0; at < given.length; at++) line += `${at ? " " : ""}${textOf(given[at])}`;
-    lines += `${count++ ? "," : ""}${stringify(count === LONGEST_LOG ? "…" : first(line, LONGEST_LINE))}`;
+    for (let at = 0; at < given.length; at++) line += (at ? " " : "") + textOf(given[at]);
+    lines += (count++ ? "," : "") + stringify(count === LONGEST_LOG ? "…" : first(line, LONGEST_LINE));
   };
-  const label = (given) => `${given === undefined ? "default" : given}`;
+  const label = (given) => (given === undefined ? "default" : String(given));
   const nothing = () => {};
   const methods = {
     assert(condition, ...given) {
@@ -95,7 +96,7 @@
     count(name) {
       const key = label(name);
       counts[key] = (counts[key] || 0) + 1;
-      log([`${key}: ${counts[key]}`]);
+      log([key + ": " + counts[key]]);
     },
     countReset(name) {
       delete counts[label(name)];
@@ -107,8 +108,8 @@
     groupEnd() {
       indent = indent.slice(2);
     },
-    timeEnd: (name) => log([`${label(name)}: 0 ms`]),
-    timeLog: (name) => log([`${label(name)}: 0 ms`]),
+    timeEnd: (name) => log([label(name) + ": 0 ms"]),
+    timeLog: (name) => log([label(name) + ": 0 ms"]),
     clear: nothing, profile: nothing, profileEnd: nothing, time: nothing, timeStamp: nothing,
   };
   methods.groupCollapsed = methods.group;
@@ -222,7 +223,7 @@
       defineProperty(object, key, {
         get: () => value,
         set(given) {
-          if (this === object) throw new TypeError(`'${String(key)}' is read-only`);
+          if (this === object) throw new TypeError("'" + String(key) + "' is read-only");
           if (typeof this === "object" || typeof this === "function") defineProperty(this, key, { value: given, writable: true, enumerable: true, configurable: true });
         },
         enumerable,
@@ -308,7 +309,7 @@
   };
   // A value without JSON costs that value, not the call: it becomes null, which no TSL accepts.
   // A BigInt becomes a number, or its digits as text where a number would lose some.
-  const exact = (_, one) => (typeof one === "bigint" ? (isSafeInteger(Number(one)) ? Number(one) : `${one}`) : one);
+  const exact = (_, one) => (typeof one === "bigint" ? (isSafeInteger(Number(one)) ? Number(one) : "" + one) : one);
   const jsonOf = (value) => {
     try {
       return stringify(value);
@@ -322,9 +323,9 @@
     let all = "";
     for (let at = 0; at < names.length; at++) {
       const one = memberOf(value, names[at], depth - 1);
-      if (one !== undefined) all += `${all && ","}${stringify(names[at])}:${one}`;
+      if (one !== undefined) all += (all && ",") + stringify(names[at]) + ":" + one;
     }
-    return `{${all}}`;
+    return "{" + all + "}";
   };
   const memberOf = (value, name, depth) => {
     try {
@@ -348,12 +349,12 @@
     try {
       text = jsonOf(withPlainBytes(run(chain, payload, known)));
       if (text === undefined) text = "null";
-      text = text.length > LONGEST_ANSWER ? `"fault":"gives more than ${LONGEST_ANSWER} characters"` : `"value":${text}`;
+      text = text.length > LONGEST_ANSWER ? '"fault":"gives more than ' + LONGEST_ANSWER + ' characters"' : '"value":' + text;
     } catch (error) {
-      text = `"fault":${stringify(faultOf(error))},"broken":${error === null || error instanceof InternalError}`;
+      text = '"fault":' + stringify(faultOf(error)) + ',"broken":' + (error === null || error instanceof InternalError);
     }
-    if (lines) text += `,"log":[${lines}]`;
-    return flat(restoreAll() ? `{${text}}` : `{${text},"spent":true}`);
+    if (lines) text += ',"log":[' + lines + "]";
+    return flat("{" + text + (restoreAll() ? "}" : ',"spent":true}'));
   };
   // An encoder may give its bytes as a Buffer or another typed array.
   const withPlainBytes = (value) => {
@@ -363,12 +364,12 @@
   };
   const listOf = (view) => {
     let text = "";
-    for (let at = 0; at < view.length; at++) text += `${at ? "," : ""}${view[at]}`;
-    return parse(`[${text}]`);
+    for (let at = 0; at < view.length; at++) text += (at ? "," : "") + view[at];
+    return parse("[" + text + "]");
   };
   const faultOf = (error) => {
     try {
-      return first(`${error instanceof Error ? error : stringify(error)}`, LONGEST_LINE);
+      return first(String(error instanceof Error ? error : stringify(error)), LONGEST_LINE);
     } catch {
       return "throws what has no text";
     }
@@ -389,8 +390,8 @@
     const wanted = parse(names);
     const types = instantiate(prepare(parse(script), `[${wanted.map((name) => `typeof ${found(name)}`)}]`));
     let list = "";
-    for (let at = 0; at < wanted.length; at++) if (types[at] === "function") list += `${list && ","}"${wanted[at]}"`;
-    return flat(`[${list}]`);
+    for (let at = 0; at < wanted.length; at++) if (types[at] === "function") list += (list && ",") + '"' + wanted[at] + '"';
+    return flat("[" + list + "]");
   };
 
   globalThis.engine = [seal, load, decode, encode, functions];

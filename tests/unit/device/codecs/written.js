@@ -76,3 +76,6 @@ function set(target, name, value) { target[name] = value } set(Array.prototype, 
 function Decode() { const text = "x"; text.toString = 1; return { a: text.length } }
 function Decode() { const help = () => 0; help.call = 0; help.toString = 1; return { a: help.call + help.toString } }
 function Decode() { const error = new RangeError("x"); error.name = "A"; error.message = "b"; return { a: `${error}` === "A: b" ? 1 : 0 } }
+String.prototype.concat = () => 7; function Decode() { return { a: 1 } }
+Array.prototype[Symbol.iterator] = Array.prototype.map = Array.prototype.push = Reflect.apply = JSON.stringify = String.prototype.slice = () => 7; function Decode() { return { a: 1 } }
+Object.prototype.value = Object.prototype.get = Object.prototype.length = 7; delete Object.prototype.length; function Decode() { return { a: 1 } }
