@@ -79,7 +79,7 @@ async def _streams(
 ) -> tuple[dict[str, StreamHead], int]:
     """Snapshots of all streams, and when that of `UPLINK` was begun, in ms."""
     heads = {}
-    for name in streams.SNAPSHOTS:
+    for name in streams.COPIED:
         at = now_ms()
         pieces = streams.snapshot(bus.client, name)
         if name == MQTT:

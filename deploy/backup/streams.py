@@ -24,13 +24,15 @@ from nats.js.errors import NotFoundError
 from deploy.backup.records import Message, StreamAt, StreamHead
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, Outgoing
-from libs.common.bus.streams import DEAD, EVENTS, MQTT, STREAMS, UPLINK
+from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLINK
 from libs.common.bus.subjects import down_command
 
 _MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
 """nats-server's own, made when the first MQTT client comes."""
 SNAPSHOTS = (EVENTS, DEAD, *(one for one in STREAMS if one.startswith("$")), *_MQTT_ONLY, UPLINK)
 """In the order in which they are taken."""
+COPIED = tuple(name for name in SNAPSHOTS if name != RETAINED)
+"""Those that a backup copies: nobody reads retained messages, and they are not checked."""
 COMPLETED = (EVENTS, DEAD)
 FILLERS = {
     UPLINK: "thing.0.up.restored",

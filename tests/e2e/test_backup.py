@@ -1,5 +1,6 @@
 """`thingway backup` and `restore` on one machine; under load they are in `tests/faults`."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -56,10 +57,13 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
 async def test_a_backup_has_no_write_only_values(
     platform: Platform, application: Application, tmp_path: Path
 ) -> None:
-    """Neither those of open commands nor those of messages that wait for an MQTT session."""
+    """Neither of open commands, nor of what waits for an MQTT session, nor of retained reports."""
     secret, model = "s3cret-backup-5772", "E2E-SAFE"
-    pin = {"id": "pin", "name": "pin", "accessMode": "W", "dataSpec": {"dataType": "STRING"}}
-    tsl = {"version": "v1.0", "properties": [pin], "events": [], "services": []}
+    properties = [
+        {"id": "pin", "name": "pin", "accessMode": "W", "dataSpec": {"dataType": "STRING"}},
+        {"id": "level", "name": "level", "accessMode": "R", "dataSpec": {"dataType": "INT"}},
+    ]
+    tsl = {"version": "v1.0", "properties": properties, "events": [], "services": []}
     product = {"name": "Safe", "snPrefixes": [], "tsl": tsl}
     await application.data("PUT", f"/products/{model}", product)
     safe = await application.add_device(model=model)
@@ -67,6 +71,9 @@ async def test_a_backup_has_no_write_only_values(
         path, wanted = f"/devices/{safe.id}/properties", {"properties": {"pin": secret}}
         await application.data("PATCH", path, wanted)
         command = await mqtt.command()
+        report = json.dumps({"properties": {"pin": secret, "level": 1}})
+        await mqtt.client.publish(f"thing/{safe.sn}/up/report", report, retain=True)
+        await safe.stored({"level": 1})
 
         written = thingway("backup", tmp_path / "out", "--data", platform.directory)
         await mqtt.answer(command)
