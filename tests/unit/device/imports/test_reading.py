@@ -25,6 +25,11 @@ def workbook(*sheets: tuple[str, list[list[Any]]]) -> bytes:
     buffer = io.BytesIO()
     with xlsxwriter.Workbook(buffer, {"in_memory": True}) as book:
         for name, rows in sheets:
+            if not rows:
+                chart = book.add_chart({"type": "line"})
+                chart.add_series({"values": "=Notes!$A$1:$A$1"})
+                book.add_chartsheet(name).set_chart(chart)
+                continue
             page = book.add_worksheet(name)
             for at, row in enumerate(rows):
                 page.write_row(at, 0, row)
@@ -93,6 +98,7 @@ def test_a_number_with_a_decimal_comma_gets_a_point(cell, expected):
 def test_a_workbook_may_have_sheets_of_any_name():
     """The first one with a column that is known counts; columns may be marked as required."""
     data = workbook(
+        ("Chart", []),
         ("Notes", [["Read me"], ["Sensors of the cellar"]]),
         ("Tabelle1", [["Name*", "SN *"], ["Roof", "A1"]]),
         ("Old", [["Name"], ["Cellar"]]),
