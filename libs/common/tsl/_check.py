@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
 from libs.common.tsl._rounding import rounded
-from libs.common.tsl._write_only import MASK, mask_fault
+from libs.common.tsl._write_only import MASK, UNKNOWN, mask_fault
 from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY
 
@@ -85,7 +85,7 @@ def check_each(
         place = f"{path}.{str(key)[:MAX_KEY]}"
         node = members.get(key)
         if node is None:
-            faults.append(Fault(place, "is not known"))
+            faults.append(Fault(place, UNKNOWN))
             continue
         if not node.readable:
             faults.append(Fault(place, "is write-only", "write_only", {"value": MASK}))

@@ -1,7 +1,7 @@
 """Write-only members (access mode W): a thing is sent their values and never gives them back."""
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -18,6 +18,9 @@ MASK = "******"
 SHORTEST_TEXT = 3
 """Characters from which on a text is also looked for within words, where shorter ones occur by
 chance."""
+
+UNKNOWN = "is not known"
+"""The reason of a fault of a property or member that a TSL lacks."""
 
 _ABSENT: Any = object()
 
@@ -76,9 +79,14 @@ def by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
     return found
 
 
-def names_of(paths: Iterable[str]) -> frozenset[str]:
-    """Return by which names write-only members may be called, ignoring case: path or last part."""
-    names = {name for path in paths for name in (path, path.rpartition(".")[2])}
+def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
+    """Return by which names write-only members may be called, in lower case.
+
+    Their paths, and of those that no other one has in it the last part alone, too.
+    """
+    paths = {path for path, node in hidden.items() if not node.readable}
+    outermost = {path for path in paths if path.rpartition(".")[0] not in paths}
+    names = paths | {path.rpartition(".")[2] for path in outermost}
     return frozenset(name.casefold() for name in names)
 
 
@@ -128,6 +136,20 @@ def mask_fault(fault: Fault) -> Fault:
     if "value" not in fault.args:
         return fault
     return msgspec.structs.replace(fault, args={**fault.args, "value": MASK})
+
+
+def conceal_fault(names: Container[str], given: Mapping[str, Any], fault: Fault) -> Fault:
+    """Return a fault of `given` properties without what is below one of `names`."""
+    if fault.reason == UNKNOWN:
+        path = fault.path.partition(".")[2]
+        value = given.get(path)
+        named = any(name.casefold() in names for name in (path, path.rpartition(".")[2]))
+        if named or mask_names(names, value) != value:
+            return msgspec.structs.replace(fault, code="write_only")
+    if "value" not in fault.args:
+        return fault
+    shown = mask_names(names, fault.args["value"])
+    return msgspec.structs.replace(fault, args={**fault.args, "value": shown})
 
 
 def _replaced(

@@ -23,6 +23,7 @@ from libs.common.tsl._rounding import round_members, rounders
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl._write_only import (
     by_path,
+    conceal_fault,
     mask_fault,
     mask_names,
     mask_write_only,
@@ -106,7 +107,7 @@ class CompiledTsl:
         """Check decoded properties one by one: the good ones and the faults."""
         faults: list[Fault] = []
         good = check_each(self._reported, properties, "properties", faults)
-        return good, faults
+        return good, self._concealed(properties, faults)
 
     @cached_property
     def _settable(self) -> dict[str, Node]:
@@ -116,7 +117,7 @@ class CompiledTsl:
         """Check properties that are set, write-only ones too: the good ones and the faults."""
         faults: list[Fault] = []
         good = check_each(self._settable, properties, "properties", faults)
-        return good, faults
+        return good, self._concealed(properties, faults)
 
     def readable(self, values: Values) -> Values:
         """Return `values` without those of write-only members, by key, id or dotted path."""
@@ -128,7 +129,7 @@ class CompiledTsl:
 
     @cached_property
     def _hidden_names(self) -> frozenset[str]:
-        return names_of(path for path, node in self._hidden.items() if not node.readable)
+        return names_of(self._hidden)
 
     def masked(self, values: Values) -> Values:
         """Return `values` with a mask in the place of those of write-only members.
@@ -139,6 +140,15 @@ class CompiledTsl:
             return values
         masked: Values = mask_names(self._hidden_names, mask_write_only(self._hidden, values))
         return masked
+
+    def _concealed(self, given: Values, faults: list[Fault]) -> list[Fault]:
+        """Return the faults of values without what bears the name of a write-only member.
+
+        An unknown value that holds such a name counts as write-only, too.
+        """
+        if not self._hidden:
+            return faults
+        return [conceal_fault(self._hidden_names, given, fault) for fault in faults]
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check values of a codec: 0 and 1 may be booleans, text that is a number a number.
@@ -155,7 +165,8 @@ class CompiledTsl:
                 return {key: good[key] for key in values}, []
         faults: list[Fault] = []
         values = parse_members(self._reported, values)
-        return check_each(self._reported, values, "properties", faults, keep_parts=True), faults
+        good = check_each(self._reported, values, "properties", faults, keep_parts=True)
+        return good, self._concealed(properties, faults)
 
     def _rounded(self, wire: msgspec.Struct) -> Values:
         """The good values that are read."""
@@ -182,7 +193,7 @@ class CompiledTsl:
             for key, value in properties.items()
         }
         if faults:
-            raise InvalidValues(faults)
+            raise InvalidValues(self._concealed(properties, faults))
         return values
 
     def writable(self, values: Values) -> Values:

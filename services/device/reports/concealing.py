@@ -13,8 +13,8 @@ REPLY_SHOWN = ("commandId", "status")
 
 
 def holds_write_only(faults: Iterable[Fault]) -> bool:
-    """Return whether a message was refused, whole or in part, for a write-only value."""
-    return any(fault.code == "write_only" for fault in faults)
+    """Return whether what was refused of a message is, or may hold, a write-only value."""
+    return any(fault.code == "write_only" or fault.args.get("value") == MASK for fault in faults)
 
 
 def masked_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[Fault]) -> bytes:

@@ -57,7 +57,9 @@ def test_what_a_codec_gave_is_the_same_at_once_and_value_by_value(raw, seed, dat
     faults: list[Fault] = []
     slow = check_each(reported, parsed_values, "properties", faults, keep_parts=True)
 
-    assert repr(compiled.check_decoded(values)) == repr((slow, faults))
+    decoded, told = compiled.check_decoded(values)
+    assert repr(decoded) == repr(slow)
+    assert list(map(str, told)) == list(map(str, faults))  # without values that bear a secret name
 
 
 @pytest.mark.parametrize(

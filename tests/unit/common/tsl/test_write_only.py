@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from libs.common.tsl import InvalidValues, accepted, mask_text, texts_beyond
+from services.device.reports.concealing import holds_write_only
 from tests.unit.common.tsl.documents import prop, tsl
 
 THING = tsl(
@@ -153,3 +154,27 @@ def test_accepted_gives_the_members_that_were_sent_as_they_were_checked():
     checked = {"a": 50.1, "s": {"x": 1.0, "y": 2}, "other": 3}
 
     assert accepted(given, checked) == {"a": 50.1, "s": {"x": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"Pin": "8642"},
+        {"wifi.key": "8642"},
+        {"data": [{"pin": "8642"}]},
+        {"wifi": {"KEY": "8642"}},
+        {"wifi": "8642"},
+        {"vault.number": 8642},
+    ],
+)
+def test_what_may_be_a_write_only_value_by_its_name_is_known_by_its_fault(given):
+    (fault,) = THING.check_decoded(given)[1]
+
+    assert holds_write_only([fault])
+
+
+def test_a_fault_shows_a_value_without_what_bears_the_name_of_a_write_only_member():
+    (fault,) = THING.check_report({"temperature": {"pin": "8642", "unit": "C"}})[1]
+
+    assert fault.args["value"] == {"pin": "******", "unit": "C"}
+    assert not holds_write_only(THING.check_report({"humidity": 5, "temperature": "x"})[1])
