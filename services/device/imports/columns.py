@@ -19,6 +19,10 @@ LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "locat
 _GROUPING = r"[.'\u2019\s]"
 _DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").fullmatch
 """A number as spreadsheets write it where the comma is the decimal mark: `1.234,5`."""
+_SHORTENED = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
+"""A long number as spreadsheet programs write it to CSV: `1,23457E+15`."""
+EXACT = 10**15
+"""Spreadsheet programs keep 15 digits of a number, and replace others with zeros."""
 MODEL = "model"
 """The input whose choices are the tenant's products."""
 
@@ -139,7 +143,9 @@ class Columns:
                 continue
             value = _value(column, cell)
             if isinstance(value, Unread):
-                faults.append(_unread(column))
+                faults.append(_unread(column, _expected(column)))
+            elif column.kind == "STRING" and _is_shortened(cell):
+                faults.append(_unread(column, "text: the spreadsheet program cut off its digits"))
             else:
                 values[column.key] = value
         place = [values.pop(key, None) for key in (LATITUDE, LONGITUDE, ADDRESS)]
@@ -184,8 +190,18 @@ def _value(column: Column, cell: Any) -> Any:
     return read_value(column.kind, cell)
 
 
-def _unread(column: Column) -> CellFault:
-    expected = column.kind if column.free or not column.choices else ", ".join(column.choices)
+def _is_shortened(cell: Any) -> bool:
+    """Return whether a spreadsheet program took a text for a number, and lost digits of it."""
+    if isinstance(cell, str):
+        return _SHORTENED(cell) is not None
+    return type(cell) in (int, float) and abs(cell) >= EXACT
+
+
+def _expected(column: Column) -> str:
+    return column.kind if column.free or not column.choices else ", ".join(column.choices)
+
+
+def _unread(column: Column, expected: str) -> CellFault:
     return CellFault(
         column=column.key,
         error_code="device_list_sheet_parsing_value_error",

@@ -44,6 +44,10 @@ _ENCODINGS = {
 }
 """What people call them."""
 _DELIMITERS = ",;\t"
+_FOREIGN = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
+"""What texts in other code pages become in Windows-1252: its languages have no such runs."""
+_QUOTED = re.compile(r'="([^"]*)"')
+"""How a text that must not become a number is written for spreadsheet programs: `="001"`."""
 _TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"
 _AT_ONCE = asyncio.Semaphore(2)
 
@@ -110,6 +114,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
     from python_calamine import (  # noqa: PLC0415 - only in the reading process
         CalamineError,
         CalamineWorkbook,
+        SheetVisibleEnum,
     )
 
     try:
@@ -117,7 +122,11 @@ def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
     except CalamineError as error:
         raise Unreadable(f"is no workbook (XLSX) that can be read: {error}") from error
     known = {title.casefold() for title in titles}
-    names = [name for name in book.sheet_names if name not in (COLUMNS, OPTIONS)]
+    names = [
+        sheet.name
+        for sheet in book.sheets_metadata
+        if sheet.visible == SheetVisibleEnum.Visible and sheet.name not in (COLUMNS, OPTIONS)
+    ]
     for name in [DEVICES] if DEVICES in names else names:
         table = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
         head = [str(cell) for cell in table[0]] if table else []
@@ -132,7 +141,7 @@ def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
 
 def _text(data: bytes) -> Sheet:
     text, encoding = _decoded(data)
-    delimiter, text = _delimited(text)
+    delimiter, text = _delimited(text.lstrip("\r\n"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         table = list(reader)
@@ -140,6 +149,12 @@ def _text(data: bytes) -> Sheet:
         raise Unreadable(f"line {reader.line_num} of the CSV cannot be read: {error}") from error
     if not table:
         raise Unreadable("is empty")
+    for number, row in enumerate(table, 1):
+        if any(cell.strip() for cell in row[len(table[0]) :]):
+            raise Unreadable(
+                f"row {number} has more cells than the first one; "
+                f"put texts with {delimiter!r} in quotation marks"
+            )
     names = {",": "commas", ";": "semicolons", "\t": "tabs"}
     source = f"CSV in {encoding}, divided by {names.get(delimiter, repr(delimiter))}"
     return _sheet(table[0], table[1:], source, decimal_comma=delimiter != ",")
@@ -160,6 +175,9 @@ def _decoded(data: bytes) -> tuple[str, str]:
             continue
         if "\0" in text:
             raise Unreadable("is neither a workbook (XLSX) nor a text (CSV)")
+        if encoding == "cp1252" and (found := _FOREIGN.search(text)):
+            at = found.start()
+            break
         return text, _ENCODINGS[encoding]
     place = f"byte {at + 1} is 0x{data[at]:02X}"
     if mark:
@@ -201,7 +219,7 @@ def _sheet(
 def _cell(cell: Any) -> Any:
     """Blank cells are null, whole numbers have no fraction, times are text (ISO 8601)."""
     if isinstance(cell, str):
-        return plain_cell(cell.strip()) or None
+        return plain_cell(_QUOTED.sub(r"\1", cell.strip())) or None
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
     return cell.isoformat() if isinstance(cell, date | time) else cell

@@ -108,6 +108,39 @@ def test_a_workbook_may_have_sheets_of_any_name():
     assert sheet.source == "the sheet 'Tabelle1'"
 
 
+def test_a_hidden_sheet_is_not_read():
+    """People do not see what they would import."""
+    buffer = io.BytesIO()
+    with xlsxwriter.Workbook(buffer, {"in_memory": True}) as book:
+        hidden, shown = book.add_worksheet("Old"), book.add_worksheet("New")
+        hidden.write_column(0, 0, ["Name", "Cellar"])
+        hidden.hide()
+        shown.write_column(0, 0, ["Name", "Roof"])
+        shown.activate()
+    assert parse(buffer.getvalue(), TITLES).rows == [(0, ["Roof"])]
+
+
+def test_a_text_that_must_not_become_a_number_is_read_without_its_marks():
+    """Exporters write `="001"`, so that spreadsheet programs keep the zeros."""
+    assert parse(b'\r\nName,SN\r\nRoof,"=""001"""\r\n', TITLES).rows == [(0, ["Roof", "001"])]
+
+
+@pytest.mark.parametrize("cell", ["1,23457E+15", "1.23457e+15", 1234567890123450, 1.2e20])
+def test_a_long_number_that_lost_digits_is_no_text(cell):
+    """Spreadsheet programs keep 15 digits, and show fewer."""
+    columns = Columns(DIRECT, NO_INPUTS)
+    heads = columns.of(Sheet(["Name", LATITUDE], []))
+    _, faults = columns.request(heads, [cell, None])
+    assert [(fault.column, "digits" in fault.error_message) for fault in faults] == [("name", True)]
+
+
+def test_other_numbers_are_texts():
+    """A serial number of digits alone, for example."""
+    columns = Columns(DIRECT, NO_INPUTS)
+    request, faults = columns.request(columns.of(Sheet(["Name"], [])), [123456])
+    assert (request.name, faults) == ("123456", [])
+
+
 def test_the_sheet_of_our_template_comes_before_others():
     """Whatever sheets somebody has put in front of it."""
     rows = [["Name", "SN"], ["Roof", "A1"]]
@@ -127,8 +160,14 @@ def test_the_sheet_of_our_template_comes_before_others():
         (b"PK\x03\x04 and nothing else", ["workbook"]),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ["XLSX", "CSV"]),
         (workbook(("Notes", [["x"]]), ("Empty", [])), ["'Notes'", "'Empty'", "column"]),
+        ("Name;SN\n温度传感器;1".encode("gbk"), ["Windows-1252", "byte 9 ", "CSV UTF-8"]),
+        ("Name;SN\nЛифты;1".encode("cp1251"), ["Windows-1252", "byte 9 ", "CSV UTF-8"]),
+        (b"Name,Latitude\nRoof,52,52", ["row 2", "','", "quotation marks"]),
     ],
-    ids=["empty", "bytes", "UTF-16", "UTF-8", "half", "quote", "PK", "PNG", "no column"],
+    ids=[
+        *("empty", "bytes", "UTF-16", "UTF-8", "half", "quote", "PK", "PNG", "no column"),
+        *("Chinese", "Russian", "cells"),
+    ],
 )
 def test_what_cannot_be_read_is_named(data, words):
     """The encoding, the line or the sheets."""
