@@ -101,7 +101,7 @@ async def report(api: Api, room: dict[str, str], values: dict[str, Any], ts: int
 def pages(examples: dict[str, str]) -> dict[str, str]:
     """Names and addresses of all pages; one whose id nobody knows an example of is left out."""
     found = {}
-    for path in re.findall(r'"(/[^"]*)": page\(', ROUTES.read_text()):
+    for path in re.findall(r'"(/[^"]*)": \(\) => import\(', ROUTES.read_text()):
         address = re.sub(r":\w+\??", lambda _: "", path)
         if ":" in path:
             if address not in examples:

@@ -9,6 +9,7 @@ import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from "@lezer/highlight";
 
 import type { Fault } from "../api/client";
+import { t } from "../i18n/index.svelte";
 import { placed } from "./places";
 
 export type Language = "json" | "javascript" | "python" | "text";
@@ -45,6 +46,18 @@ const look = EditorView.theme({
   ".cm-tooltip": { backgroundColor: "var(--surface)", color: "var(--text)", border: "1px solid var(--line)" },
 });
 
+/** CodeMirror's own texts in the language of the reader, by its English ones. */
+const phrases = (): Record<string, string> => ({
+  Completions: t("code.completions"),
+  Diagnostics: t("code.faults"),
+  "No diagnostics": t("code.faults.none"),
+  close: t("dialog.close"),
+  "Fold line": t("code.fold"),
+  "Unfold line": t("code.unfold"),
+  unfold: t("code.unfold"),
+  "folded code": t("code.folded"),
+});
+
 interface Given {
   value: string;
   language: Language;
@@ -61,6 +74,23 @@ export interface Editor {
   mark(faults: Fault[]): void;
   destroy(): void;
 }
+
+/**
+ * Replaces the selection with a typed letter. Left to Chromium, it writes the letter with an inline style, which the
+ * policy of the page forbids.
+ */
+const typedOverSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data, inputType, isComposing } = event;
+    const { main, ranges } = view.state.selection;
+    if (inputType !== "insertText" || !data || isComposing || main.empty || ranges.length > 1 || view.state.readOnly) return false;
+    const insert = () => view.state.update(view.state.replaceSelection(data), { userEvent: "input.type", scrollIntoView: true });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handle) => handle(view, main.from, main.to, data, insert))) view.dispatch(insert());
+    event.preventDefault();
+    return true;
+  },
+});
 
 /** An editor in a shadow tree; `changed` hears what is typed. */
 export function edit(root: ShadowRoot, given: Given, changed: (text: string) => void): Editor {
@@ -96,6 +126,8 @@ export function edit(root: ShadowRoot, given: Given, changed: (text: string) => 
         language.of(given.language === "json" ? json() : []),
         given.more ?? [],
         faults,
+        typedOverSelection,
+        EditorState.phrases.of(phrases()),
         EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
       ],
     }),

@@ -11,6 +11,8 @@ import { chromium } from "playwright-core";
 
 const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+/** What a phone shows in another way: every control has a name there, too. */
+const NAMES = ["button-name", "link-name", "label", "select-name", "input-button-name", "aria-command-name", "aria-input-field-name", "aria-toggle-field-name"];
 const DESKTOP = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844 };
 /** Pages are drawn without a graphics card, and without a program that stands for one: it takes twice as long. */
@@ -52,8 +54,7 @@ export async function journey(steps, { serviceWorkers = "block" } = {}) {
 /** Type a text with the keyboard, as people do, in place of the present one. */
 export async function typeInto(field, text) {
   await field.press("ControlOrMeta+a");
-  // Not typed over: Chromium styles that inline in an editor, and complains of it itself.
-  await field.press("Delete");
+  if (!text) await field.press("Delete");
   await field.pressSequentially(text);
 }
 
@@ -69,7 +70,10 @@ async function signInTo(page, baseUrl, email, password) {
 /** Let axe look at the page as it stands; keep pictures of it when there is a place for them. */
 async function lookAt(page, name, screenshots, problems) {
   await page.evaluate(AXE);
-  const violations = await violationsOf(page);
+  const violations = await violationsOf(page, { type: "tag", values: RULES });
+  await page.setViewportSize(PHONE);
+  violations.push(...(await violationsOf(page, { type: "rule", values: NAMES })));
+  await page.setViewportSize(DESKTOP);
   for (const { id, nodes } of violations) {
     problems.push(`${name}: ${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
   }
@@ -86,15 +90,15 @@ async function lookAt(page, name, screenshots, problems) {
 }
 
 /** What axe finds. A page that changes under its eyes makes it fail: then it looks again. */
-async function violationsOf(page, tries = 3) {
+async function violationsOf(page, runOnly, tries = 3) {
   try {
     return await page.evaluate(
       // Menus and dialogs stand outside of every landmark.
-      async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values }, rules: { region: { enabled: false } } })).violations,
-      RULES,
+      async (runOnly) => (await globalThis.axe.run({ runOnly, ...(runOnly.type === "tag" && { rules: { region: { enabled: false } } }) })).violations,
+      runOnly,
     );
   } catch (error) {
     if (tries === 1) throw error;
-    return violationsOf(page, tries - 1);
+    return violationsOf(page, runOnly, tries - 1);
   }
 }
