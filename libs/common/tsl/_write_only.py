@@ -19,6 +19,9 @@ SHORTEST_TEXT = 3
 """Characters from which on a text is also looked for within words, where shorter ones occur by
 chance."""
 
+MOST_LEVELS = 64
+"""Objects and arrays inside one another that are searched for names; what is below is masked."""
+
 UNKNOWN = "is not known"
 """The reason of a fault of a property or member that a TSL lacks."""
 
@@ -90,14 +93,16 @@ def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def mask_names(names: Container[str], value: Any) -> Any:
-    """Return a value of a message with `MASK` below each of these names, at every level."""
-    if isinstance(value, list):
-        return [mask_names(names, item) for item in value]
-    if not isinstance(value, dict):
+def mask_names(names: Container[str], value: Any, levels: int = MOST_LEVELS) -> Any:
+    """Return a value of a message with `MASK` below each of these names, and below `levels`."""
+    if not isinstance(value, dict | list):
         return value
+    if not levels:
+        return MASK
+    if isinstance(value, list):
+        return [mask_names(names, item, levels - 1) for item in value]
     return {
-        key: MASK if key.casefold() in names else mask_names(names, item)
+        key: MASK if key.casefold() in names else mask_names(names, item, levels - 1)
         for key, item in value.items()
     }
 

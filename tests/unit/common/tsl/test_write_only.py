@@ -178,3 +178,11 @@ def test_a_fault_shows_a_value_without_what_bears_the_name_of_a_write_only_membe
 
     assert fault.args["value"] == {"pin": "******", "unit": "C"}
     assert not holds_write_only(THING.check_report({"humidity": 5, "temperature": "x"})[1])
+
+
+@pytest.mark.parametrize("key", ["temperature", "unknown"])
+def test_values_of_any_depth_are_refused(key):
+    depth = 900
+    report = f'{{"properties": {{"{key}": {"[" * depth}1{"]" * depth}, "wifi": {{"ssid": "a"}}}}}}'
+
+    assert THING.decode_report(report.encode()).properties == {"wifi": {"ssid": "a"}}
