@@ -65,7 +65,8 @@ async def change_people(auth: Auth) -> set[str]:
     await auth.done("PUT", member, {"email": "third@example.com", "nickname": "Third"}, caller=root)
     await auth.done("PUT", f"{member}/change-password", {"password": "Changed-1"}, caller=root)
     tokens = await signed_in(auth, "third@example.com", "Changed-1")
-    await refresh(auth, tokens["refresh_token"])
+    renewed = (await refresh(auth, tokens["refresh_token"])).json()["data"]
+    await refresh(auth, renewed["refresh_token"])
     assert (await refresh(auth, tokens["refresh_token"])).status_code == 401
     for enabled in (False, True):
         await auth.done("PUT", f"{member}/status", {"enabled": enabled}, caller=root)
