@@ -14,6 +14,7 @@ from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.numbers import parse_number
 from services.management.builtin.networks.heard import (
     FIRST_PORT,
+    LAST_PORT,
     Heard,
     dev_eui,
     frame,
@@ -40,6 +41,8 @@ from services.management.builtin.networks.webhook.presets import (
     SIGFOX,
     SNR,
     TIME,
+    UPLINKS,
+    WITHOUT_DATA,
     Fields,
 )
 
@@ -58,6 +61,10 @@ _DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
 _FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
+_NOTHING = ("", "null")
+"""What servers write where they have no value."""
+_SEPARATORS = re.compile(r"[\s:-]")
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def check(settings: dict[str, Any]) -> None:
@@ -69,7 +76,7 @@ def check(settings: dict[str, Any]) -> None:
 
 
 def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
-    """An uplink of a body; None for one of the network's own, or without a port.
+    """An uplink of a body; None for one of the network's own, without a port, or no uplink.
 
     An optional field that cannot be read is left out, and named in what is returned. Raises
     `InvalidInput` naming the setting that is missing, or the field of the body at fault.
@@ -80,13 +87,18 @@ def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
         given = decode_json(body)
     except INVALID_JSON as error:
         raise MalformedRequest(f"is no JSON: {error}", field="body") from error
+    where, uplinks = UPLINKS.get(preset, ("", ()))
+    if where and pointed(given, where) not in (*uplinks, _MISSING):
+        return None
     picked = _Picked(given, fields)
     port = picked.port()
     if port is None:
         return None
     found = frame(
         port=port,
-        data=picked.data(hexadecimal=fields.get(ENCODING) == (HEX,)),
+        data=picked.data(
+            hexadecimal=fields.get(ENCODING) == (HEX,), optional=preset in WITHOUT_DATA
+        ),
         time=picked.time(),
         frequency=picked.frequency(),
         data_rate=picked.data_rate(),
@@ -137,7 +149,11 @@ class _Picked:
         pointers = self._fields.get(key, ())
         for pointer in pointers:
             found = pointed(self._given, pointer)
-            if found is not _MISSING and found is not None:
+            if (
+                found is not _MISSING
+                and found is not None
+                and (key == DATA or found not in _NOTHING)
+            ):
                 return pointer, found
         return next(iter(pointers), ""), None
 
@@ -179,7 +195,10 @@ class _Picked:
         return int(number)
 
     def port(self) -> int | None:
-        """The port, None for a body without one; one that cannot be read is the first."""
+        """The port, None for a body without one or with one of the network's own.
+
+        One that cannot be read is the first.
+        """
         if not self._fields[PORT][0].startswith("/"):
             return int(self._fields[PORT][0])
         if self._found(PORT)[1] is None:
@@ -188,14 +207,23 @@ class _Picked:
         if port is not None and port != int(port):
             self._leave_out(self._found(PORT)[0], "must be a whole number")
             port = None
-        return FIRST_PORT if port is None else int(port)
+        if port is None:
+            return FIRST_PORT
+        return int(port) if FIRST_PORT <= port <= LAST_PORT else None
 
-    def data(self, *, hexadecimal: bool) -> bytes:
-        found, pointer = self.needed(DATA), self._found(DATA)[0]
+    def data(self, *, hexadecimal: bool, optional: bool) -> bytes:
+        """The bytes; base64 may lack padding, and hexadecimal may have `0x` and separators."""
+        pointer, found = self._found(DATA)
+        if found is None and optional:
+            return b""
+        found = self.needed(DATA)
         if not isinstance(found, str):
             raise InvalidInput("must be text", field=pointer)
         try:
-            return bytes.fromhex(found) if hexadecimal else b64decode(found, validate=True)
+            if hexadecimal:
+                return bytes.fromhex(_SEPARATORS.sub("", found.strip().removeprefix("0x")))
+            digits = "".join(found.split()).translate(_URL_SAFE).rstrip("=")
+            return b64decode(digits + "=" * (-len(digits) % 4), validate=True)
         except ValueError as error:
             kind = "hexadecimal" if hexadecimal else "base64"
             raise InvalidInput(f"is not {kind}", field=pointer) from error

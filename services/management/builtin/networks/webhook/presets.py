@@ -24,6 +24,11 @@ NAMES: Final = {
     SIGFOX: "Sigfox",
 }
 
+UPLINKS: Final = {"loriot": ("/cmd", ("rx", "gw"))}
+"""Where a server says what a message is, and which ones are uplinks."""
+WITHOUT_DATA: Final = ("helium", "actility", SIGFOX)
+"""Servers that leave the data out where an uplink has no bytes."""
+
 Fields = dict[str, tuple[str, ...]]
 
 PRESETS: Final[dict[str, Fields]] = {

@@ -266,16 +266,56 @@ def test_a_preset_reads_what_its_server_posts(
 
 
 @pytest.mark.parametrize(
+    ("preset", "body", "key"),
+    [
+        ("helium", CHIRPSTACK, "data"),
+        ("sigfox", SIGFOX, "data"),
+        ("actility", ACTILITY["DevEUI_uplink"], "payload_hex"),
+    ],
+)
+def test_an_uplink_without_bytes_has_no_data(preset: str, body: dict[str, Any], key: str) -> None:
+    """These servers leave the field out."""
+    left = {name: value for name, value in body.items() if name != key}
+    given = {"DevEUI_uplink": left} if preset == "actility" else left
+    told = read("t", msgspec.json.encode(given), {"preset": preset})
+    assert told is not None
+    assert told.told.frame.data == b""
+
+
+def test_a_figure_that_a_server_does_not_have_is_no_fault() -> None:
+    """Sigfox writes `null` as text for radio figures outside of the contract."""
+    body = SIGFOX | {"rssi": "null", "snr": ""}
+    told = read("t", msgspec.json.encode(body), {"preset": "sigfox"})
+    assert told is not None
+    assert (told.told.frame.gateways, told.unreadable) == ([Reception(gateway="g1")], "")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        *[("hex", text) for text in ("0xd7ff", " d7 ff ", "D7:FF", "d7-ff")],
+        *[("base64", text) for text in ("1/8=", "1/8", "1_8", "1/8=\r\n")],
+    ],
+)
+def test_bytes_are_read_as_servers_write_them(encoding: str, data: str) -> None:
+    """With separators, without padding, or in the alphabet of URLs."""
+    body = BODY | {"up": [BODY["up"][0] | {"data": data}]}
+    assert heard(body, encoding=encoding).data == b"\xd7\xff"
+
+
+@pytest.mark.parametrize(
     ("preset", "body"),
     [
         ("helium", {"type": "join", "dev_eui": "24E124136B502217"}),
+        ("loriot", LORIOT | {"cmd": "tx", "error": ""}),
+        ("loriot", {k: v for k, v in LORIOT.items() if k != "data"} | {"port": 0}),
         ("loriot", {"cmd": "txd", "EUI": "24E124136B502217", "seqdn": 1}),
         ("actility", {"DevEUI_downlink_Sent": {"DevEUI": "24E124136B502217"}}),
         ("actility", {"DevEUI_uplink": {"DevEUI": "24E124136B502217", "FCntUp": 9}}),
     ],
 )
 def test_a_preset_passes_over_what_is_no_uplink(preset: str, body: dict[str, Any]) -> None:
-    """It has no port."""
+    """It has no port of an application, or says that it is something else."""
     assert read("t", msgspec.json.encode(body), {"preset": preset}) is None
 
 
