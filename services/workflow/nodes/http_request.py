@@ -155,7 +155,7 @@ def _content(answer: HttpAnswer) -> Any:
     if answer.fault:
         return None
     if is_json(answer.content_type):
-        if not answer.body.strip():
+        if not decode_text(answer.body, answer.content_type).strip():
             return None
         with suppress(*INVALID_JSON):
             return decode_json(answer.body, answer.content_type)

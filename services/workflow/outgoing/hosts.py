@@ -15,5 +15,5 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
         raise NodeFailed(f"{host} is not found in time") from error
     except AddressRefused as error:
         raise NodeFailed(not_public(host)) from error
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
         raise NodeFailed(f"{host} is not found: {error!s:.200}") from error

@@ -1,6 +1,7 @@
 """HTTP requests of flows (aiohttp): addresses judged where connections are made."""
 
 import asyncio
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ LONGEST_URL = 4096
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 KEPT_AS_IS = frozenset({307, 308})
 """Redirects after which method and body stay."""
+NO_CODING = frozenset({"", "identity", "none", "utf-8", "utf8"})
+"""Content encodings that change nothing; some servers put a charset there."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of RFC 9110."""
 OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
@@ -110,7 +115,7 @@ class OutgoingHttp:
             target = answer.headers.get("location")
             if answer.status not in REDIRECTS or not target or not request.redirects:
                 return answer
-            following = checked(urljoin(str(url), target))
+            following = checked(_joined(url, target))
             if url.scheme == "https" and following.scheme != "https":
                 raise NodeFailed("it leads from https to http, which is not followed")
             if following.origin() != url.origin():
@@ -146,7 +151,7 @@ class OutgoingHttp:
             raise
         except (ClientError, OSError, ValueError) as error:
             raise NodeFailed(_why(url, error)) from error
-        found = {name.lower(): value for name, value in answer.headers.items()}
+        found = {name.lower(): _text(value) for name, value in answer.headers.items()}
         return HttpAnswer(answer.status, found, content, fault)
 
 
@@ -169,7 +174,7 @@ def checked(text: str) -> URL:
 def sendable(headers: Mapping[str, str]) -> CIMultiDict[str]:
     """Headers of a request; raise `NodeFailed` naming one that cannot be sent."""
     for name, value in headers.items():
-        if name.lower() in OURS or not name.isascii() or not name.strip():
+        if name.lower() in OURS or not HEADER_NAME.fullmatch(name):
             raise NodeFailed(f"the header {name:.50} cannot be set")
         if any(mark in name + value for mark in "\r\n\0"):
             raise NodeFailed(f"the header {name.strip():.50} has a line break")
@@ -185,7 +190,8 @@ async def _read(answer: ClientResponse) -> tuple[bytes, str]:
             if len(content) > LARGEST_ANSWER:
                 answer.close()
                 return b"", TOO_LARGE
-        for coding in reversed(answer.headers.get("Content-Encoding", "").lower().split(",")):
+        codings = ",".join(answer.headers.getall("Content-Encoding", ()))
+        for coding in reversed(codings.lower().split(",")):
             content = _decompressed(content, coding.strip())
     except (ClientError, ValueError) as error:
         return b"", f"the body cannot be read: {str(error) or type(error).__name__:.200}"
@@ -194,7 +200,7 @@ async def _read(answer: ClientResponse) -> tuple[bytes, str]:
 
 def _decompressed(content: bytes, coding: str) -> bytes:
     """Decompress at most a byte more than an answer may have; raise `ValueError`."""
-    if not content or coding in {"", "identity"}:
+    if not content or coding in NO_CODING:
         return content
     if coding not in {"gzip", "x-gzip", "deflate"}:
         raise ValueError(f"it is encoded as {coding:.50}")
@@ -210,6 +216,23 @@ def _decompressed(content: bytes, coding: str) -> bytes:
             raise ValueError(f"its {coding} is cut off")
         content = member.unused_data if member.unused_data.startswith(GZIP) else b""
     return found
+
+
+def _text(value: str) -> str:
+    """A header's value, whose bytes that are no UTF-8 are Latin-1 (RFC 9110, 5.5)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogateescape").decode("latin-1")
+    return value
+
+
+def _joined(url: URL, target: str) -> str:
+    """Where a redirect leads; raise `NodeFailed` when that is no URL."""
+    try:
+        return urljoin(str(url), target)
+    except ValueError as error:
+        raise NodeFailed(f"it leads to what is no URL: {error}") from error
 
 
 def _why(url: URL, error: Exception) -> str:

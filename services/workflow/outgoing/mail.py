@@ -5,6 +5,7 @@ import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
@@ -17,8 +18,8 @@ from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
-_CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]")
-"""Control characters, but for line breaks, which a header refuses."""
+_CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters and separators of Unicode, but for line breaks, which a header refuses."""
 OUR_NAME = "thingway"
 """What servers are greeted with: nothing about the machine."""
 
@@ -121,7 +122,7 @@ def message_of(letter: Letter) -> EmailMessage:
         message["Subject"] = _CONTROLS.sub(" ", letter.subject)
         message["Message-ID"] = make_msgid(domain=sender.domain)
         message.set_content(letter.content, subtype="html", cte="quoted-printable")
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, MessageError) as error:
         raise NodeFailed(f"the mail cannot be written: {error!s:.200}") from error
     return message
 

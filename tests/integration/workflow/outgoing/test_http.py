@@ -1,5 +1,7 @@
 """Requests of flows: to whom they go, how far, how large, how long."""
 
+import asyncio
+import gzip
 import socket
 
 import pytest
@@ -124,6 +126,8 @@ async def test_every_hop_is_judged(website):
     assert reason.startswith("127.0.0.2 is not a public address, and the operator has not")
     reason = await refused(f"{website.url}/to/302?url=file:///etc/passwd", redirects=3)
     assert "must begin with http" in reason
+    reason = await refused(f"{website.url}/to/302?url=http://[x", redirects=3)
+    assert reason.startswith("it leads to what is no URL")
 
 
 async def test_credentials_do_not_go_to_another_host(website):
@@ -143,7 +147,7 @@ async def test_credentials_do_not_go_to_another_host(website):
     [
         {"Host": "internal"}, {"content-length": "5"}, {"Transfer-Encoding": "chunked"},
         {"Connection": "upgrade"}, {"X-A": "b\r\nX-Injected: 1"}, {"X-A\r\nX-B": "c"}, {"": "x"},
-        {"X-Ä": "x"},
+        {"X-Ä": "x"}, {"X A": "x"}, {"X-A:": "x"},
     ],
 )  # fmt: skip
 async def test_headers_that_would_change_the_message_are_refused(website, headers):
@@ -189,6 +193,32 @@ async def test_an_answer_may_have_no_body(website, method, path):
     answer = await send(f"{website.url}/{path}", method=method)
     assert (answer.body, answer.fault) == (b"", "")
     assert answer.status in {200, 204, 304}
+
+
+async def test_headers_are_read_as_servers_write_them():
+    """Each line of content encodings counts, and text that is no UTF-8 is Latin-1."""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        body = gzip.compress(gzip.compress(b"text"))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nX-Name: caf\xe9\r\nContent-Encoding: gzip\r\n"
+            b"Content-Encoding: gzip\r\nContent-Encoding: UTF-8\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        found = await send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert (found.body, found.fault, found.headers["x-name"]) == (b"text", "", "café")
+
+
+@pytest.mark.parametrize("host", ["ex..ample", ".example", "a" * 70 + ".example"])
+async def test_a_name_that_no_host_can_have_is_a_reason(host):
+    """Also when the request is only judged, in a dry run."""
+    async with OutgoingHttp(LOCAL) as http:
+        with pytest.raises(NodeFailed, match="is not found"):
+            await http.check(HttpRequest(method="GET", url=f"http://{host}/"), 10)
 
 
 async def test_a_server_that_does_not_answer_is_given_up(unused_port_that_listens):

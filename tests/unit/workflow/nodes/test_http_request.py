@@ -37,6 +37,7 @@ async def ask(answer: HttpAnswer, **fields: Any) -> tuple[dict[str, Any], HttpRe
         ("application/json; charset=utf-16", '{"a": "ä"}'.encode("utf-16"), {"a": "ä"}),
         ("application/json", b"", None),
         ("application/json", b"\r\n", None),
+        ("application/json", b"\xef\xbb\xbf", None),
         ("application/json", b"<html>", "<html>"),
         ("application/json", b'"\xff"', '"\ufffd"'),
         ("application/jsonlines", b"{}\n{}", "{}\n{}"),
