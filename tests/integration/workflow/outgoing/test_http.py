@@ -202,7 +202,7 @@ async def test_headers_are_read_as_servers_write_them():
         await reader.readuntil(b"\r\n\r\n")
         body = gzip.compress(gzip.compress(b"text"))
         writer.write(
-            b"HTTP/1.1 200 OK\r\nX-Name: caf\xe9\r\nContent-Encoding: gzip\r\n"
+            b"HTTP/1.1 200 OK\r\nX-Name: K\xf6ln\r\nContent-Encoding: gzip\r\n"
             b"Content-Encoding: gzip\r\nContent-Encoding: UTF-8\r\n"
             b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
         )
@@ -210,7 +210,7 @@ async def test_headers_are_read_as_servers_write_them():
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         found = await send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-    assert (found.body, found.fault, found.headers["x-name"]) == (b"text", "", "café")
+    assert (found.body, found.fault, found.headers["x-name"]) == (b"text", "", "Köln")
 
 
 @pytest.mark.parametrize("host", ["ex..ample", ".example", "a" * 70 + ".example"])
