@@ -5,7 +5,7 @@
   const { fromBase64 } = Uint8Array;
   const { toBase64, toHex, fill: fillBytes } = Uint8Array.prototype;
   const { fromCharCode } = String;
-  const ENCODINGS = ["hex", "utf8", "utf-8", "ascii", "latin1", "binary", "base64", "ucs2", "ucs-2", "utf16le", "utf-16le"];
+  const ENCODINGS = ["hex", "utf8", "utf-8", "ascii", "latin1", "binary", "base64", "base64url", "ucs2", "ucs-2", "utf16le", "utf-16le"];
 
   function Buffer(value, encodingOrOffset, length) {
     if (typeof value !== "number") return Buffer.from(value, encodingOrOffset, length);
@@ -59,7 +59,7 @@
         for (let at = 0; at + 2 <= text.length && /^[0-9a-f]{2}$/i.test(text.slice(at, at + 2)); at += 2) bytes.push(parseInt(text.slice(at, at + 2), 16));
         return bytes;
       }
-      case "base64": {
+      case "base64": case "base64url": {
         const digits = text.split("=")[0].replace(/-/g, "+").replace(/_/g, "/").replace(/[^+/0-9A-Za-z]/g, "");
         return fromBase64(digits.length % 4 === 1 ? digits.slice(0, -1) : digits);
       }
@@ -75,6 +75,7 @@
   const textOf = (bytes, encoding) => {
     if (encoding === "hex") return toHex.call(bytes);
     if (encoding === "base64") return toBase64.call(bytes);
+    if (encoding === "base64url") return toBase64.call(bytes, { alphabet: "base64url", omitPadding: true });
     if (encoding === "utf8" || encoding === "utf-8") return utf8Text(bytes);
     let text = "";
     if (encoding === "ascii") for (let at = 0; at < bytes.length; at++) text += fromCharCode(bytes[at] & 0x7f);

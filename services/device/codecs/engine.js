@@ -293,8 +293,13 @@
   const entryOf = (entry, name, module) => {
     if (typeof entry === "function" || module === undefined) return entry;
     const exported = module.exports;
-    if (exported === null || exported === undefined) return entry;
-    return typeof exported[name] === "function" ? exported[name] : exported.default?.[name];
+    return methodOf(exported, name) ?? methodOf(exported?.default, name);
+  };
+  // The entry point of an exported object may be a method that uses its other members.
+  const methodOf = (holder, name) => {
+    const method = holder?.[name];
+    if (typeof method === "function") return (...given) => apply(method, holder, given);
+    return typeof holder === "function" && holder.name === name ? holder : undefined;
   };
 
   const run = (steps, payload, known) => {

@@ -82,10 +82,11 @@ _ANY_NAME = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATED}")
 _TEXT = re.compile(rf"[\"'`]({_OBJECTS})[\"'`]")
 _MEMBER = re.compile(r"""[."'`]\s*([\w$]+)""")
 _EXPORT = re.compile(
-    r"^[ \t]*export\s+(?:\{[^}]*\};?"
-    r"|(?:default\s+)?(?=(?:async\s+)?(?:function|class|const|let|var)\b))",
+    r"(?:^|(?<=[;}]))[ \t]*export\b\s*(?:\{([^}]*)\};?"
+    r"|(?:default\s+)?(?=(?:async\s+)?(?:function|class|const|let|var)\b)|default\b)",
     re.MULTILINE,
 )
+_RENAMED = re.compile(r"([\w$]+)\s+as\s+([\w$]+)")
 _STRICT = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.DOTALL)
 
 
@@ -111,7 +112,7 @@ class Script(msgspec.Struct, frozen=True):
 @lru_cache(MOST_READ)
 def read_script(source: str) -> Script:
     """Return a script with what its text shows; a module becomes a strict script."""
-    source, exports = _EXPORT.subn("", source)
+    source, exports = _EXPORT.subn(_exported, source)
     if exports:
         source = f'"use strict";{source}'
     code = _BLANKED.sub(_blank, source)
@@ -131,6 +132,13 @@ def read_script(source: str) -> Script:
         changeable=sorted(changed),
         buffer=buffer,
     )
+
+
+def _exported(found: re.Match[str]) -> str:
+    """Return what stands for a declaration of exports in a script."""
+    if found[0].endswith("default"):
+        return "exports.default ="
+    return "".join(f";exports.{new} = {old};" for old, new in _RENAMED.findall(found[1] or ""))
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -63,3 +63,5 @@ Array.from(Buffer.from([1, 2]).values()) // [1,2]
 Buffer.from([3, 1, 2]).sort().toString("hex") // "010203"
 Buffer.from([1, 2]).reverse().toString("hex") // "0201"
 Buffer.from([1, 2]).readUIntBE(0, 2).toString(16) // "102"
+Buffer.from([251, 255]).toString("base64url") // "-_8"
+Buffer.from("-_8", "base64url").toString("hex") // "fbff"

@@ -79,3 +79,10 @@ function Decode() { const error = new RangeError("x"); error.name = "A"; error.m
 String.prototype.concat = () => 7; function Decode() { return { a: 1 } }
 Array.prototype[Symbol.iterator] = Array.prototype.map = Array.prototype.push = Reflect.apply = JSON.stringify = String.prototype.slice = () => 7; function Decode() { return { a: 1 } }
 Object.prototype.value = Object.prototype.get = Object.prototype.length = 7; delete Object.prototype.length; function Decode() { return { a: 1 } }
+const d = (p, bytes) => ({ a: bytes[0] });export{d as Decode};
+function Decode() { return { a: 1 } }export{Decode};
+function Decode() { return { a: 1 } }; export default { Decode };
+export default { one: 1, Decode() { return { a: this.one } } };
+module.exports = { one: (bytes) => bytes[0], Decode(p, bytes) { return { a: this.one(bytes) } } };
+class Codec { constructor() { this.one = 1 } Decode() { return { a: this.one } } } module.exports = new Codec();
+module.exports = function Decode() { return { a: 1 } };
