@@ -71,6 +71,7 @@ async def test_a_role_shows_one_device_and_sessions_end(
     assert found["refused"] == ["You do not have access to this page"] * 2
     assert found["dead"] == 401
     assert found["ended"] == "The password is wrong."
+    assert found["form"] == ["Begun1234", ""]
 
 
 async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(

@@ -33,7 +33,8 @@ export async function journey(steps, { serviceWorkers = "block" } = {}) {
     headless: true,
   });
   const problems = [];
-  const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light", serviceWorkers });
+  const context = await browser.newContext({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light", serviceWorkers });
+  const page = await context.newPage();
   try {
     page.setDefaultTimeout(PATIENCE);
     page.on("console", (said) => said.type() === "error" && problems.push(said.text()));
