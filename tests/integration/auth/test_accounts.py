@@ -151,6 +151,7 @@ async def test_the_profile_has_the_whole_tree_for_a_super_admin(auth):
         "roles": [{"role_id": "1", "role_name": "super_admin"}],
         "super_admin": True,
         "is_super_admin": True,
+        "may_command": True,
     }
     assert _count(menus) == len(MENUS) - 3  # the page of products, which our console alone has
 

@@ -302,7 +302,7 @@ async def test_bad_resources_are_refused_on_the_bus_too(auth):
     """With the error of the caller's making."""
     with pytest.raises(InvalidInput, match="resources"):
         await forget(auth)
-    with pytest.raises(InvalidInput, match="decimal"):
+    with pytest.raises(InvalidInput, match="must be an id"):
         await share(auth, 7, ResourceRef("x", ResourceType.DEVICE))
 
 

@@ -45,7 +45,7 @@ async def test_users_are_found_by_part_of_nickname_or_address(auth):
 
 
 async def test_a_user_of_a_list_has_the_specified_fields(auth):
-    """Without roles the field is absent."""
+    """Without roles the list is empty."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
 
@@ -58,6 +58,7 @@ async def test_a_user_of_a_list_has_the_specified_fields(auth):
         "email": "second@example.com",
         "nickname": "second",
         "enabled": True,
+        "roles": [],
     }
     assert first["roles"] == [{"role_id": "1", "role_name": "super_admin"}]
 
