@@ -31,6 +31,8 @@ test("a code may have the DevEUI and the JoinEUI alone, or fields with names in 
   assert.deepEqual(read(`AppEUI:647FDA8010001234,DevEUI:647FDA0000001234,AppKey:${key}`), { ...eui, appKey: key });
   assert.deepEqual(read("DEV EUI=647FDA0000001234; JOIN EUI=647FDA8010001234"), eui);
   assert.deepEqual(read("DevEUI: 647FDA0000001234"), { ...eui, joinEui: "" });
+  assert.deepEqual(read("Dev EUI: 64-7F-DA-00-00-00-12-34, App EUI: 64:7F:DA:80:10:00:12:34"), eui);
+  assert.deepEqual(read("URN:LW:DP:647FDA8010001234:647FDA0000001234:AABB1122:%V0102"), eui);
   assert.deepEqual(read("LW:D0:647FDA8010001234:647FDA0000001234:AABB1122"), eui);
   assert.equal(read("647FDA0000001234:647FDA80100012"), "qr.no-label");
   assert.equal(read(key), "qr.no-label");
@@ -71,6 +73,18 @@ test("a list may be bare, have titles in any order, or be what a scanner read", 
   assert.deepEqual(sensorsOf("A84041000181C061\n647FDA0000001234:647FDA8010001234\n", INPUTS).sensors, [
     { devEui: "A84041000181C061", name: "", more: {} },
     { devEui: "647FDA0000001234", name: "", more: { [INPUTS[0]!.key]: "647FDA8010001234" } },
+  ]);
+});
+
+test("a list of codes keeps the fields that its delimiter divides", () => {
+  const [joinEui, appKey] = INPUTS.map(({ key }) => key) as [string, string];
+  const key = "000102030405060708090A0B0C0D0E0F";
+  const { sensors, faults } = sensorsOf(`DevEUI:647FDA0000001234,AppEUI:647FDA8010001234,AppKey:${key}\n647FDA0000001235,647FDA8010001234\n647FDA0000001236,Room`, INPUTS);
+  assert.deepEqual(faults, []);
+  assert.deepEqual(sensors, [
+    { devEui: "647FDA0000001234", name: "", more: { [joinEui]: "647FDA8010001234", [appKey]: key } },
+    { devEui: "647FDA0000001235", name: "", more: { [joinEui]: "647FDA8010001234" } },
+    { devEui: "647FDA0000001236", name: "Room", more: {} },
   ]);
 });
 

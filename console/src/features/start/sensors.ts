@@ -1,6 +1,6 @@
 /** Lists of LoRaWAN sensors, as people paste them, and the sheet that adds them. No I/O. */
 import { readCsv, writeCsv } from "../fleet/csv.ts";
-import { isCode, readCode, type Label, type LabelFault } from "./tr005.ts";
+import { isCode, plainLabel, readCode, type Label, type LabelFault } from "./tr005.ts";
 
 /** Of the service by which a network server adds devices. */
 export interface Input {
@@ -54,7 +54,8 @@ export function inputsOfLabel(label: Label, inputs: Input[]): Record<string, str
  * or what a scanner read of QR codes. Columns are divided by commas, semicolons or tabs.
  */
 export function sensorsOf(text: string, inputs: Input[], sigfox = false): Sensors {
-  const rows = readCsv(text, separatorOf(text)).map((cells, at) => ({ line: at + 1, cells: cells.map((one) => one.trim()) }));
+  const separator = separatorOf(text);
+  const rows = readCsv(text, separator).map((cells, at) => ({ line: at + 1, cells: cells.map((one) => one.trim()) }));
   const filled = rows.filter(({ cells }, at) => cells.some(Boolean) && !(at === 0 && SEP.test(text.trimStart().split(/\r|\n/)[0]!)));
   const titled = filled[0]?.cells.some(isTitle);
   const titles = titled ? filled.shift()!.cells : ["DevEUI", "Name"];
@@ -62,7 +63,8 @@ export function sensorsOf(text: string, inputs: Input[], sigfox = false): Sensor
   const found: Sensors = { sensors: [], faults: [], passed: titled ? titles.filter((title, at) => title && !columns[at]) : [] };
   const lines = new Map<string, number>();
   for (const { line, cells } of filled) {
-    const sensor = isCode(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns, sigfox);
+    const whole = titled ? null : plainLabel(cells.join(separator)); // its fields may be divided as columns are
+    const sensor = whole ? sensorOf(whole, inputs) : isCode(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns, sigfox);
     if ("fault" in sensor) found.faults.push({ line, ...sensor });
     else if (lines.has(sensor.devEui)) found.faults.push({ line, fault: "sensors.twice", values: { text: sensor.devEui, line: String(lines.get(sensor.devEui)) } });
     else found.sensors.push(sensor);
@@ -88,9 +90,10 @@ function columnOf(title: string, inputs: Input[]): string | undefined {
 
 function labelled(text: string, inputs: Input[]): Sensor | Omit<LineFault, "line"> {
   const label = readCode(text);
-  if ("fault" in label) return label;
-  return { devEui: label.devEui, name: label.serial, more: inputsOfLabel(label, inputs) };
+  return "fault" in label ? label : sensorOf(label, inputs);
 }
+
+const sensorOf = (label: Label, inputs: Input[]): Sensor => ({ devEui: label.devEui, name: label.serial, more: inputsOfLabel(label, inputs) });
 
 function listed(cells: string[], columns: (string | undefined)[], sigfox: boolean): Sensor | Omit<LineFault, "line"> {
   const sensor: Sensor = { devEui: "", name: "", more: {} };

@@ -26,15 +26,17 @@ export interface LabelFault {
 /** A DevEUI, a JoinEUI and perhaps an AppKey, in this order. */
 const PLAIN = /^([0-9A-F]{16})[\s:;,|/-]+([0-9A-F]{16})(?:[\s:;,|/-]+([0-9A-F]{32}))?$/;
 const NAMED = {
-  devEui: /DEV[ _-]?EUI\W*([0-9A-F]{16})(?![0-9A-F])/,
-  joinEui: /(?:JOIN|APP)[ _-]?EUI\W*([0-9A-F]{16})(?![0-9A-F])/,
+  devEui: /DEV[ _-]?EUI\W*((?:[0-9A-F]{2}[-: ]?){7}[0-9A-F]{2})(?![0-9A-F])/,
+  joinEui: /(?:JOIN|APP)[ _-]?EUI\W*((?:[0-9A-F]{2}[-: ]?){7}[0-9A-F]{2})(?![0-9A-F])/,
   appKey: /APP[ _-]?KEY\W*([0-9A-F]{32})(?![0-9A-F])/,
 };
-const EXTENSIONS = { O: "owner", S: "serial", P: "proprietary", C: "checksum" } as const;
+const EXTENSIONS = { O: "owner", S: "serial", P: "proprietary", "%": "proprietary", C: "checksum" } as const;
+/** How codes of the draft of TR005 begin; what follows is the same. */
+const DRAFT = /^URN:LW:DP:/;
 /** What QR codes have in their alphanumeric mode. */
 const WRITABLE = /^[0-9A-Z $%*+./-]+$/;
 
-const isLabel = (text: string): boolean => /^\s*LW:/i.test(text);
+const isLabel = (text: string): boolean => /^\s*(URN:)?LW:/i.test(text);
 
 /** Whether a text is a code rather than a DevEUI alone. */
 export const isCode = (text: string): boolean => isLabel(text) || plainLabel(text) !== null;
@@ -43,18 +45,18 @@ export const isCode = (text: string): boolean => isLabel(text) || plainLabel(tex
 export const readCode = (text: string): Label | LabelFault => plainLabel(text) ?? readLabel(text);
 
 /** The EUIs of a code that is not TR005; null when there is no DevEUI. */
-function plainLabel(text: string): Label | null {
+export function plainLabel(text: string): Label | null {
   const code = text.trim().toUpperCase();
   if (isLabel(code)) return null;
   const [, first, second, third] = PLAIN.exec(code) ?? [];
-  const named = (name: keyof typeof NAMED): string => NAMED[name].exec(code)?.[1] ?? "";
+  const named = (name: keyof typeof NAMED): string => (NAMED[name].exec(code)?.[1] ?? "").replace(/[-: ]/g, "");
   const found = first ? { devEui: first, joinEui: second!, appKey: third ?? "" } : { devEui: named("devEui"), joinEui: named("joinEui"), appKey: named("appKey") };
   return found.devEui ? { ...found, vendor: "", profile: "", owner: "", serial: "", proprietary: "" } : null;
 }
 
 /** What stands in a code of TR005. Scanners may have changed its case, which it has none of. */
 export function readLabel(text: string): Label | LabelFault {
-  const code = text.trim().toUpperCase();
+  const code = text.trim().toUpperCase().replace(DRAFT, "LW:D0:");
   const no = (fault: LabelFault["fault"], values: Record<string, string> = {}): LabelFault => ({ fault, values });
   const [preface, schema = "", joinEui, devEui, profileId, ...more] = code.split(":");
   if (preface !== "LW") return no("qr.no-label");
