@@ -250,7 +250,7 @@
     everything = paths.includes("*");
     if (objects.delete(Object.prototype)) changeable.push(snapshot(Object.prototype)); // the first: descriptors inherit from it
     for (const object of objects) changeable.push(snapshot(object));
-    for (const kind of [Object, ...ERRORS]) if (!isChangeable(kind.prototype)) letOverride(kind.prototype);
+    for (const kind of [Object, getPrototypeOf(Uint8Array), ...ERRORS]) if (!isChangeable(kind.prototype)) letOverride(kind.prototype);
     hidden.forEach(harden);
     for (const key of ownKeys(own)) {
       const { value, configurable } = getOwnPropertyDescriptor(own, key);

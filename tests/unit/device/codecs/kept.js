@@ -62,3 +62,4 @@ function Decode() { const n = Math.n; globalThis.Math = { n: 1 }; return [n, Mat
 function Decode() { const n = typeof parseInt; Object.defineProperty(globalThis, 'parseInt', {value: 1}); return [n, typeof parseInt] }
 function Decode() { const s = Symbol.for('n'), n = globalThis[s]; Object.defineProperty(globalThis, s, {value: 1}); return n }
 function Decode() { const n = JSON.n; Reflect.defineProperty(globalThis, 'JSON', {value: {n: 1}, configurable: false}); return n }
+function Decode(p, bytes) { const n = new Uint8Array(1).slice.n; Uint8Array.prototype.slice = () => 7; Uint8Array.prototype.slice.n = 1; return { a: typeof n } }

@@ -86,3 +86,5 @@ export default { one: 1, Decode() { return { a: this.one } } };
 module.exports = { one: (bytes) => bytes[0], Decode(p, bytes) { return { a: this.one(bytes) } } };
 class Codec { constructor() { this.one = 1 } Decode() { return { a: this.one } } } module.exports = new Codec();
 module.exports = function Decode() { return { a: 1 } };
+"use strict"; Uint8Array.prototype.slice = Uint8Array.prototype.slice || 0; function Decode(p, bytes) { return { a: Uint8Array.from(bytes).slice()[0] } }
+Uint8Array.prototype.fill = () => 1; function Decode(p, bytes) { return { a: new Uint8Array(1).fill() } }
