@@ -102,6 +102,7 @@ export const en = {
   "entity.search": "Search entities",
   "combobox.type": "Type to search",
   "combobox.none": "Nothing found",
+  "combobox.searching": "Searching",
   "pages.title": "Pages",
   "pages.shown": "{first} to {last} of {total}",
   "pages.before": "Previous page",

@@ -102,6 +102,7 @@ export const zh: Messages = {
   "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",
+  "combobox.searching": "正在搜索",
   "pages.title": "分页",
   "pages.shown": "第 {first} 至 {last} 条，共 {total} 条",
   "pages.before": "上一页",

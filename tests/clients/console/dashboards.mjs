@@ -32,13 +32,24 @@ await journey(async ({ page, given, look, signIn }) => {
     const dialog = page.getByRole("dialog");
     if (words) {
       await typeInto(dialog.getByRole("combobox", { name: /^Entit/ }), words);
-      await page.getByRole("option", { name: found }).click();
+      const option = page.getByRole("option", { name: found });
+      if (kind === "Switch") {
+        await option.and(page.locator("[data-highlighted]")).waitFor();
+        await page.keyboard.press("Enter");
+      } else await option.click();
     }
     await more(dialog);
     if (kind === "Chart over time") await look("dashboard-widget");
     await dialog.getByRole("button", { name: "Apply" }).click();
     await dialog.waitFor({ state: "detached" });
   };
+  // Back asks in front of the dialog whose text it would lose.
+  await page.getByRole("button", { name: "Add a widget" }).click();
+  await page.getByRole("menuitem", { name: "Text", exact: true }).click();
+  await typeInto(page.getByRole("dialog").getByLabel("Text", { exact: true }), "Not lost");
+  await page.goBack();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
   const temperature = new RegExp(`${device.name} · Temperature`);
   await add("Value", device.sn, temperature);
   await add("Gauge", device.sn, temperature, (dialog) => typeInto(dialog.getByLabel("Title"), "Gauge of it"));

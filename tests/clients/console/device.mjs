@@ -79,6 +79,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.keyboard.press("Enter");
     await page.getByRole("alertdialog").getByRole("button", { name: "Discard changes" }).click();
     await page.getByRole("heading", { name: "Alarms" }).waitFor();
+    await page.locator("main:focus").waitFor();
     await page.goBack();
     await page.getByText("Confirmed", { exact: true }).waitFor();
     const commands = await page.getByRole("table", { name: "Commands" }).getByRole("row").count();

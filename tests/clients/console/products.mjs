@@ -54,6 +54,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByRole("heading", { name: "Journey", level: 1 }).waitFor();
 
   await page.getByRole("button", { name: "Add: Properties" }).click();
+  await page.getByLabel("Id", { exact: true }).and(page.locator(":focus")).waitFor();
   await page.getByRole("button", { name: "v1.1" }).click();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("tab", { name: /Versions\s*2/ }).click();
