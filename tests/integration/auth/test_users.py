@@ -392,8 +392,10 @@ async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
     assert not await has("DASHBOARD", "6")
     assert not await has("DEVICE", "502")
     assert not await has("ENTITY", "7")
-    assert not await has("ENTITY", "not a number")
     assert not await has("INTEGRATION", "other")
+    body = {"resource_type": "ENTITY", "resource_id": "not a number"}
+    refused = await auth.ask("POST", f"/user/members/{user_id}/permission", body, caller=admin)
+    assert (refused.status_code, refused.json()["detail_message"]) == (400, "resource_id")
     await rpc.stop()
 
 
