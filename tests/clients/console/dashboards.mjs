@@ -43,12 +43,20 @@ await journey(async ({ page, given, look, signIn }) => {
     await dialog.getByRole("button", { name: "Apply" }).click();
     await dialog.waitFor({ state: "detached" });
   };
-  // Back asks in front of the dialog whose text it would lose.
+  // Back, Escape and the cross ask in front of the dialog whose text they would lose.
   await page.getByRole("button", { name: "Add a widget" }).click();
   await page.getByRole("menuitem", { name: "Text", exact: true }).click();
   await typeInto(page.getByRole("dialog").getByLabel("Text", { exact: true }), "Not lost");
-  await page.goBack();
-  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+  const ways = [
+    () => page.goBack(),
+    () => page.keyboard.press("Escape"),
+    () => page.getByRole("dialog").getByRole("button", { name: "Close" }).click(),
+  ];
+  for (const leave of ways) {
+    await leave();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("alertdialog").waitFor({ state: "detached" });
+  }
   await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
   const temperature = new RegExp(`${device.name} · Temperature`);
   await add("Value", device.sn, temperature);
