@@ -51,7 +51,7 @@ def resolve(processor: str) -> subprocess.Popen[bytes]:
 
 
 def main() -> int:
-    """Resolve for each processor; return 1 if pip fails for one of them."""
+    """Resolve for each processor; return 1 if pip fails for any processor."""
     resolving = {processor: resolve(processor) for processor in PROCESSORS}
     failed = [processor for processor, pip in resolving.items() if pip.wait() != 0]
     for processor in failed:

@@ -43,7 +43,7 @@ ENGINE_ERROR = re.compile(
     "|invalid (array|string|time|date)|unexpected token|JSON|call stack|circular",
     re.IGNORECASE,
 )
-"""Texts of errors that engines word in their own way; two of them count as equal."""
+"""Error texts that each engine words differently; any two count as equal."""
 CONVENTIONS = {
     kind: {name: [arg.id for arg in args] for name, args in known.items()}
     for kind, known in (("decode", DECODERS), ("encode", ENCODERS))
@@ -209,7 +209,7 @@ async def ours(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two JSON values are equal, but for rounding and the wording of errors."""
+    """Return whether two JSON values are equal, except for rounding and error texts."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -222,7 +222,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def documented(expected: Any, value: Any) -> bool:
-    """Tell whether a value is the documented one; only a part of an error may be documented."""
+    """Return whether a value matches the documented one; a part of an error text suffices."""
     expected, value = _given(expected), _given(value)
     if isinstance(expected, dict) and isinstance(value, dict) and expected.get("errors"):
         errors = str(value.pop("errors", ""))

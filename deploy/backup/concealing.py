@@ -28,7 +28,7 @@ def _concealed(name: str, raw: bytes) -> bytes | None:
     if name == OUTBOX and b"command-" in raw:
         return _outbox(raw)
     if name == CARRIED and not bson.decode(raw).get("told"):
-        return None  # `device` hands over again what was not answered
+        return None  # `device` sends unanswered commands again
     return raw
 
 

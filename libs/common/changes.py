@@ -53,7 +53,7 @@ class ChangedThing:
     model: str = ""
     """Of a device: its product's."""
     name: str = ""
-    """Of a device: what people call it."""
+    """The name of a device."""
 
 
 @dataclass(frozen=True, slots=True)

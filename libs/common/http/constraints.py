@@ -38,7 +38,7 @@ class ConstraintSchemas(OpenAPISchemaPlugin):
     """Describes types that are annotated with `msgspec.Meta`."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        """Tell whether the type of a field is annotated so."""
+        """Return whether the type of a field has this annotation."""
         return not field_definition.is_union and bool(_metas(field_definition))
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:

@@ -75,7 +75,7 @@ def _documented(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
 
 
 def _may_lack_body(handler: HTTPRouteHandler) -> bool:
-    """Tell whether a request without a body is valid; Litestar documents every body as required."""
+    """Return whether a body is optional; Litestar documents every body as required."""
     data = handler.parsed_fn_signature.parameters.get("data")
     return data is not None and data.has_default
 

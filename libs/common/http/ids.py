@@ -23,7 +23,7 @@ _RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or the same in 1 to 
 
 
 def is_id(value: Any) -> bool:
-    """Tell whether `value` is the number of an id."""
+    """Return whether `value` is the number of an id."""
     return type(value) is int and 1 <= value <= MAX_ID
 
 
@@ -69,7 +69,7 @@ class _Id(metaclass=_IdType):
 
     @classmethod
     def holds(cls, value: Any) -> bool:
-        """Tell whether a `value` that is no numeric id is one of this type."""
+        """Return whether a `value` that is not a numeric id belongs to this type."""
         return False
 
     @classmethod
@@ -85,7 +85,7 @@ class _NewId(_Id):
 
     @classmethod
     def holds(cls, value: Any) -> bool:
-        """Tell whether it is the empty text."""
+        """Return whether `value` is the empty text."""
         return bool(value == "")
 
 
@@ -96,7 +96,7 @@ class _NamedId(_Id):
 
     @classmethod
     def holds(cls, value: Any) -> bool:
-        """Tell whether it is a name, or 0."""
+        """Return whether `value` is a name, or 0."""
         if isinstance(value, str):
             return len(value) <= LONGEST_TEXT
         return type(value) is int and value == 0
@@ -146,7 +146,7 @@ class IdSchemas(OpenAPISchemaPlugin):
     """Describes these types in the OpenAPI document."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        """Tell whether a field is of one of these types."""
+        """Return whether a field has one of these types."""
         return _is_id_type(field_definition.annotation)
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
