@@ -10,7 +10,7 @@ of history: `advance` fills the gap with messages and takes them out again.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -24,6 +24,7 @@ from nats.js.errors import NotFoundError
 from deploy.backup.records import Message, StreamAt, StreamHead
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, Outgoing
+from libs.common.bus.deletion import delete_messages
 from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLINK
 from libs.common.bus.subjects import down_command
 
@@ -132,28 +133,20 @@ async def without_secrets(
 
 
 async def take_back(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
-    """Delete the stored messages of commands, ids by serial number; whether there were any.
-
-    nats-server overwrites what it deletes.
-    """
-    found = False
+    """Delete the stored messages of commands, ids by serial number; whether there were any."""
+    deleted = 0
     for sn, ids in commands.items():
-        subject, sequence = f"$MQTT.msgs.{down_command(sn)}", 1
-        with suppress(NotFoundError):
-            while True:
-                message = await bus.js.get_msg(MQTT, sequence, subject, next=True)
-                sequence = (message.seq or sequence) + 1
-                if _command_id(message.data or b"") in ids:
-                    await bus.js.delete_msg(MQTT, sequence - 1)
-                    found = True
-    return found
+        subject = f"$MQTT.msgs.{down_command(sn)}"
+        deleted += await delete_messages(bus, MQTT, subject, partial(_names_command, ids))
+    return deleted > 0
 
 
-def _command_id(payload: bytes) -> Any:
+def _names_command(ids: Collection[int], payload: bytes) -> bool:
+    """Return whether a message to a device is one of these commands."""
     try:
-        return msgspec.json.decode(payload).get("commandId")
+        return msgspec.json.decode(payload).get("commandId") in ids
     except (msgspec.DecodeError, AttributeError):
-        return None
+        return False
 
 
 async def _next(subscription: Any, name: str) -> Msg | None:

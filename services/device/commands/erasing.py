@@ -13,10 +13,11 @@ from typing import Any, get_args
 
 import msgspec
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError
 from pymongo import DeleteOne, UpdateOne
 
 from libs.common.bus import DEAD, EVENTS, Bus
+from libs.common.bus.deletion import delete_messages
 from libs.common.bus.subjects import (
     alarm_event,
     dead_uplink,
@@ -164,16 +165,7 @@ class WriteOnlyEraser:
         self, stream: str, subject: str, holds: Callable[[bytes], bool]
     ) -> None:
         """Delete the messages of a subject that hold write-only values."""
-        sequence = 1
-        for _ in range(MOST_MESSAGES):
-            try:
-                message = await self._bus.js.get_msg(stream, sequence, subject, next=True)
-            except NotFoundError:
-                return
-            at = message.seq or sequence
-            sequence = at + 1
-            if holds(message.data or b""):
-                await self._bus.js.delete_msg(stream, at)
+        await delete_messages(self._bus, stream, subject, holds, MOST_MESSAGES)
 
 
 def _change(row: Document, readable: Values) -> UpdateOne | DeleteOne:

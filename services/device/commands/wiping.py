@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError
 
 from libs.common.bus import Bus
+from libs.common.bus.deletion import delete_messages
 from libs.common.bus.streams import MQTT
 from libs.common.store.mongo import StoreError
 from services.device.commands.messages import stored_down
@@ -60,16 +61,10 @@ class CommandWiper:
             await self._commands.wiped(command, again=None if moment >= late else late)
 
     async def _delete(self, command: Command) -> None:
-        """Delete each message of a command; nats-server overwrites what it deletes."""
-        subject, sequence = stored_down(command.sn), 1
-        while True:
-            try:
-                message = await self._bus.js.get_msg(MQTT, sequence, subject, next=True)
-            except NotFoundError:
-                return
-            sequence = (message.seq or sequence) + 1
-            if _command_id(message.data or b"") == command.id:
-                await self._bus.js.delete_msg(MQTT, sequence - 1)
+        """Delete the stored messages of a command."""
+        await delete_messages(
+            self._bus, MQTT, stored_down(command.sn), lambda raw: _command_id(raw) == command.id
+        )
 
 
 def _command_id(payload: bytes) -> Any:
