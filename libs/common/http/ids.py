@@ -74,7 +74,7 @@ class _Id(metaclass=_IdType):
 
     @classmethod
     def read(cls, value: Any) -> Any:
-        """Return what the text or JSON value means; raise `ValueError`."""
+        """Convert a text or JSON value to an id; raise `ValueError`."""
         return read_id(value)
 
 
@@ -90,7 +90,7 @@ class _NewId(_Id):
 
 
 class _NamedId(_Id):
-    """The id of one of several kinds, some of which have a name instead of a number."""
+    """An id that is a number or, for kinds such as integrations, a name."""
 
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=LONGEST_TEXT))
 
@@ -115,12 +115,12 @@ else:
     Id = _Id
     """An id in a body or a query parameter; handlers get an `int`."""
     OptionalId = _NewId | None
-    """An id in a body that may be missing, null or empty: what it names is new then."""
+    """An id in a body that may be missing, null or empty, where that means a new resource."""
     NamedId = _NamedId
-    """An id in a body that is a number or a name, by the kind of what it names."""
+    """An id in a body that is a number or a name, depending on the kind of resource."""
 
 PathId = Annotated[Id, PathParameter(description="A decimal id")]
-"""An id in a path declared as `{name:str}`: what is no number is a 400, not an unknown path."""
+"""An id in a path declared as `{name:str}`, so that a text which is no id is a 400, not a 404."""
 
 
 def _is_id_type(kind: Any) -> bool:

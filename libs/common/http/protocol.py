@@ -28,7 +28,7 @@ STALL = 30.0
 
 
 def refusal(error: ThingwayError, path: str = "") -> bytes:
-    """Return a whole answer for what is no request yet, in the envelope of `path`, and log it.
+    """Return a whole answer to bytes that are no request, in the envelope of `path`; log it.
 
     The client has to close the connection.
     """
@@ -134,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_request()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, as uvicorn calls this."""
+        """Refuse bytes that are not HTTP; uvicorn calls this."""
         self._refuse(MalformedRequest(msg))
 
     def _refuse(self, error: ThingwayError) -> None:

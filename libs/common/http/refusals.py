@@ -20,7 +20,7 @@ class LineLimit(logging.Filter):
         self._missing = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the line is logged."""
+        """Return whether the line is logged."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._passed = second, 0
@@ -39,7 +39,7 @@ log.addFilter(LineLimit(MOST_LINES))
 
 
 def log_refusal(error: ThingwayError, method: str, where: str) -> None:
-    """Log a refused request: its method and path template, and what is wrong.
+    """Log a refused request: its method, path template and fault.
 
     Paths and messages stay out of the log, as both may hold secrets.
     """

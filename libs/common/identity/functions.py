@@ -47,7 +47,7 @@ COMMANDERS = frozenset(
         Function.WORKFLOW_EDIT,
     }
 )
-"""Functions of which any one lets a user set values and call services (decision 0048)."""
+"""Any one of these functions lets a user set values and call services (decision 0048)."""
 COMMANDING_VIEWERS = frozenset(
     {
         Function.DASHBOARD_VIEW,

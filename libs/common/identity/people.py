@@ -1,4 +1,4 @@
-"""What people are called: `auth` is asked for the nicknames of users."""
+"""Nicknames of users, requested from `auth`."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -53,7 +53,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
     @property
     def uses_own_console(self) -> bool:
-        """Tell whether the user signed in at the console that the gateway serves."""
+        """Return whether the user signed in at the console that the gateway serves."""
         return self.client == OWN_CONSOLE
 
     @property

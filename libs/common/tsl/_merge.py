@@ -27,7 +27,7 @@ def writable_view(node: Node, *, whole: bool = False) -> Node:
 
 
 def settable_view(node: Node) -> Node:
-    """Give `node` as the platform sets it for a thing that is no device: all of it, in part."""
+    """Return `node` with all members optional and readable, for things that are not devices."""
     members = {key: settable_view(item) for key, item in node.members.items()}
     element = _all_readable(node.element) if node.element else None
     return msgspec.structs.replace(
@@ -42,7 +42,7 @@ def _all_readable(node: Node) -> Node:
 
 
 def accepted(given: object, checked: object) -> Any:
-    """Give what was sent, as it was checked: of a STRUCT those members that `given` has."""
+    """Return the checked values that were sent: only the members of a STRUCT that `given` has."""
     if not isinstance(given, dict) or not isinstance(checked, dict):
         return checked
     return {key: accepted(item, checked[key]) for key, item in given.items() if key in checked}

@@ -13,7 +13,7 @@ from libs.common.tsl.document import TslDocument
 from libs.common.tsl.faults import Fault
 
 MASK = "******"
-"""What people read in the place of a value that is write-only."""
+"""Replaces write-only values in texts for people."""
 
 SHORTEST_TEXT = 3
 """Characters from which on a text is also looked for within words, where shorter ones occur by
@@ -52,7 +52,7 @@ def omit_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[s
 
 
 def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` with `MASK` in the place of those of write-only members."""
+    """Return `values` with `MASK` for write-only members."""
     return _replaced(nodes, values, lambda value: MASK)
 
 
@@ -144,7 +144,7 @@ def mask_fault(fault: Fault) -> Fault:
 
 
 def conceal_fault(names: Container[str], given: Mapping[str, Any], fault: Fault) -> Fault:
-    """Return a fault of `given` properties without what is below one of `names`."""
+    """Return a fault of `given` properties without values below one of `names`."""
     if fault.reason == UNKNOWN:
         path = fault.path.partition(".")[2]
         value = given.get(path)

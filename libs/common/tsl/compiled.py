@@ -132,7 +132,7 @@ class CompiledTsl:
         return names_of(self._hidden)
 
     def masked(self, values: Values) -> Values:
-        """Return `values` with a mask in the place of those of write-only members.
+        """Return `values` with a mask for write-only members.
 
         The same below a name of such a member anywhere else: a thing may nest it wrongly.
         """

@@ -79,7 +79,7 @@ class Tsl(Protocol):
         """Return where values have write-only members, as paths of MongoDB: `users.code`."""
 
     def masked(self, values: Values) -> Values:
-        """Return `values` of a message with `MASK` in the place of those of write-only members.
+        """Return `values` of a message with `MASK` for write-only members.
 
         The same below a name of such a member anywhere else, since a thing may nest it wrongly.
         """

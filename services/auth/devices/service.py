@@ -137,7 +137,7 @@ class DeviceService:
         return await self._logged_in(found, first=kept is None)
 
     async def _logged_in(self, found: DeviceKeyCopy | None, *, first: bool) -> DeviceKeyCopy | None:
-        """Show the first key of a device no longer; `first`: Redis had no copy of it yet."""
+        """Stop showing the first key of a device; `first` means that Redis had no copy of it."""
         if first and found is not None:
             await self.first_keys.drop(found.sn)
         return found

@@ -60,7 +60,7 @@ class Looked:
 
 
 class _Known(NamedTuple):
-    """What is known of a state."""
+    """The part of a state that ingest knows."""
 
     generation: int
     status: str

@@ -95,14 +95,14 @@ class LoadedCodec(_Engine):
         self._context.set_time_limit(SECONDS)
 
     def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
-        """Return what the decoder makes of a payload that was received at `at` (ms).
+        """Decode a payload that was received at `at` (ms) and return the result.
 
         Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
         """
         return self._value(self._decode, port, payload.hex(), float(at), logging)
 
     def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
-        """Return what the encoder makes of values; raise the same.
+        """Encode values and return the result; raise the same.
 
         An integer beyond 2^53 fails, too.
         """

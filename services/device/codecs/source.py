@@ -1,4 +1,4 @@
-"""What the text of a script shows of how it has to run. No I/O.
+"""Derives from the text of a script how it has to run. No I/O.
 
 Calls share built-in objects, which are frozen. A script that changes one (a polyfill, a helper on
 a prototype) needs it changeable; the engine then compares and restores it after each call, which
@@ -135,7 +135,7 @@ def read_script(source: str) -> Script:
 
 
 def _exported(found: re.Match[str]) -> str:
-    """Return what stands for a declaration of exports in a script."""
+    """Return the replacement for an export declaration of a script."""
     if found[0].endswith("default"):
         return "exports.default ="
     return "".join(f";exports.{new} = {old};" for old, new in _RENAMED.findall(found[1] or ""))
@@ -192,7 +192,7 @@ def _reached_globally(source: str, code: str) -> set[str]:
 
 
 def _outside_braces(code: str) -> str:
-    """Return the code that stands in no block, function or object."""
+    """Return the code outside blocks, functions and objects."""
     depth, found = 0, []
     for piece in re.split("([{}])", code):
         if piece in ("{", "}"):

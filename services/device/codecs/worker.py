@@ -57,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     seconds: float = math.inf
     """Of the processor; what is not begun by then is refused unread."""
     logging: bool = False
-    """Keep what the codec writes to its console."""
+    """Keep the lines that the codec writes to its console."""
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
