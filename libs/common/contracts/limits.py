@@ -29,6 +29,9 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     each_polls: Most = 4
     websockets: Most = 5_000
     each_websockets: Most = 100
+    websocket_keys: Most = 1_000_000
+    """Entity keys that open WebSockets subscribe to, counted by socket."""
+    each_websocket_keys: Most = 100_000
     connections: Most = 1_000_000
     """Open MQTT and NATS connections."""
     each_connections: Most = 16
@@ -40,12 +43,16 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     """Bytes of these, per second."""
     each_message_bytes: Most = 4 * 1024**2
     event_bytes: Most = 1024**4
-    """Bytes of these per day: each is told on `EVENTS`, which keeps 8 GiB of all tenants."""
+    """Bytes of these per day: each becomes an event on `EVENTS`."""
+    retained_event_bytes: Most = 8 * 1024**3
+    """Bytes of events that `EVENTS` retains, and fewer while tenants together fill the stream."""
     dead_bytes: Most = 16 * 1024**2
     """Bytes of refused messages that are kept in `DEAD` per day; of more only the count."""
     paths: Most = 500
     """Different paths that one device of the open product may have."""
     flows: Most = 10_000
+    key_flows: Most = 1_000
+    """Flows that listen to one entity key."""
     runs: Most = 64
     """Runs of flows that go on at once."""
     each_runs: Most = 32
@@ -59,10 +66,19 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     """Reports that are kept."""
     devices: Most = 10_000_000
     records: Most = 100_000
-    """Of each kind of what people and applications make: products, RPS records, custom entities,
-    dashboards, resources."""
+    """Of each kind of what people and applications create: products, RPS records, custom entities,
+    dashboards, resources, alarm rules, menus."""
     resource_bytes: Most = 1024**3
     """Bytes of the files that people have uploaded."""
+    device_rules: Most = 100
+    """Alarm rules of one device, besides those of its product."""
+    product_rules: Most = 100
+    """Alarm rules of one product."""
+    users: Most = 10_000
+    roles: Most = 1_000
+    applications: Most = 1_000
+    consumers: Most = 1_000
+    """Durable consumers of events: one for each application that may read events."""
 
 
 class GetLimits(msgspec.Struct):
