@@ -3,6 +3,7 @@
 from libs.common.bus.atomic import publish_all, publish_each
 from libs.common.bus.connection import Bus, SecureClient
 from libs.common.bus.consumer import BatchConsumer
+from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.publishing import Outgoing
 from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
@@ -24,6 +25,7 @@ __all__ = [
     "RpcServer",
     "SecureClient",
     "acknowledge",
+    "event_tenant",
     "publish_all",
     "publish_each",
 ]

@@ -21,8 +21,9 @@ from nats.js.errors import APIError, NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus
+from libs.common.bus.laned import LanedMessages
 from libs.common.bus.streams import STREAMS, ensure_streams
-from libs.common.bus.wire import write_frames
+from libs.common.bus.wire import hand_back
 from libs.common.jobs import running as beside
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,44 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
+class _Overlapping:
+    """Batches in hand, some at a time."""
+
+    def __init__(
+        self, handle: Callable[[list[Msg]], Awaitable[bool]], concurrency: int, overlap_from: int
+    ) -> None:
+        self._handle = handle
+        self._slots = asyncio.Semaphore(concurrency)
+        self._overlap_from = overlap_from
+        self._last = 0
+        self._running: set[asyncio.Task[bool]] = set()
+
+    async def ready(self) -> None:
+        if self._running and self._last < self._overlap_from:
+            await asyncio.wait(self._running)
+        await self._slots.acquire()
+
+    async def put(self, messages: list[Msg]) -> None:
+        self._last = len(messages)
+        if not messages:
+            self._slots.release()
+            return
+        task = asyncio.ensure_future(self._handle(messages))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def extend(self) -> None:
+        """Nothing waits here."""
+
+    async def finish(self, seconds: float) -> None:
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    def _ended(self, task: "asyncio.Task[bool]") -> None:
+        self._running.discard(task)
+        self._slots.release()
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchConsumer:
     """Feeds `handle` with batches of a stream, `concurrency` of them at a time.
@@ -131,6 +170,9 @@ class BatchConsumer:
     stream: str
     durable: str
     handle: Callable[[list[Msg]], Awaitable[None]]
+    lane: Callable[[Msg], str] | None = None
+    """The tenant of a message. `handle` then gets batches of one tenant, at most one at a time of
+    each, and tenants take turns by the time that their batches took (`LanedMessages`)."""
     batch: int = 1000
     concurrency: int = 2
     overlap_from: int = 0
@@ -154,58 +196,59 @@ class BatchConsumer:
 
     async def run(self) -> None:
         """Consume until cancelled; batches in hand are finished first."""
-        async with beside(self._watch()):
-            await self._run()
+        work: _Overlapping | LanedMessages
+        if self.lane is None:
+            work = _Overlapping(self._settle_failed, self.concurrency, self.overlap_from)
+        else:
+            name, handle = f"consumer {self._name}", self._handled
+            work = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
+        async with beside(self._watch(work)):
+            await self._run(work)
 
-    async def _run(self) -> None:
-        slots = asyncio.Semaphore(self.concurrency)
-        running: set[asyncio.Task[None]] = set()
+    async def _run(self, work: _Overlapping | LanedMessages) -> None:
         try:
             while True:
                 try:
-                    await self._consume(slots, running)
+                    await self._consume(work)
                 except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
                     log.warning("consumer %s starts again: %r", self.durable, error)
                 _heed_cancellation()
                 await asyncio.sleep(BACKOFF)
         finally:
-            if running:
-                await asyncio.wait(running, timeout=self.ack_wait)
+            await work.finish(self.ack_wait)
 
-    async def _watch(self) -> None:
-        """Look at what waits, for ever; one of many processes is `live`, not `live-3f…`."""
-        name = self.durable.rpartition("-")[0] if self.fleeting else self.durable
-        told = {"stream": self.stream, "consumer": name}
+    @property
+    def _name(self) -> str:
+        """The name for metrics; one of many processes is `live`, not `live-3f…`."""
+        return self.durable.rpartition("-")[0] if self.fleeting else self.durable
+
+    async def _watch(self, work: _Overlapping | LanedMessages) -> None:
+        """Look at what waits, for ever."""
+        told = {"stream": self.stream, "consumer": self._name}
         while True:
-            await asyncio.sleep(WATCHED)
+            await asyncio.sleep(min(WATCHED, self.ack_wait / 3))
             try:
+                await work.extend()
                 info = await self.bus.js.consumer_info(self.stream, self.durable)
-            except (NatsError, APIError, TimeoutError) as error:
+            except (NatsError, APIError, OSError, TimeoutError) as error:
                 log.info("consumer %s cannot be looked at: %r", self.durable, error)
             else:
                 _waiting.set((info.num_pending or 0) + (info.num_ack_pending or 0), told)
 
-    async def _consume(self, slots: asyncio.Semaphore, running: set["asyncio.Task[None]"]) -> None:
+    async def _consume(self, work: _Overlapping | LanedMessages) -> None:
         await self._ensure()
-        idle = False
         messages: list[Msg] = []
+        idle = False
         async with _Inbox(self.bus.client) as inbox:
             while True:
                 _heed_cancellation()
-                if running and len(messages) < self.overlap_from:
-                    await asyncio.wait(running)
-                await slots.acquire()
+                await work.ready()
                 messages = []
                 try:
                     messages = await self._next(inbox, idle=idle)
                 finally:
-                    if not messages:
-                        slots.release()
+                    await work.put(messages)
                 idle = not messages
-                if messages:
-                    task = asyncio.ensure_future(self._handle(messages, slots))
-                    running.add(task)
-                    task.add_done_callback(running.discard)
 
     async def _next(self, inbox: _Inbox, *, idle: bool) -> list[Msg]:
         """What is there now, or the first that comes within `IDLE` seconds.
@@ -219,24 +262,25 @@ class BatchConsumer:
         first = {"batch": 1, "expires": int(IDLE * 1e9)}
         return messages or await inbox.ask(subject, first)
 
-    async def _handle(self, messages: list[Msg], slots: asyncio.Semaphore) -> None:
+    async def _handled(self, messages: list[Msg]) -> bool:
+        """Handle a batch; return whether that succeeded."""
         try:
             await self.handle(messages)
         except Exception:
             log.exception("consumer %s: a batch of %d failed", self.durable, len(messages))
-            await asyncio.sleep(BACKOFF)
-            await self._hand_back(messages)
-        finally:
-            slots.release()
+            return False
+        return True
 
-    async def _hand_back(self, messages: list[Msg]) -> None:
+    async def _settle_failed(self, messages: list[Msg]) -> bool:
+        """Handle a batch; hand it back after a failure."""
+        if handled := await self._handled(messages):
+            return handled
+        await asyncio.sleep(BACKOFF)
         try:
-            await write_frames(
-                self.bus.client,
-                (b"PUB %s 4\r\n-NAK\r\n" % message.reply.encode() for message in messages),
-            )
+            await hand_back(self.bus.client, {message.reply: 0 for message in messages})
         except (NatsError, OSError) as error:
             log.warning("consumer %s could not hand back: %r", self.durable, error)
+        return handled
 
     async def _ensure(self) -> None:
         new = self.fleeting or self.from_now

@@ -70,6 +70,11 @@ async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
     await write_frames(client, map(ack_frame, messages))
 
 
+async def extend(client: Client, messages: Iterable[Msg]) -> None:
+    """Begin the time to acknowledge JetStream messages anew, all in one write."""
+    await write_frames(client, (b"PUB %s 4\r\n+WPI\r\n" % one.reply.encode() for one in messages))
+
+
 async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
     """Let JetStream messages come again, each after so many seconds; `replies` are theirs."""
     await write_frames(client, (_hand_back_frame(*one) for one in replies.items()))

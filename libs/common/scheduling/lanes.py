@@ -75,6 +75,11 @@ class Lanes(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self._ring)
 
+    def __iter__(self) -> Iterator[T]:
+        for lane in self._ring.values():
+            for queue in lane.waiting.values():
+                yield from (item for item, _ in queue)
+
     def waiting(self, lane: str) -> int:
         """Return how many items wait in a lane."""
         return self._lanes[lane].items if lane in self._lanes else 0
