@@ -1,0 +1,321 @@
+"""A contest: what a quiet tenant notices of one kind of modest, legal traffic of another tenant.
+
+For each contest the whole platform runs as `thingway up` starts it. The quiet tenant's probes run
+alone first, then beside the attack, which is a process of its own at idle priority: the machines of
+attackers are not ours. Probes start at a steady pace, whether earlier ones have ended or not.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import re
+import shutil
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any, ClassVar
+
+import aiohttp
+
+from bench.platform import Platform
+from bench.table import Row
+from bench.tenants import Tenant, make_tenant
+from deploy.platform import admin
+from deploy.platform.state import Addresses
+
+PROBES = int(os.environ.get("BENCH_PROBES", "100"))
+WARM = 5.0
+"""Seconds of the attack before the first probe."""
+LONGEST = 60.0
+"""Seconds after which a probe counts as lost."""
+DRAINED = 60.0
+"""Seconds after the end of the attack in which its backlog has to be done."""
+MOST_MEMORY = 400
+"""MiB of a Python process with its children (PSS)."""
+TIMES, P95, WORST = 2, 0.3, 1.0
+"""A probe may take so many times the quiet figure and so many seconds more."""
+
+
+@dataclass
+class Ground:
+    """A running platform with two tenants."""
+
+    platform: Platform
+    quiet: Tenant
+    loud: Tenant
+    stack: AsyncExitStack
+    """Closed at the end of the contest."""
+    http: aiohttp.ClientSession
+
+    @property
+    def base(self) -> str:
+        """The address of the gateway."""
+        return str(self.platform.ready["base_url"])
+
+    @property
+    def websocket(self) -> str:
+        """The address of the console's WebSocket."""
+        return self.base.replace("http", "ws", 1) + "/websocket"
+
+
+class Contest(ABC):
+    """One row. Its attributes are pickled for the process of the attack: plain data only.
+
+    `prepare` may keep what cannot be pickled in attributes that begin with an underscore; the
+    attack does not get them.
+    """
+
+    name: ClassVar[str]
+    """The attack and the probe, in a few words."""
+    pace: ClassVar[float] = 0.3
+    """Seconds between two probes."""
+    settings: ClassVar[dict[str, str]] = {}
+    """Environment of the platform."""
+    devices: ClassVar[tuple[int, int]] = (1, 1)
+    """Devices of the quiet and of the loud tenant."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name[0] != "_"}
+
+    @abstractmethod
+    async def prepare(self, ground: Ground) -> None:
+        """Create what probe and attack need."""
+
+    @abstractmethod
+    async def probe(self, ground: Ground, number: int) -> float | None:
+        """Do what the quiet tenant does, until its effect is seen; raise if it is wrong.
+
+        Several run at a time. The seconds that it took are measured around the call, unless it
+        returns them.
+        """
+
+    @abstractmethod
+    async def attack(self, count: "Count") -> None:
+        """Do what the loud tenant does until cancelled; `count()` what succeeded."""
+
+    async def begin(self, ground: Ground) -> None:  # noqa: B027 - most need nothing
+        """Start what has to listen here while the attack runs."""
+
+    async def progress(self, ground: Ground) -> int | None:
+        """Return how much of the attacker's own work is done, if that is not what it counted."""
+        return None
+
+    async def pending(self, ground: Ground) -> int:
+        """Return how much of the attacker's work waits beside the consumers of the bus."""
+        return 0
+
+    async def check(self, ground: Ground) -> None:  # noqa: B027 - most need nothing
+        """Raise if something of the attacker's accepted work is lost, once its backlog is done."""
+
+
+class Count:
+    """Counts what the attack achieved, for the process that measures."""
+
+    def __init__(self, shared: "Synchronized[int]") -> None:
+        self._shared = shared
+
+    def __call__(self, number: int = 1) -> None:
+        with self._shared.get_lock():
+            self._shared.value += number
+
+
+@dataclass
+class Figures:
+    """What was measured."""
+
+    times: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def at(self, part: float) -> float:
+        """Return a quantile in seconds; lost probes count as the longest."""
+        ordered = sorted(self.times + [LONGEST] * len(self.lost))
+        return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
+
+    def __str__(self) -> str:
+        parts = " / ".join(f"{self.at(part):.2f}" for part in (0.5, 0.95, 1))
+        return f"{parts} s" + (f", {len(self.lost)} lost" if self.lost else "")
+
+
+async def hold(contest: Contest) -> list[Row]:
+    """Run a contest."""
+    directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
+    platform = Platform(directory, **contest.settings)
+    try:
+        platform.wait()
+        async with AsyncExitStack() as stack:
+            quiet, loud = contest.devices
+            http = await stack.enter_async_context(
+                aiohttp.ClientSession(platform.ready["base_url"])
+            )
+            ground = Ground(
+                platform,
+                await make_tenant(platform, stack, "quiet", quiet),
+                await make_tenant(platform, stack, "loud", loud),
+                stack,
+                http,
+            )
+            await contest.prepare(ground)
+            await contest.begin(ground)
+            return await _measure(contest, ground)
+    finally:
+        platform.stop()
+        if os.environ.get("BENCH_KEEP"):
+            print(f"kept {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _measure(contest: Contest, ground: Ground) -> list[Row]:
+    alone = await _probes(contest, ground, 0)
+    memory = _Memory(ground.platform)
+    async with memory.watched():
+        before = await contest.progress(ground) or 0
+        async with _attack(contest) as counted:
+            await asyncio.sleep(WARM)
+            began, first = time.monotonic(), counted.value
+            beside = await _probes(contest, ground, PROBES)
+            seconds, done = time.monotonic() - began, counted.value - first
+        left, drained = await _drained(contest, ground)
+    own = await contest.progress(ground)
+    work = done if own is None else own - before
+    await contest.check(ground)
+    p95, worst = TIMES * alone.at(0.95) + P95, TIMES * alone.at(1) + WORST
+    met = beside.at(0.95) <= p95 and beside.at(1) <= worst and not beside.lost
+    for error in (alone.lost + beside.lost)[:3]:
+        print(f"{contest.name}: {error}")
+    size, process = memory.most
+    return [
+        Row(
+            f"{contest.name}: p50 / p95 / worst",
+            str(beside),
+            f"{alone} quiet",
+            beside.at(0.95) / alone.at(0.95),
+            f"p95 <= {p95:.2f}, worst <= {worst:.2f} s",
+            met and not alone.lost,
+        ),
+        Row(
+            "… the attacker's own work; seconds until its backlog was done",
+            f"{work / seconds:,.1f}/s; {drained:.0f} s",
+            f"{left} left" if left else "",
+            bar=f"> 0; <= {DRAINED:.0f} s",
+            ok=work > 0 and not left,
+        ),
+        Row(
+            "… largest Python process with its children, MiB",
+            f"{size:.0f} ({process})",
+            bar=f"<= {MOST_MEMORY}",
+            ok=size <= MOST_MEMORY,
+        ),
+    ]
+
+
+async def _probes(contest: Contest, ground: Ground, first: int) -> Figures:
+    """Start probes at a steady pace and wait for them."""
+    figures = Figures()
+
+    async def probe(number: int) -> None:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(LONGEST):
+                took = await contest.probe(ground, number)
+        except Exception as error:  # noqa: BLE001 - it is shown, and counts as lost
+            figures.lost.append(repr(error))
+        else:
+            figures.times.append(time.perf_counter() - began if took is None else took)
+
+    async with asyncio.TaskGroup() as probes:
+        for number in range(first, first + PROBES):
+            probes.create_task(probe(number))
+            await asyncio.sleep(contest.pace)
+    return figures
+
+
+@asynccontextmanager
+async def _attack(contest: Contest) -> AsyncIterator["Synchronized[int]"]:
+    context = multiprocessing.get_context("spawn")
+    counted = context.Value("q", 0)
+    process = context.Process(target=_run_attack, args=(contest, counted), daemon=True)
+    process.start()
+    try:
+        yield counted
+        if process.exitcode is not None:
+            raise RuntimeError(f"the attack ended by itself: {process.exitcode}")
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.join)
+
+
+def _run_attack(contest: Contest, counted: "Synchronized[int]") -> None:
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    asyncio.run(contest.attack(Count(counted)))
+
+
+async def _drained(contest: Contest, ground: Ground) -> tuple[int, float]:
+    """Wait until nothing of the attack waits; return what is left, and the seconds it took."""
+    platform = ground.platform
+    addresses = Addresses("", "", platform.nats_url)
+    began = time.monotonic()
+    operator = await admin.log_in(addresses, platform.state["secrets"]["nats.admin"])
+    try:
+        while True:
+            left = await contest.pending(ground)
+            for stream in ("UPLINK", "EVENTS"):
+                for info in await operator.jetstream().consumers_info(stream):
+                    left += (info.num_pending or 0) + (info.num_ack_pending or 0)
+            took = time.monotonic() - began
+            if not left or took > DRAINED:
+                return left, took
+            await asyncio.sleep(0.5)
+    finally:
+        await operator.close()
+
+
+class _Memory:
+    """The largest process tree of the platform's own programs."""
+
+    def __init__(self, platform: Platform) -> None:
+        servers = ("mongod", "nats", "redis", "valkey")
+        self._pids = {
+            name: pid
+            for name, pid in platform.ready["pids"].items()
+            if not name.startswith(servers)
+        }
+        self.most = (0.0, "")
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Look at them each second during the block."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+
+    async def _watch(self) -> None:
+        while True:
+            for name, pid in self._pids.items():
+                size = await asyncio.to_thread(_tree, pid)
+                self.most = max(self.most, (size, name))
+            await asyncio.sleep(1)
+
+
+def _tree(pid: int) -> float:
+    """Return the proportional memory of a process and its children in MiB."""
+    total, waiting = 0.0, [pid]
+    while waiting:
+        found = waiting.pop()
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{found}/smaps_rollup").read_text()
+            total += int((re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE) or [0, 0])[1]) / 1024
+            for task in Path(f"/proc/{found}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+    return total

@@ -1,0 +1,49 @@
+"""Reports: many devices of one tenant report as fast as they are answered."""
+
+import asyncio
+from typing import ClassVar
+
+import aiohttp
+
+from bench.neighbours.harness import Contest, Count, Ground
+from bench.tenants import data
+
+
+class Reports(Contest):
+    """HTTP reports until they are stored."""
+
+    name = "0. 8 devices report as fast as they can; a report with wait=stored"
+    devices: ClassVar = (1, 8)
+
+    async def prepare(self, ground: Ground) -> None:
+        """Keep the logins."""
+        self.base = ground.base
+        self.logins = [(login.name, login.key) for _, login in ground.loud.devices]
+        _, login = ground.quiet.devices[0]
+        self.quiet = (login.name, login.key)
+
+    async def probe(self, ground: Ground, number: int) -> None:
+        """Report and wait until it is stored."""
+        await _report(ground.http, self.quiet, number)
+
+    async def attack(self, count: Count) -> None:
+        """Report without a pause."""
+        async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
+            for login in self.logins:
+                tasks.create_task(self._reports(http, login, count))
+
+    async def _reports(
+        self, http: aiohttp.ClientSession, login: tuple[str, str], count: Count
+    ) -> None:
+        number = 0
+        while True:
+            await _report(http, login, number := number + 1)
+            count()
+
+
+async def _report(http: aiohttp.ClientSession, login: tuple[str, str], number: int) -> None:
+    path = f"/ingest/v1/{login[0]}/report?wait=stored"
+    headers = {"Authorization": aiohttp.encode_basic_auth(*login)}
+    body = {"properties": {"at": float(number)}}
+    async with http.post(path, json=body, headers=headers) as answer:
+        await data(answer)
