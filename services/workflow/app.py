@@ -30,7 +30,6 @@ from services.workflow.logs.routes import ROUTES as LOG_ROUTES
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.notifications.messages import listen as hear_alarms
 from services.workflow.notifications.routes import ROUTER as NOTIFICATION_ROUTES
-from services.workflow.notifications.sending import PERIOD as SENDING_PERIOD
 from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
@@ -68,9 +67,6 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         "settling": partial(
             repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait"
         ),
-        "notifications": partial(
-            repeated, core.sender.look, SENDING_PERIOD, "notifications of alarms wait"
-        ),
     }
 
     @asynccontextmanager
@@ -83,6 +79,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 core.replicas.renew(),
                 Leader(core.mongo.database, "workflow", jobs).run(),
                 hear_alarms(core.bus, core.notices).run(),
+                core.sender.run(),
                 repeated(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
                 repeated(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
                 repeated(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),

@@ -4,7 +4,11 @@ from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.workflow.credentials.store import create_indexes as create_credential_indexes
 from services.workflow.flows.store import create_indexes as create_flow_indexes
-from services.workflow.notifications.store import create_collections
+from services.workflow.notifications.store import (
+    add_due_times,
+    create_collections,
+    drop_due_index,
+)
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.runs.store import drop_whole, index_ended
 from services.workflow.triggers.hooks.store import create_address_index
@@ -57,4 +61,6 @@ MIGRATIONS = (
     Migration(920, "changes of deployments", create_changes),
     Migration(921, "indexes of runs that have ended", index_ended),
     Migration(922, "indexes of version 0.1 for runs", drop_whole, contract=True),
+    Migration(3231, "due times of notifications by user and channel", add_due_times),
+    Migration(3232, "index of version 0.1 for notices", drop_due_index, contract=True),
 )

@@ -1,5 +1,7 @@
 """Puts together what flows are designed, made to run, run and logged with; each once."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 from uuid import uuid4
@@ -71,6 +73,8 @@ from services.workflow.vault.store import SecretStore
 
 FLOW_IDS, RUN_IDS, CREDENTIAL_IDS = 100, 1000, 10
 """Ids taken at a time; a restart wastes at most so many."""
+RESOLVING = 256
+"""Hosts that are looked up at a time: twice what runs and deliveries of one tenant can reach."""
 
 
 class Outside:
@@ -85,6 +89,9 @@ class Outside:
         self._held = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        # Looking up a host takes a thread, for as long as its name servers do not answer.
+        resolving = ThreadPoolExecutor(RESOLVING, "resolver")
+        asyncio.get_running_loop().set_default_executor(resolving)
         await self._held.enter_async_context(self.sandbox)
         await self._held.enter_async_context(self.http)
         return self

@@ -85,8 +85,8 @@ class World(AskedByUsers):
 
     async def due(self, *users: int) -> None:
         """What waits for these users is due now."""
-        notices = self.mongo.database["alarm_notices"]
-        await notices.update_many({"user": {"$in": users}}, {"$set": {"due": 1}})
+        subscribers = self.mongo.database["alarm_notifications"]
+        await subscribers.update_many({"_id": {"$in": users}}, {"$set": {"due.WEBHOOK": 1}})
 
 
 def _raised(alarm: int) -> Outgoing:
@@ -188,7 +188,7 @@ async def test_every_user_is_told_of_every_alarm(world: World) -> None:
         world.hook.reached.clear()
         await world.publish()
         await world.due(DIGEST, QUIET)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await world.hook.reached.wait()
         replica = world.replicas[number % 2]
         await world.publish()

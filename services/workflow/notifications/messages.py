@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 from nats.aio.msg import Msg
 
-from libs.common.bus import EVENTS, BatchConsumer, Bus
+from libs.common.bus import EVENTS, BatchConsumer, Bus, event_tenant
 from libs.common.bus.wire import acknowledge
 from libs.common.changes import ALARMS
 from libs.common.clock import to_ms
@@ -21,26 +21,38 @@ from services.workflow.notifications.store import NotificationStore
 DURABLE = "alarm-notifications"
 BATCH = 200
 """Events that are taken at a time; other replicas take the next ones."""
+TENANTS = 4
+"""Tenants whose events are handled at the same time."""
+WRITTEN = 1000
+"""Notices from which on those of further events are written by another operation."""
 
 log = logging.getLogger(__name__)
 _read = msgspec.json.Decoder(AlarmChanged).decode
 
 
-async def take(store: NotificationStore, bodies: Iterable[bytes]) -> None:
-    """Let notices wait for who wants them. Repeatable."""
-    subscribers: dict[str, list[Subscriber]] = {}
+async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[bytes]) -> None:
+    """Store a notice of each alarm event for each user and channel that wants it. Repeatable.
+
+    The notices of at least one event are written together, those of several while they are few.
+    """
+    subscribers = await store.of_tenant(tenant)
+    notices: list[Notice] = []
     for body in bodies:
         try:
             event = _read(body)
         except INVALID_JSON as error:
             log.warning("an event of an alarm is not readable: %s", error)
             continue
-        if event.tenant not in subscribers:
-            subscribers[event.tenant] = await store.of_tenant(event.tenant)
-        for one in subscribers[event.tenant]:
+        now = datetime.now(UTC)
+        told = _told(event)
+        for one in subscribers:
             if wants(one, event):
-                for notice in _notices(one, event, datetime.now(UTC)):
-                    await store.add(notice)
+                notices.extend(_notices(one, event.event_id, told, now))
+        if len(notices) >= WRITTEN:
+            await store.add(notices)
+            notices = []
+    if notices:
+        await store.add(notices)
 
 
 def wants(subscriber: Subscriber, event: AlarmChanged) -> bool:
@@ -56,8 +68,8 @@ def wants(subscriber: Subscriber, event: AlarmChanged) -> bool:
     )
 
 
-def _notices(subscriber: Subscriber, event: AlarmChanged, now: datetime) -> Iterable[Notice]:
-    told = Told(
+def _told(event: AlarmChanged) -> Told:
+    return Told(
         change=event.change,
         alarm_id=event.alarm_id,
         severity=event.severity,
@@ -68,12 +80,15 @@ def _notices(subscriber: Subscriber, event: AlarmChanged, now: datetime) -> Iter
         device_id=event.device.device_id,
         device_name=event.device.name or event.device.sn,
     )
+
+
+def _notices(subscriber: Subscriber, event_id: str, told: Told, now: datetime) -> Iterable[Notice]:
     due = to_ms(timing.due(subscriber.settings, now))
     for channel in subscriber.settings.channels:
         trouble = subscriber.trouble.get(channel)
         yield Notice(
-            id=f"{event.event_id}.{subscriber.id}.{channel}",
-            tenant=event.tenant,
+            id=f"{event_id}.{subscriber.id}.{channel}",
+            tenant=subscriber.tenant,
             user=subscriber.id,
             channel=channel,
             due=max(due, trouble.until if trouble else 0),
@@ -87,7 +102,8 @@ def listen(bus: Bus, store: NotificationStore) -> BatchConsumer:
 
     async def handle(messages: list[Msg]) -> None:
         with batch("notifications batch", [trace_of(message.headers) for message in messages]):
-            await take(store, [message.data for message in messages])
+            bodies = [message.data for message in messages]
+            await store_notices(store, event_tenant(messages[0]), bodies)
             await acknowledge(bus.client, messages)
 
     return BatchConsumer(
@@ -95,8 +111,9 @@ def listen(bus: Bus, store: NotificationStore) -> BatchConsumer:
         stream=EVENTS,
         durable=DURABLE,
         handle=handle,
+        lane=event_tenant,
         batch=BATCH,
-        concurrency=1,
+        concurrency=TENANTS,
         subject=ALARMS,
         from_now=True,
     )

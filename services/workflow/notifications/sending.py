@@ -1,13 +1,15 @@
-"""Tells users what is due: one replica at a time does it.
+"""Sends users the notices that are due, in turns of their tenants.
 
-A notice goes when it is told, or when nobody is to be told any more; so a process that dies tells
-twice at worst. What a user sees is judged when the user is told.
+A process claims a user and channel, sends what waits for both in one message, and deletes it. The
+claim of a process that dies expires, so its message is sent twice at worst. Grants are checked
+when a message is sent.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms, to_ms
@@ -18,8 +20,11 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
+from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.workflow.errors import NodeFailed
+from services.workflow.jobs import repeated
 from services.workflow.notifications import timing
 from services.workflow.notifications.letters import Post
 from services.workflow.notifications.model import (
@@ -34,8 +39,10 @@ from services.workflow.notifications.store import NotificationStore
 
 PERIOD = 1.0
 """Seconds between two looks."""
-AT_ONCE = 8
-"""Users that are told at the same time."""
+DELIVERIES = 64
+"""Messages on their way at a time; most of their time they wait for the other side."""
+DEADLINE, CLAIM = 40.0, 45.0
+"""Seconds that a delivery may take, and after which another process repeats it."""
 TEST_PAUSE = 10.0
 """Seconds between two tests of a user and channel."""
 LONGEST_REASON = 500
@@ -55,21 +62,40 @@ class Sender:
     post: Post
     rpc: RpcClient
     grants: GrantReader
+    slots: FairScheduler = field(default_factory=lambda: FairScheduler("notifications", DELIVERIES))
+    deliveries: Beside = field(default_factory=Beside)
+
+    async def run(self) -> None:
+        """Deliver what is due, for ever."""
+        try:
+            await repeated(self.look, PERIOD, "notifications of alarms wait")
+        finally:
+            await self.deliveries.stop()
 
     async def look(self) -> None:
-        """Tell all that is due now."""
-        slots = asyncio.Semaphore(AT_ONCE)
+        """Begin a delivery to each user and channel with due notices."""
+        for tenant, user, channel in await self.store.due(now_ms()):
+            self.deliveries.begin((user, channel), partial(self._deliver, tenant, user, channel))
 
-        async def one(tenant: str, user: int, channel: Channel) -> None:
-            async with slots:
+    async def _deliver(self, tenant: str, user: int, channel: Channel) -> None:
+        """Deliver in the tenant's turn; what fails here is found again by a later look."""
+        try:
+            async with self.slots.slot(tenant, sub=(user, channel)):
+                until = now_ms() + int(CLAIM * 1000)
+                subscriber = await self.store.claim(user, channel, now_ms(), until)
+                if subscriber is None:
+                    return
                 try:
-                    await self._tell(tenant, user, channel)
-                except (StoreError, ThingwayError) as error:
-                    log.warning("user %d waits to be told of alarms: %s", user, error)
-
-        async with asyncio.TaskGroup() as group:
-            for found in await self.store.due(datetime.now(UTC)):
-                group.create_task(one(*found))
+                    async with asyncio.timeout(DEADLINE):
+                        await self._tell(subscriber, channel)
+                except (ThingwayError, TimeoutError):
+                    again = now_ms() + int(timing.FIRST_PAUSE * 1000)
+                    await self.store.finish(user, channel, due=again)
+                    raise
+        except LaneFull:
+            return
+        except (StoreError, ThingwayError, TimeoutError) as error:
+            log.warning("user %d waits to be told of alarms: %r", user, error)
 
     async def test(self, user: Principal, channel: Channel) -> ChannelResult:
         """Send the caller a test by one of its channels, and store the result.
@@ -92,15 +118,17 @@ class Sender:
         await self.store.note_test(user.user_id, channel, result)
         return result
 
-    async def _tell(self, tenant: str, user: int, channel: Channel) -> None:
+    async def _tell(self, subscriber: Subscriber, channel: Channel) -> None:
+        """Send what waits, and end the claim."""
+        user = subscriber.id
         notices = await self.store.waiting(user, channel)
-        subscriber = await self.store.find(tenant, user)
-        if subscriber is None or not _wanted(subscriber, channel):
+        if not notices or not _wanted(subscriber, channel):
             await self.store.drop(notices)
+            await self.store.finish(user, channel)
             return
         quiet = timing.quiet_until(subscriber.settings, datetime.now(UTC))
         if quiet is not None:
-            await self.store.postpone(user, channel, quiet)
+            await self.store.finish(user, channel, due=to_ms(quiet))
             return
         seen = await self._seen(subscriber, notices)
         trouble = subscriber.trouble.get(channel, Trouble())
@@ -112,10 +140,13 @@ class Sender:
             except (NodeFailed, SealBroken) as error:
                 await self._fail(subscriber, channel, notices, trouble, error)
                 return
+        await self.store.drop(notices)
         if told:
             result = ChannelResult(at=now_ms(), ok=True)
-            await self.store.note(user, channel, Trouble(missed=-trouble.missed), result)
-        await self.store.drop(notices)
+            cleared = Trouble(missed=-trouble.missed)
+            await self.store.finish(user, channel, trouble=cleared, result=result)
+        else:
+            await self.store.finish(user, channel)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
         """The devices that a user sees now; none when the user is gone or may read no alarms."""
@@ -157,11 +188,15 @@ class Sender:
         until = datetime.now(UTC) + timing.pause(attempts)
         if attempts >= timing.MOST_ATTEMPTS:
             attempts, given_up = 0, len(notices)
-        now_trouble = Trouble(attempts, to_ms(until), given_up)
-        await self.store.note(subscriber.id, channel, now_trouble, _failure(error))
         if given_up:
             await self.store.drop(notices)
-        await self.store.postpone(subscriber.id, channel, until)
+        await self.store.finish(
+            subscriber.id,
+            channel,
+            due=to_ms(until),
+            trouble=Trouble(attempts, to_ms(until), given_up),
+            result=_failure(error),
+        )
 
 
 def _failure(error: Exception, *, test: bool = False) -> ChannelResult:

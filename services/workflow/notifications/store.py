@@ -1,12 +1,22 @@
 """Notifications in MongoDB: `alarm_notifications` and `alarm_notices`."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import get_args
 
 import msgspec
+from pymongo import UpdateOne
 
-from libs.common.clock import now_ms, to_ms
-from libs.common.store.mongo import Database, Document, DuplicateKey, create_missing
+from libs.common.clock import now_ms
+from libs.common.store.mongo import (
+    DUPLICATE_KEY,
+    BulkFailed,
+    Database,
+    Document,
+    create_missing,
+    drop_present,
+)
 from services.workflow.notifications.model import (
     Channel,
     ChannelResult,
@@ -17,8 +27,7 @@ from services.workflow.notifications.model import (
 
 MOST_WAITING = 1000
 """Notices that wait for a user and channel; more are counted."""
-MOST_GROUPS = 100
-"""Users and channels that are looked at together."""
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 
 class NotificationStore:
@@ -34,44 +43,115 @@ class NotificationStore:
         return None if found is None else msgspec.convert(found, Subscriber)
 
     async def put(self, subscriber: Subscriber) -> None:
-        """Write what a user wants."""
-        key = {"_id": subscriber.id, "tenant": subscriber.tenant}
+        """Write what a user wants; due times and claims stay."""
         document = msgspec.to_builtins(subscriber)
-        await self._subscribers.replace_one(key, document, upsert=True)
+        key = {"_id": document.pop("_id"), "tenant": document.pop("tenant")}
+        await self._subscribers.update_one(key, {"$set": document}, upsert=True)
 
     async def of_tenant(self, tenant: str) -> list[Subscriber]:
         """All that want to be told of something."""
         found = self._subscribers.find({"tenant": tenant, "settings.enabled": True})
         return [msgspec.convert(one, Subscriber) async for one in found]
 
-    async def add(self, notice: Notice) -> None:
-        """Let a notice wait; one that waits already stays, one too many is counted."""
-        mine = {"user": notice.user, "channel": notice.channel}
-        waiting = await self._notices.count_documents(mine, limit=MOST_WAITING)
-        if waiting >= MOST_WAITING and not await self._notices.find_one({"_id": notice.id}):
-            change = {"$inc": {f"trouble.{notice.channel}.missed": 1}}
-            await self._subscribers.update_one({"_id": notice.user}, change)
-            return
-        try:
-            await self._notices.insert_one(msgspec.to_builtins(notice, builtin_types=(datetime,)))
-        except DuplicateKey:
-            return
+    async def add(self, notices: Sequence[Notice]) -> None:
+        """Store notices of one or several alarms, with their recipients' due times. Repeatable.
 
-    async def due(self, now: datetime) -> list[tuple[str, int, Channel]]:
-        """Tenants, users and channels that something is due for, those that wait longest first."""
-        stages: list[Document] = [
-            {"$match": {"due": {"$lte": to_ms(now)}}},
-            {
-                "$group": {
-                    "_id": {"tenant": "$tenant", "user": "$user", "channel": "$channel"},
-                    "due": {"$min": "$due"},
-                }
-            },
-            {"$sort": {"due": 1}},
-            {"$limit": MOST_GROUPS},
+        The number of operations does not depend on the number of notices. A notice beyond
+        `MOST_WAITING` of a user and channel is counted as missed.
+        """
+        wanted = Counter((one.user, one.channel) for one in notices)
+        due = {(one.user, one.channel): one.due for one in sorted(notices, key=_due, reverse=True)}
+        room = await self._room({user for user, _ in wanted})
+        if any(count > room[each] for each, count in wanted.items()):
+            ids = {"_id": {"$in": [one.id for one in notices]}}
+            stored = set(await self._notices.distinct("_id", ids))
+            notices = [one for one in notices if one.id not in stored]
+        missed: Counter[tuple[int, Channel]] = Counter()
+        documents = []
+        for one in notices:
+            if room[one.user, one.channel] > 0:
+                documents.append(msgspec.to_builtins(one, builtin_types=(datetime,)))
+            else:
+                missed[one.user, one.channel] += 1
+            room[one.user, one.channel] -= 1
+        if documents:
+            await self._insert(documents)
+        changes = [
+            UpdateOne(
+                {"_id": user},
+                {
+                    "$min": {f"due.{channel}": first},
+                    "$inc": {f"trouble.{channel}.missed": missed[user, channel]},
+                },
+            )
+            for (user, channel), first in due.items()
         ]
-        found = [one["_id"] async for one in await self._notices.aggregate(stages)]
-        return [(one["tenant"], one["user"], one["channel"]) for one in found]
+        await self._subscribers.bulk_write(changes, ordered=False)
+
+    async def _insert(self, documents: list[Document]) -> None:
+        try:
+            await self._notices.insert_many(documents, ordered=False)
+        except BulkFailed as error:
+            details = error.details or {}
+            if any(one["code"] != DUPLICATE_KEY for one in details["writeErrors"]):
+                raise
+
+    async def _room(self, users: Iterable[int]) -> defaultdict[tuple[int, Channel], int]:
+        """Return how many more notices may wait for each of these users and channel."""
+        stages: list[Document] = [
+            {"$match": {"user": {"$in": list(users)}}},
+            {"$group": {"_id": {"user": "$user", "channel": "$channel"}, "count": {"$sum": 1}}},
+        ]
+        room: defaultdict[tuple[int, Channel], int] = defaultdict(lambda: MOST_WAITING)
+        async for one in await self._notices.aggregate(stages):
+            room[one["_id"]["user"], one["_id"]["channel"]] -= one["count"]
+        return room
+
+    async def due(self, now: int) -> list[tuple[str, int, Channel]]:
+        """Return the tenants, users and channels to deliver to; `now` in ms."""
+        return [
+            (one["tenant"], one["_id"], channel)
+            for channel in CHANNELS
+            async for one in self._subscribers.find(_is_due(channel, now), {"tenant": 1})
+        ]
+
+    async def claim(self, user: int, channel: Channel, now: int, until: int) -> Subscriber | None:
+        """Claim a channel that is due, until `finish` or a time in ms; None when it is not due.
+
+        Notices that come during the delivery set a new due time.
+        """
+        change = {"$set": {f"claimed.{channel}": until}, "$unset": {f"due.{channel}": ""}}
+        mine = {"_id": user} | _is_due(channel, now)
+        found = await self._subscribers.find_one_and_update(mine, change)
+        return None if found is None else msgspec.convert(found, Subscriber)
+
+    async def finish(
+        self,
+        user: int,
+        channel: Channel,
+        *,
+        due: int | None = None,
+        trouble: Trouble | None = None,
+        result: ChannelResult | None = None,
+    ) -> None:
+        """End a claim; `due`, in ms, is when the notices that are left go.
+
+        `trouble` is how the channel does now; its `missed` is added to what it has missed.
+        """
+        values: Document = {}
+        if due is not None:
+            values[f"due.{channel}"] = due
+        if trouble is not None:
+            values[f"trouble.{channel}.attempts"] = trouble.attempts
+            values[f"trouble.{channel}.until"] = trouble.until
+        if result is not None:
+            values[f"results.{channel}"] = msgspec.to_builtins(result)
+        change = {
+            "$unset": {f"claimed.{channel}": ""},
+            "$set": values,
+            "$inc": {f"trouble.{channel}.missed": trouble.missed if trouble else 0},
+        }
+        await self._subscribers.update_one({"_id": user}, change)
 
     async def waiting(self, user: int, channel: Channel) -> list[Notice]:
         """All that waits for a user and channel, in order."""
@@ -80,33 +160,9 @@ class NotificationStore:
         )
         return [msgspec.convert(one, Notice) async for one in found]
 
-    async def postpone(self, user: int, channel: Channel, until: datetime) -> None:
-        """Tell a user later, all together."""
-        mine = {"user": user, "channel": channel, "due": {"$lt": to_ms(until)}}
-        await self._notices.update_many(mine, {"$set": {"due": to_ms(until)}})
-
     async def drop(self, notices: Sequence[Notice]) -> None:
         """They need not be told any more."""
         await self._notices.delete_many({"_id": {"$in": [one.id for one in notices]}})
-
-    async def note(
-        self,
-        user: int,
-        channel: Channel,
-        trouble: Trouble,
-        result: ChannelResult,
-    ) -> None:
-        """Store how a channel does; `trouble.missed` is added to what it has missed."""
-        place = f"trouble.{channel}"
-        change = {
-            "$set": {
-                f"{place}.attempts": trouble.attempts,
-                f"{place}.until": trouble.until,
-                f"results.{channel}": msgspec.to_builtins(result),
-            },
-            "$inc": {f"{place}.missed": trouble.missed},
-        }
-        await self._subscribers.update_one({"_id": user}, change)
 
     async def begin_test(self, tenant: str, user: int, channel: Channel, pause: int) -> bool:
         """Note that a test begins now; False when the last one began less than `pause` ms ago."""
@@ -122,10 +178,44 @@ class NotificationStore:
         await self._subscribers.update_one({"_id": user}, change)
 
 
+def _due(notice: Notice) -> int:
+    return notice.due
+
+
+def _is_due(channel: Channel, now: int) -> Document:
+    """Return the filter for subscribers with notices to deliver, or with an expired claim."""
+    due, claimed = f"due.{channel}", f"claimed.{channel}"
+    return {"$or": [{claimed: {"$lte": now}}, {claimed: None, due: {"$lte": now}}]}
+
+
 async def create_collections(database: Database) -> None:
     """Make the collections, and what the queries above need."""
     for name in ("alarm_notifications", "alarm_notices"):
         await create_missing(database, name)
     await database["alarm_notifications"].create_index([("tenant", 1), ("settings.enabled", 1)])
-    await database["alarm_notices"].create_index("due")
     await database["alarm_notices"].create_index([("user", 1), ("channel", 1), ("at", 1)])
+
+
+async def add_due_times(database: Database) -> None:
+    """Set the due times of subscribers from the notices that wait, and index them."""
+    subscribers = database["alarm_notifications"]
+    for channel in CHANNELS:
+        for field in ("due", "claimed"):
+            await subscribers.create_index(f"{field}.{channel}", sparse=True)
+    stages: list[Document] = [
+        {
+            "$group": {
+                "_id": {"user": "$user", "channel": "$channel"},
+                "due": {"$min": "$due"},
+            }
+        }
+    ]
+    async for one in await database["alarm_notices"].aggregate(stages):
+        due = {f"due.{one['_id']['channel']}": one["due"]}
+        await subscribers.update_one({"_id": one["_id"]["user"]}, {"$min": due})
+
+
+async def drop_due_index(database: Database) -> None:
+    """Complete the due times of notices that the previous version stored; drop its index."""
+    await add_due_times(database)
+    await drop_present(database["alarm_notices"], "due_1")

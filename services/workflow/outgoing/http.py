@@ -78,7 +78,7 @@ class HttpAnswer:
 
 
 class OutgoingHttp:
-    """Sends requests."""
+    """Sends requests, as many at a time as there are runs of flows and deliveries of notices."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         """`allowed`: networks that are not public and may be called all the same."""
@@ -86,7 +86,9 @@ class OutgoingHttp:
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> "OutgoingHttp":  # noqa: PYI034 - not made to be inherited
-        self._session = outgoing_session(self._allowed, MOST_SECONDS, decompress=False)
+        self._session = outgoing_session(
+            self._allowed, MOST_SECONDS, decompress=False, bounded=False
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -227,6 +227,30 @@ async def test_a_server_that_does_not_answer_is_given_up(unused_port_that_listen
     assert await refused(url, seconds=0.2) == "127.0.0.1 did not answer in time"
 
 
+async def test_requests_that_hang_delay_no_other(website):
+    """However many there are, of the same host."""
+    asked, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.release()
+        await release.wait()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    hanging = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, OutgoingHttp(LOCAL) as http:
+        requests = [
+            asyncio.create_task(http.send(HttpRequest(method="GET", url=hanging), 30))
+            for _ in range(40)
+        ]
+        for _ in requests:
+            await asyncio.wait_for(asked.acquire(), 10)
+        assert (await http.send(HttpRequest(method="GET", url=website.url), 10)).status == 200
+        release.set()
+        await asyncio.gather(*requests, return_exceptions=True)
+
+
 @pytest.fixture
 def unused_port_that_listens():
     """A port that takes connections and never says a word."""

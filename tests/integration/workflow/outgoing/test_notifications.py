@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+from collections import Counter
 from email import message_from_bytes, policy
 from typing import Any
 from uuid import uuid4
@@ -17,7 +18,8 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity.functions import Function
-from services.workflow.notifications import store, timing
+from services.workflow.notifications import messages, store, timing
+from services.workflow.notifications.model import Notifications, Subscriber, WebhookChannel
 from tests.integration.workflow.conftest import GONE, Workflow
 from tests.integration.workflow.outgoing.conftest import Post, Web
 
@@ -52,6 +54,24 @@ async def waiting(workflow: Workflow, count: int, **query: Any) -> list[dict[str
         while len(found := await notices.find(query).to_list(None)) != count:
             await asyncio.sleep(0.05)
     return found
+
+
+async def all_due(workflow: Workflow) -> None:
+    """Let everything that waits be due now."""
+    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    await subscribers.update_many({}, {"$set": {"due.WEBHOOK": 1}})
+
+
+class Counted:
+    """A collection that counts the operations on it."""
+
+    def __init__(self, collection: Any, operations: Counter[str]) -> None:
+        self._collection = collection
+        self._operations = operations
+
+    def __getattr__(self, name: str) -> Any:
+        self._operations[name] += 1
+        return getattr(self._collection, name)
 
 
 async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, website: Web):
@@ -169,7 +189,7 @@ async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow
     workflow.grants.give(7, ResourceType.DEVICE, 5)
     workflow.grants.give(7, ResourceType.DEVICE_GROUP, 3)
     workflow.device.groups[6] = 3
-    await workflow.core.mongo.database["alarm_notices"].update_many({}, {"$set": {"due": 1}})
+    await all_due(workflow)
     (body,) = await told(website)
     assert [one["content"] for one in body["alarms"]] == ["of 5", "of 6"]
     await waiting(workflow, 0)
@@ -210,9 +230,75 @@ async def test_no_more_wait_than_may(
     async with asyncio.timeout(30):
         while not await subscribers.find_one({"trouble.WEBHOOK.missed": 3}):
             await asyncio.sleep(0.05)
-    await workflow.core.mongo.database["alarm_notices"].update_many({}, {"$set": {"due": 1}})
+    await all_due(workflow)
     (body,) = await told(website)
     assert (len(body["alarms"]), body["more"]) == (2, 3)
+
+
+async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+):
+    """What waits is bounded all the same, and a repetition adds nothing."""
+    monkeypatch.setattr(store, "MOST_WAITING", 3)
+    notices: Any = store.NotificationStore(workflow.core.mongo.database)
+    operations: Counter[str] = Counter()
+    notices._subscribers = Counted(notices._subscribers, operations)
+    notices._notices = Counted(notices._notices, operations)
+    database, took = workflow.core.mongo.database, []
+    hook = WebhookChannel(url="http://127.0.0.1/")
+    settings = Notifications(webhook=hook, digest_minutes=60)
+    for users in (1, 40):
+        for user in range(100, 100 + users):
+            one = Subscriber(id=user, tenant="crowd", login="a@b.io", settings=settings)
+            await workflow.core.notices.put(one)
+        operations.clear()
+        await messages.store_notices(notices, "crowd", [event().payload])
+        took.append(Counter(operations))
+    assert took[0] == took[1], took
+    many = [event().payload for _ in range(5)]
+    for _ in range(2):
+        await messages.store_notices(notices, "crowd", many)
+    assert await database["alarm_notices"].count_documents({"user": {"$gte": 100}}) == 120
+    subscribers = database["alarm_notifications"]
+    assert await subscribers.count_documents({"due.WEBHOOK": {"$gt": now_ms()}}) == 40
+
+
+async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Workflow):
+    """What comes during a delivery is due after it; a process that died leaves nothing behind."""
+    one = workflow.core.notices
+    settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
+    late = now_ms() + 3_600_000
+    await one.put(Subscriber(id=200, tenant="t", login="a@b.io", settings=settings))
+    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
+    assert await one.claim(200, "WEBHOOK", late - 1, late + 9) is None
+    assert await one.due(late) == [("t", 200, "WEBHOOK")]
+    assert await one.claim(200, "WEBHOOK", late, late + 9) is not None
+    await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
+    assert await one.claim(200, "WEBHOOK", late + 8, late + 20) is None
+    assert await one.due(late + 8) == []
+    assert await one.claim(200, "WEBHOOK", late + 9, late + 20) is not None
+    await one.finish(200, "WEBHOOK")
+    assert await one.due(late + 50) == []
+
+
+async def test_notices_of_the_previous_version_are_due(workflow: Workflow):
+    """It keeps the due time with each notice."""
+    database = workflow.core.mongo.database
+    settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
+    await workflow.core.notices.put(
+        Subscriber(id=300, tenant="t", login="a@b.io", settings=settings)
+    )
+    late = now_ms() + 3_600_000
+    await database["alarm_notices"].insert_many(
+        {"_id": f"{due}.300.WEBHOOK", "tenant": "t", "user": 300, "channel": "WEBHOOK", "due": due}
+        for due in (late + 5, late)
+    )
+    await store.drop_due_index(database)
+    assert (await workflow.core.notices.due(late - 1), await workflow.core.notices.due(late)) == (
+        [],
+        [("t", 300, "WEBHOOK")],
+    )
 
 
 async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
