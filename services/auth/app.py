@@ -117,7 +117,7 @@ def build_app(
     """Put the service together on clients that are connected."""
     database, client, outbox = mongo.database, RpcClient(bus), Outbox(mongo.database, bus)
     accounts, audit, revocations = (
-        Accounts(database),
+        Accounts(database, settings.default_limits),
         AuditStore(database),
         RevocationStore(database),
     )

@@ -8,6 +8,7 @@ request sees it. What a crash leaves out, the sweeps make good.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -41,6 +42,8 @@ class Change:
     """One transaction in the making; its parts are written when the work has ended."""
 
     session: Session
+    reserve: Callable[[str], Awaitable[None]]
+    """Raises `TooManyRequests` when the tenant has as many documents as a limit permits."""
     deeds: list[Deed] = field(default_factory=list)
     revocations: list[Revocation] = field(default_factory=list)
     access_changed: bool = False
@@ -96,7 +99,7 @@ class Changes:
         tenant = caller.principal.tenant
 
         async def whole(session: Session) -> tuple[R, Change, int, list[Document]]:
-            change = Change(session)
+            change = Change(session, partial(self.tenants.reserve, tenant, session))
             result = await work(change)
             for revocation in change.revocations:
                 await self.revocations.add(revocation, session)

@@ -22,6 +22,12 @@ AGAIN = 60.0
 """Seconds after which whoever is refused may try again: documents go when people delete them."""
 
 
+def limit_reached(limit: str, most: int) -> TooManyRequests:
+    """Return the error of a tenant that has `most` documents, as many as `limit` permits."""
+    text = f"{limit}: the tenant has {most} of these, which is its limit"
+    return TooManyRequests(text, retry_after=AGAIN)
+
+
 @dataclass(slots=True)
 class _Counted:
     number: int
@@ -58,18 +64,14 @@ class Quota:
         counted = await self._count(tenant, most)
         if counted.number >= most:
             count_limited(self._limit, tenant)
-            raise self._reached(most)
+            raise limit_reached(self._limit, most)
         counted.number += 1
 
     async def beyond(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
         """Return how many of `wanted` more documents would be too many, and their error."""
         most: int = getattr(await self._limits.asked(tenant), self._limit)
         counted = await self._count(tenant, most)
-        return max(0, counted.number + wanted - most), self._reached(most)
-
-    def _reached(self, most: int) -> TooManyRequests:
-        text = f"{self._limit}: the tenant has {most} of these, which is its limit"
-        return TooManyRequests(text, retry_after=AGAIN)
+        return max(0, counted.number + wanted - most), limit_reached(self._limit, most)
 
     async def used(self, wanted: AskUse) -> Use:
         """How many a tenant has, for `report_use`."""

@@ -5,6 +5,7 @@ One module for each collection: its struct and its store. The rooms of the opera
 Every query names the tenant; writes take part in the transaction of their session.
 """
 
+from libs.common.contracts.limits import Limits
 from libs.common.store.mongo import Database
 from services.auth.accounts.clients import ConsoleClients
 from services.auth.accounts.grants import GrantStore
@@ -17,8 +18,8 @@ from services.auth.accounts.users import UserStore
 class Accounts:
     """The stores of one process."""
 
-    def __init__(self, database: Database) -> None:
-        self.tenants = TenantStore(database)
+    def __init__(self, database: Database, defaults: Limits | None = None) -> None:
+        self.tenants = TenantStore(database, defaults)
         self.users = UserStore(database)
         self.roles = RoleStore(database)
         self.menus = MenuStore(database)

@@ -1,9 +1,9 @@
 """Tenants in MongoDB, and the version of what their users may do.
 
-`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, viewersMayCommand,
+`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, additions?, viewersMayCommand,
 commandNotice?}`; `access` is the version of its users, roles, menus and grants, `limits` has the
-limits of its own by name. `viewersMayCommand` is the setting of decision 0048, `commandNotice`
-says that an upgrade turned it on.
+limits of its own by name, `additions` counts what was added under limits. `viewersMayCommand` is
+the setting of decision 0048, `commandNotice` says that an upgrade turned it on.
 """
 
 import asyncio
@@ -12,14 +12,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
 from pymongo import ReturnDocument
 
 from libs.common.clock import to_ms
+from libs.common.contracts.limits import Limits
 from libs.common.contracts.tenants import Tenant
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
-from libs.common.store.mongo import Database, DuplicateKey, Session
+from libs.common.limits.metrics import count_limited
+from libs.common.limits.quota import limit_reached
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +37,14 @@ SETTLE = 2.0
 """Seconds between sweeps of the versions."""
 RECENT = timedelta(seconds=30)
 """How far back a sweep looks: longer than a crash and a take-over last."""
+COUNTED: dict[str, tuple[str, Document]] = {
+    "users": ("users", {}),
+    "roles": ("roles", {}),
+    "applications": ("applications", {}),
+    "consumers": ("applications", {"events": True}),
+    "records": ("menus", {}),
+}
+"""Limits that are enforced here: the collection that counts, and the documents of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +59,10 @@ class CommandSetting:
 class TenantStore:
     """The collection `tenants`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, defaults: Limits | None = None) -> None:
+        self._database = database
         self._tenants = database["tenants"]
+        self._defaults: dict[str, int] = msgspec.to_builtins(defaults or Limits())
 
     async def exists(self, tenant: str) -> bool:
         """Tell whether there is such a tenant."""
@@ -85,6 +100,31 @@ class TenantStore:
         """The limits that are the tenant's own, None when there is no such tenant."""
         found = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
         return None if found is None else found.get("limits", {})
+
+    async def reserve(self, tenant: str, session: Session, limit: str) -> None:
+        """Raise `TooManyRequests` when a tenant has as many documents as `limit` permits.
+
+        The update makes concurrent additions of a tenant conflict in MongoDB, so none slips past.
+        """
+        found = await self._tenants.find_one_and_update(
+            {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
+        )
+        most = (found or {}).get("limits", {}).get(limit, self._defaults[limit])
+        if await self._count(tenant, limit, session=session, limit=most) >= most:
+            count_limited(limit, tenant)
+            raise limit_reached(limit, most)
+
+    async def used(self, tenant: str) -> dict[str, int]:
+        """Return how many documents a tenant has under each limit that only `auth` counts."""
+        names = [name for name in COUNTED if name != "records"]
+        numbers = await asyncio.gather(*(self._count(tenant, name) for name in names))
+        return dict(zip(names, numbers, strict=True))
+
+    async def _count(self, tenant: str, name: str, **options: Any) -> int:
+        collection, query = COUNTED[name]
+        return await self._database[collection].count_documents(
+            {"tenant": tenant, **query}, **options
+        )
 
     async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
         """Set the limits that are the tenant's own."""

@@ -65,6 +65,9 @@ class ApplicationService:
         )
 
         async def work(change: Change) -> None:
+            await change.reserve("applications")
+            if application.events:
+                await change.reserve("consumers")
             await self.store.add(application, change.session)
             change.record(
                 Deed(action="created", subject=application.subject, after=application.told)
@@ -186,6 +189,8 @@ class ApplicationService:
             found = await self.store.get(application_id, caller.principal.tenant, change.session)
             before = _found(found, application_id)
             after = alter(before)
+            if after.events and not before.events:
+                await change.reserve("consumers")
             if after != before:
                 await self.store.replace(after, change.session)
                 change.record(_deed(action, before, after))

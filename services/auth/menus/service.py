@@ -52,6 +52,7 @@ class MenuService:
         async def work(change: Change) -> None:
             if menu.parent_id is not None:
                 await self._check_parent(tenant, menu.parent_id, change.session)
+            await change.reserve("records")
             await self.store.insert(tenant, menu, change.session)
             change.record_access("created", menu.subject, after=_told(menu))
 

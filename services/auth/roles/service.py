@@ -71,6 +71,7 @@ class RoleService:
         )
 
         async def work(change: Change) -> None:
+            await change.reserve("roles")
             await self._roles.insert(caller.principal.tenant, role, change.session)
             change.record_access("created", role.subject, after=_told(role))
 

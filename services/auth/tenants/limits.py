@@ -54,7 +54,8 @@ class TenantLimitsService:
 
     async def use(self, caller: Principal) -> TenantUse:
         """The limits of a caller and its tenant, with use; raise as `UseQuestions.ask` does."""
-        used = await self._questions.ask(AskUse(caller.tenant, caller.kind, caller.subject))
+        asked = AskUse(caller.tenant, caller.kind, caller.subject)
+        used = {**await self._questions.ask(asked), **await self._store.used(caller.tenant)}
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
         return TenantUse(

@@ -131,6 +131,7 @@ class AccountService:
         The raised version makes two of these conflict in MongoDB, so that the second one's
         look at the tenant's users sees the first one's.
         """
+        await change.reserve("users")
         await self._store.insert(user, change.session)
         change.record(created(user))
         change.changes_access()

@@ -54,10 +54,11 @@ class UserService:
         )
 
     async def create(self, caller: Caller, wanted: RegisterUser) -> None:
-        """Add a user without roles; raise `InvalidInput` or `Conflict`."""
+        """Add a user without roles; raise `InvalidInput`, `Conflict` or `TooManyRequests`."""
         user = await self.make(caller.principal.tenant, wanted)
 
         async def work(change: Change) -> None:
+            await change.reserve("users")
             await self._store.insert(user, change.session)
             change.record(created(user))
 

@@ -138,7 +138,7 @@ async def get_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: Path
 async def create_alarm_rule(
     principal: Requester, alarm_rules: Rules, data: JSONBody[PutRule]
 ) -> RuleRef:
-    """Make a rule of a device, or of each device of a product; at most 100 of either."""
+    """Create a rule of a device or a product, at most `deviceRules` or `productRules` of each."""
     rule_id = await alarm_rules.create(principal, data)
     return RuleRef(str(rule_id))
 

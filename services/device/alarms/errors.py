@@ -8,9 +8,9 @@ def rule_not_found(rule_id: int) -> NotFound:
     return NotFound(f"there is no alarm rule {rule_id}", field="rule_id")
 
 
-def too_many_rules(most: int) -> InvalidInput:
-    """A device or a product has as many rules as it may."""
-    text = f"a device or a product has at most {most} alarm rules"
+def too_many_rules(limit: str, most: int) -> InvalidInput:
+    """A device or a product has as many rules as `limit` permits."""
+    text = f"{limit}: the device or the product has {most} alarm rules, which is its limit"
     return InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
 
 

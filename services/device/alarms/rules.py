@@ -97,7 +97,8 @@ class AlarmRules:
         )
         if _decides(rule) != _decides(before):
             rule.generation, rule.todo = before.generation + 1, True
-            await self.store.check_room(rule)
+            if (rule.device, rule.product) != (before.device, before.product):
+                await self.store.check_room(rule)
         if not await self.store.replace(rule, before.updated_at):
             raise Conflict("the rule has just been changed", field="rule_id")
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from libs.common.clock import now_ms
+from libs.common.errors import InvalidInput
+from libs.common.limits.metrics import count_limited
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
@@ -12,8 +14,6 @@ from libs.common.store.mongo import Database, Document
 from services.device.alarms.errors import too_many_rules
 from services.device.alarms.model import Rule, read, written
 
-MOST_OF_TARGET = 100
-"""Rules of one device, and of one product: what a report is judged by at most is twice that."""
 HEARD = 60_000
 """ms for which a rule that is deleted stays, so that every process hears of it."""
 
@@ -23,6 +23,7 @@ class RuleStore:
 
     def __init__(self, database: Database, limits: KnownLimits) -> None:
         self._rules = database["alarm_rules"]
+        self._limits = limits
         self._quota = Quota(self._rules, limits, "records")
         self._ids = IdAllocator(database, "alarm_rules", block=20)
 
@@ -35,13 +36,25 @@ class RuleStore:
         await self._quota.take(rule.tenant)
         await self.check_room(rule)
         await self._rules.insert_one(written(rule))
+        try:
+            await self.check_room(rule)  # again: others may have added theirs meanwhile
+        except InvalidInput:
+            await self.begin_end(rule.tenant, rule.id)
+            raise
 
     async def check_room(self, rule: Rule) -> None:
         """Raise `InvalidInput` when the device or product of a rule has too many others."""
+        limits = await self._limits.asked(rule.tenant)
         target = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
-        target |= {"device": rule.device} if rule.device is not None else {"product": rule.product}
-        if await self._rules.count_documents(target, limit=MOST_OF_TARGET) >= MOST_OF_TARGET:
-            raise too_many_rules(MOST_OF_TARGET)
+        if rule.device is not None:
+            limit, most = "deviceRules", limits.device_rules
+            target |= {"device": rule.device}
+        else:
+            limit, most = "productRules", limits.product_rules
+            target |= {"product": rule.product}
+        if await self._rules.count_documents(target, limit=most) >= most:
+            count_limited(limit, rule.tenant)
+            raise too_many_rules(limit, most)
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
         """A rule of the tenant."""

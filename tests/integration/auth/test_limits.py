@@ -1,5 +1,6 @@
 """The limits of tenants: the platform's, and those that the operator gives one tenant."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -71,3 +72,70 @@ async def test_a_limit_that_is_no_more_is_passed_over(auth):
         {"_id": "default"}, {"$set": {"limits": {"teapots": 1, "polls": 3}}}
     )
     assert (await limits(auth, "default")).own == {"polls": 3}
+
+
+async def make_user(auth: Any, number: int) -> Any:
+    body = {"email": f"u{number}@example.com", "nickname": "U", "password": "Long-Enough-1"}
+    return await auth.ask("POST", "/user/members", body)
+
+
+async def make_role(auth: Any, number: int) -> Any:
+    return await auth.ask("POST", "/user/roles", {"name": f"role {number}"})
+
+
+async def make_application(auth: Any, number: int) -> Any:
+    return await auth.ask("POST", "/application", {"name": f"application {number}"})
+
+
+async def make_reader(auth: Any, number: int) -> Any:
+    return await auth.ask("POST", "/application", {"name": f"reader {number}", "events": True})
+
+
+async def make_menu(auth: Any, number: int) -> Any:
+    body = {"code": f"menu{number}", "name": "M", "type": "MENU"}
+    return await auth.ask("POST", "/user/menus", body)
+
+
+@pytest.mark.parametrize(
+    ("limit", "present", "make"),
+    [
+        ("users", 0, make_user),
+        ("roles", 1, make_role),
+        ("applications", 0, make_application),
+        ("consumers", 0, make_reader),
+        ("records", None, make_menu),
+    ],
+)
+async def test_concurrent_creators_do_not_exceed_a_limit(
+    auth, limit: str, present: int | None, make: Any
+):
+    """Exactly as many succeed as fit; the others get a 429 that names the limit."""
+    if present is None:
+        present = await auth.mongo.database["menus"].count_documents({"tenant": "default"})
+    await change(auth, "default", **{limit: present + 2})
+
+    answers = await asyncio.gather(*(make(auth, number) for number in range(5)))
+
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
+    assert all(limit in one.text for one in answers if one.status_code == 429)
+
+
+async def test_a_tenant_above_a_new_limit_keeps_what_it_has(auth):
+    """It changes and deletes what it has, and adds nothing until it is below the limit."""
+    roles = [(await make_role(auth, number)).json()["data"]["role_id"] for number in range(3)]
+    await change(auth, "default", roles=2)
+
+    await auth.done("PUT", f"/user/roles/{roles[0]}", {"name": "renamed"})
+    assert (await make_role(auth, 3)).status_code == 429
+    for role in roles:
+        await auth.done("DELETE", f"/user/roles/{role}")
+    assert (await make_role(auth, 3)).status_code == 200
+
+
+async def test_an_application_reads_events_only_within_the_limit(auth):
+    """An update that turns events on counts as a new consumer."""
+    await change(auth, "default", consumers=1)
+    await auth.application(events=True)
+    second = await auth.application(name="second")
+    body = {"name": "second", "events": True}
+    await auth.refused(429, "PUT", f"/application/{second.application_id}", body)

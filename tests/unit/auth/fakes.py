@@ -64,8 +64,11 @@ class FakeChanges:
         self.log = [] if log is None else log
         self.deeds: list = []
 
+    async def reserve(self, limit: str) -> None:
+        """Every tenant has room."""
+
     async def run(self, caller, work):
-        change = Change(session=None)
+        change = Change(session=None, reserve=self.reserve)
         result = await work(change)
         for each in change.revocations:
             if each.kind:

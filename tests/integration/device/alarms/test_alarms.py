@@ -12,10 +12,14 @@ from libs.common.bus import EVENTS, Outgoing
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
+from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from services.device.alarms.evaluating import DURABLE
+from services.device.alarms.model import EventCondition, Rule
+from services.device.alarms.rules_store import RuleStore
 from tests.console import User
 from tests.integration.device.values.world import World
+from tests.limits import limits_of
 
 HOT = {
     "type": "VALUE",
@@ -411,3 +415,42 @@ async def test_operations_need_their_function(world: World):
         for function in Function:
             answer = await world.user(7, function).ask("POST", path, {})
             assert (answer.status_code != 403) == (function in holders), (path, function)
+
+
+@pytest.mark.parametrize(
+    ("limit", "target"),
+    [("deviceRules", {"device": 10**12}), ("productRules", {"product": "RULED"})],
+)
+async def test_concurrent_creators_do_not_exceed_the_rules_of_a_target(
+    world: World, limit: str, target: dict[str, Any]
+):
+    """A target below its limit gets no more than fit; the refusal names the limit."""
+    rules = RuleStore(world.database, limits_of(device_rules=3, product_rules=3))
+    query = {**target, "tenant": "ruled", "ending": False}
+
+    async def create() -> None:
+        now = now_ms()
+        rule = Rule(
+            id=await rules.new_id(),
+            tenant="ruled",
+            name="rule",
+            severity="INFO",
+            condition=EventCondition(event="smoke"),
+            enabled=False,
+            created_at=now,
+            updated_at=now,
+            changed=now,
+            **target,
+        )
+        await rules.insert(rule)
+
+    for _ in range(2):
+        await create()
+    refused = await asyncio.gather(*(create() for _ in range(6)), return_exceptions=True)
+
+    assert all(error is None or limit in str(error) for error in refused)
+    assert await world.database["alarm_rules"].count_documents(query) in (2, 3)
+    if await world.database["alarm_rules"].count_documents(query) == 2:
+        await create()
+    with pytest.raises(InvalidInput, match=limit):
+        await create()
