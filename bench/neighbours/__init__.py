@@ -8,9 +8,10 @@ import os
 from bench.neighbours import at_limits
 from bench.neighbours.harness import Contest, hold
 from bench.neighbours.reports import Reports
+from bench.neighbours.sockets import Sockets, SocketsRequest
 from bench.table import Row
 
-CONTESTS: list[type[Contest]] = [Reports]
+CONTESTS: list[type[Contest]] = [Reports, Sockets, SocketsRequest]
 
 
 async def run() -> list[Row]:

@@ -48,13 +48,14 @@ from services.management.live.admission import Admission
 from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub
 from services.management.live.judging import Judge
-from services.management.live.messages import hear
+from services.management.live.messages import change_consumer
 from services.management.live.mqtt import mqtt
 from services.management.live.numbers import Numbers
 from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
 from services.management.live.service import Subscriptions
 from services.management.live.store import Credentials
+from services.management.live.turns import socket_scheduler
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
@@ -99,12 +100,13 @@ def build_app(
     rpc.offer_each("announce_integration", Manifest, registry.announce)
     rpc.offer("get_integrations", GetIntegrations, registry.known)
     rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
-    exchange = Exchange(Numbers(rpc_client))
+    sockets = socket_scheduler()
+    exchange = Exchange(Numbers(rpc_client), sockets)
     hub = Hub(exchange)
-    subscriptions = Subscriptions(hub, rpc_client)
     credentials, judge = Credentials(redis), Judge(rpc_client, grants)
-    watch = Watch(hub, credentials, judge, subscriptions)
     admission = Admission(credentials, judge, limits)
+    subscriptions = Subscriptions(hub, rpc_client, admission, sockets)
+    watch = Watch(hub, credentials, judge, subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
     hosting = Hosting(
         mongo.database,
@@ -122,7 +124,8 @@ def build_app(
             for host in hosts:
                 await stack.enter_async_context(host)
             await report_use(bus, admission.use)
-            jobs = (hear(bus, hub).run(), watch.run(), exchange.run(), ends.run())
+            stack.push_async_callback(exchange.stop)
+            jobs = (change_consumer(bus, hub).run(), watch.run(), ends.run())
             await stack.enter_async_context(running(*jobs, hosting.leader.run()))
             yield
 
@@ -150,6 +153,7 @@ def build_app(
                 "integrations": integrations,
                 "network_hooks": Hooks(mongo.database, rpc_client),
                 "hub": hub,
+                "socket_scheduler": sockets,
                 "subscriptions": subscriptions,
                 "grants": grants,
                 "admission": admission,

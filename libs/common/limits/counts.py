@@ -19,25 +19,23 @@ class Counts:
         """How many a holder has."""
         return self._held.get(holder, 0)
 
-    def take(self, claims: Sequence[Claim]) -> Claim | None:
-        """Take one for each claim, or none at all: then the claim that is beyond its bound."""
+    def take(self, claims: Sequence[Claim], number: int = 1) -> Claim | None:
+        """Take `number` for each claim, or none: then return the claim that is beyond its bound."""
         held = self._held
         for claim in claims:
-            if held.get(claim[0], 0) >= claim[1]:
+            if held.get(claim[0], 0) + number > claim[1]:
                 return claim
         for holder, _, _ in claims:
-            held[holder] = held.get(holder, 0) + 1
+            held[holder] = held.get(holder, 0) + number
         return None
 
-    def give(self, claims: Sequence[Claim]) -> None:
+    def give(self, claims: Sequence[Claim], number: int = 1) -> None:
         """Give back what was taken."""
         held = self._held
         for holder, _, _ in claims:
-            left = held[holder] - 1
-            if left:
+            left = held.pop(holder, 0) - number
+            if left > 0:
                 held[holder] = left
-            else:
-                del held[holder]
 
 
 class Held:
@@ -54,12 +52,14 @@ class Held:
         self._counts.give(self._claims)
 
 
-def taken(counts: Counts, claims: Sequence[Claim], tenant: str, again: float) -> Held:
-    """Take one for each claim; raise `TooManyRequests`, to be tried `again` after so many seconds.
+def taken(
+    counts: Counts, claims: Sequence[Claim], tenant: str, again: float, number: int = 1
+) -> Held:
+    """Take `number` for each claim; raise `TooManyRequests`, to try again after `again` seconds.
 
     `tenant` is whose refusal the metrics count; empty for callers without a login.
     """
-    beyond = counts.take(claims)
+    beyond = counts.take(claims, number)
     if beyond is None:
         return Held(counts, claims)
     _, most, limit = beyond

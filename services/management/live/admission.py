@@ -1,6 +1,6 @@
-"""Lets pages in over MQTT: by a password that `auth` gave, as many as the limits allow."""
+"""Lets pages in over MQTT by a password that `auth` gave, and counts them and subscribed keys."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from libs.common.contracts.limits import AskUse
 from libs.common.contracts.live import live_key, live_user
@@ -12,7 +12,9 @@ from libs.common.limits.use import Use
 from libs.common.mqtt import Connect
 from services.management.live.judging import Judge
 from services.management.live.listener import MqttListener
+from services.management.live.queued import QueuedBytes
 from services.management.live.store import Credentials
+from services.management.live.subscriber import SendNext, Subscriber
 
 AGAIN = 5.0
 """Seconds after which consoles try again."""
@@ -26,12 +28,14 @@ class Admission:
         self._judge = judge
         self._limits = limits
         self._open = Counts()
+        self._keys = Counts()
 
     async def of(
         self,
         connect: Connect,
-        send: Callable[[bytes], Awaitable[None]],
+        send_next: SendNext,
         close: Callable[[int, str], None],
+        queued: Callable[[str], QueuedBytes],
     ) -> tuple[MqttListener, Held]:
         """The listener that a client is, and its share of the limits, to be given back.
 
@@ -48,7 +52,10 @@ class Admission:
         if judged is None:
             raise Unauthenticated("the user is gone")
         held = self._take(holder)
-        return MqttListener(judged[0], credential, judged[1], send, close), held
+        listener = MqttListener(
+            judged[0], credential, judged[1], send_next, close, queued(holder.tenant)
+        )
+        return listener, held
 
     def _take(self, user: Principal) -> Held:
         limits = self._limits.of(user.tenant)
@@ -58,11 +65,30 @@ class Admission:
         )
         return taken(self._open, claims, user.tenant, AGAIN)
 
+    def count_keys(self, subscriber: Subscriber, number: int) -> None:
+        """Count the keys that a socket subscribes to instead of those before.
+
+        Raises `TooManyRequests` when its user or tenant has too many.
+        """
+        user, limits = subscriber.principal, self._limits.of(subscriber.principal.tenant)
+        claims = (
+            (_key(user.tenant, user.subject), limits.each_websocket_keys, "eachWebsocketKeys"),
+            (user.tenant, limits.websocket_keys, "websocketKeys"),
+        )
+        more = number - subscriber.counted
+        if more > 0:
+            taken(self._keys, claims, user.tenant, AGAIN, more)
+        else:
+            self._keys.give(claims, -more)
+        subscriber.counted = number
+
     async def use(self, asked: AskUse) -> Use:
         """What a user and its tenant have open, by the name of the limit."""
         return {
             "websockets": self._open.of(asked.tenant),
             "eachWebsockets": self._open.of(_key(asked.tenant, asked.subject)),
+            "websocketKeys": self._keys.of(asked.tenant),
+            "eachWebsocketKeys": self._keys.of(_key(asked.tenant, asked.subject)),
         }
 
 

@@ -1,15 +1,20 @@
 """Tells pages over MQTT which entities changed: their ids, many in one message, no values.
 
-Changes are gathered for a moment and then told to all at once. What a user sees of them follows
-from its grants by looking at what changed, and not at what is granted: that may be far more.
+Changes of a tenant are gathered for a moment, each thing once, and then told to all its pages.
+What a user sees of them follows from its grants by looking at what changed, and not at what is
+granted: that may be far more.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 
 from libs.common.changes import Changed
 from libs.common.identity.grants import Grants
+from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler
 from libs.common.things import SYSTEM
 from services.management.live.listener import MqttListener, payloads
 from services.management.live.numbers import Numbers
@@ -17,22 +22,23 @@ from services.management.live.numbers import Numbers
 PAUSE = 0.01
 """Seconds for which changes are gathered at least; who shows them asks anew every 10 s."""
 REST = 3
-"""How many times as long as telling took is gathered at least: telling has a quarter of a core."""
+"""How many times as long as telling took is gathered at least."""
 LONGEST = 0.5
 """Seconds for which changes are gathered at most, however slowly `device` tells their ids."""
-MOST_CHANGES = 50_000
-"""Changes that wait to be told; of more the newest are dropped, as QoS 0 allows."""
+MOST_KEYS = 100_000
+"""Entity keys of a tenant that wait to be told; things beyond them are dropped, as QoS 0 allows."""
 
 
 class Exchange:
     """The pages of this process that subscribe; one per process."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, numbers: Numbers, scheduler: FairScheduler) -> None:
         self._numbers = numbers
+        self._scheduler = scheduler
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
         """By tenant."""
-        self._changes: list[Changed] = []
-        self._changed = asyncio.Event()
+        self._gathered: dict[str, _Gathered] = defaultdict(_Gathered)
+        self._telling = Beside()
 
     def subscribe(self, listener: MqttListener) -> None:
         """Tell a page from now on; repeatable."""
@@ -45,37 +51,60 @@ class Exchange:
         if not self._listeners[tenant]:
             del self._listeners[tenant]
 
+    def listens(self, tenant: str) -> bool:
+        """Return whether a page of a tenant subscribes."""
+        return tenant in self._listeners
+
     def tell(self, change: Changed) -> None:
         """Tell of a change soon, when somebody of its tenant listens."""
-        if change.tenant in self._listeners and len(self._changes) < MOST_CHANGES:
-            self._changes.append(change)
-            self._changed.set()
+        if change.tenant in self._listeners:
+            self._gathered[change.tenant].add(change)
+            self._telling.begin(change.tenant, partial(self._tell_gathered, change.tenant))
 
-    async def run(self) -> None:
-        """Tell for ever."""
+    async def stop(self) -> None:
+        """Tell no more."""
+        await self._telling.stop()
+
+    async def _tell_gathered(self, tenant: str) -> None:
         clock = asyncio.get_running_loop().time
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            changes, self._changes = self._changes, []
+        while gathered := self._gathered.pop(tenant, None):
             began = clock()
-            await self._tell(changes)
+            await self._tell(tenant, list(gathered.changes.values()))
             await asyncio.sleep(min(max(PAUSE, REST * (clock() - began)), LONGEST))
 
-    async def _tell(self, changes: list[Changed]) -> None:
-        found: dict[str, _Changes] = defaultdict(_Changes)
+    async def _tell(self, tenant: str, changes: list[Changed]) -> None:
+        told = _Changes()
         for change, ids in zip(changes, await self._numbers.ids(changes), strict=True):
-            if ids:
-                found[change.tenant].add(change, ids)
-        for tenant, told in found.items():
-            messages: dict[int, tuple[set[int], list[bytes]]] = {}
-            for listener in self._listeners.get(tenant, ()):
-                grants = listener.grants
-                seen = id(grants.resources)  # one for all super-admins, and for all pages of a user
-                if seen not in messages:
+            told.add(change, ids)
+        messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
+        """With the grants, so that no others get their id meanwhile."""
+        for listener in list(self._listeners.get(tenant, ())):
+            grants = listener.grants
+            seen = id(grants.resources)  # one for all super-admins, and for all pages of a user
+            if seen not in messages:
+                async with self._scheduler.slot(tenant):
                     ids_seen = told.seen_with(grants)
-                    messages[seen] = ids_seen, payloads(ids_seen)
-                listener.push(*messages[seen])
+                    messages[seen] = grants, ids_seen, payloads(ids_seen)
+                    await asyncio.sleep(0)
+            listener.push(*messages[seen][1:])
+
+
+class _Gathered:
+    """What changed in a tenant since pages were told, without values."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, Changed] = {}
+        """By the key of the thing."""
+        self._keys = 0
+
+    def add(self, change: Changed) -> None:
+        """Add a change, unless its thing is new and too many keys wait."""
+        before = self.changes.get(change.thing.key)
+        known = () if before is None else before.values
+        if before is not None or self._keys < MOST_KEYS:
+            values = dict.fromkeys((*known, *change.values))
+            self._keys += len(values) - len(known)
+            self.changes[change.thing.key] = replace(change, values=values)
 
 
 class _Changes:

@@ -1,13 +1,15 @@
 """What a socket that follows a pattern is sent: every change that fits, or how many it missed."""
 
 from collections import deque
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
 from libs.common.changes import Changed
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
+from services.management.live.queued import QueuedBytes
 
 MOST_CHANGES = 1000
 """Events that wait for a slow reader; the oldest are skipped."""
@@ -44,17 +46,21 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         wanted = find_id(self.id)
         return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
 
-    def has_keyword(self, change: Changed, key: str) -> bool:
-        """Return whether the keyword is part of an entity key or of the device's name."""
+    def select(self, change: Changed) -> Mapping[str, Any]:
+        """Return the values of a change that fit the pattern, by entity key."""
+        if not self.covers(change):
+            return {}
         word = self.keyword.casefold()
-        return not word or word in key.casefold() or word in change.thing.name.casefold()
+        if not word or word in change.thing.name.casefold():
+            return change.values
+        return {key: value for key, value in change.values.items() if word in key.casefold()}
 
 
 class _Change(msgspec.Struct, omit_defaults=True):
     type: str
     thing_key: str
     timestamp: int
-    values: dict[str, Any]
+    values: Mapping[str, Any]
     device_id: str = ""
     device_name: str = ""
 
@@ -72,41 +78,57 @@ class _Frame(msgspec.Struct):
 _encoder = msgspec.json.Encoder()
 
 
+class EncodedChange(NamedTuple):
+    """A change as the sockets that see the same of it are sent it."""
+
+    text: bytes
+    values: int
+    """How many it has."""
+
+    @classmethod
+    def of(cls, change: Changed, values: Mapping[str, Any]) -> Self:
+        """Encode `values` of a change, by entity key."""
+        thing = change.thing
+        encoded = _Change(
+            type="EVENT" if change.is_event else "PROPERTY",
+            thing_key=thing.key,
+            timestamp=change.ts,
+            values=values,
+            device_id=str(thing.id) if thing.device else "",
+            device_name=thing.name,
+        )
+        return cls(_encoder.encode(encoded), len(values))
+
+
 class ChangeQueue:
     """Changes that wait for one socket."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[bytes, int]] = deque()
+    def __init__(self, queued: QueuedBytes) -> None:
+        self._waiting: deque[EncodedChange] = deque()
         self._bytes = 0
         self._skipped = 0
+        self._queued = queued
 
-    def add(self, change: Changed, values: dict[str, Any]) -> None:
-        """Append `values` of a change by entity key, and skip the oldest beyond the bounds."""
-        thing = change.thing
-        encoded = _encoder.encode(
-            _Change(
-                type="EVENT" if change.is_event else "PROPERTY",
-                thing_key=thing.key,
-                timestamp=change.ts,
-                values=values,
-                device_id=str(thing.id) if thing.device else "",
-                device_name=thing.name,
-            )
-        )
-        self._waiting.append((encoded, len(values)))
-        self._bytes += len(encoded)
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, change: EncodedChange) -> None:
+        """Append a change, and skip the oldest beyond the bounds."""
+        self._waiting.append(change)
+        self._count(len(change.text))
         while len(self._waiting) > 1 and (
-            len(self._waiting) > MOST_CHANGES or self._bytes > MOST_BYTES
+            len(self._waiting) > MOST_CHANGES or self._bytes > MOST_BYTES or self._queued.full
         ):
-            oldest, count = self._waiting.popleft()
-            self._bytes -= len(oldest)
-            self._skipped += count
+            oldest = self._waiting.popleft()
+            self._count(-len(oldest.text))
+            self._skipped += oldest.values
+            self._queued.note_overflow()
 
     def take(self) -> str | None:
         """Return the frame of everything that waits, None when nothing does."""
         if not self._waiting:
             return None
-        changes = [msgspec.Raw(encoded) for encoded, _ in self._waiting]
+        changes = [msgspec.Raw(change.text) for change in self._waiting]
         frame = _Frame(_Changes(self._skipped, changes))
         self.clear()
         return _encoder.encode(frame).decode()
@@ -114,4 +136,9 @@ class ChangeQueue:
     def clear(self) -> None:
         """Forget what waits."""
         self._waiting.clear()
-        self._bytes = self._skipped = 0
+        self._count(-self._bytes)
+        self._skipped = 0
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._queued.size += size

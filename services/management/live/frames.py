@@ -52,7 +52,7 @@ class _Subscription(msgspec.Struct):
 
 class _Pushed(msgspec.Struct):
     entity_key: list[str]
-    values: Mapping[str, Value]
+    values: Mapping[str, Value | msgspec.Raw]
 
 
 class _Push(msgspec.Struct):
@@ -98,6 +98,18 @@ def _pattern(payload: msgspec.Raw) -> Pattern | None:
     return pattern
 
 
-def push_frame(values: Mapping[str, Value]) -> str:
-    """The frame that tells of new values: the keys as documented, and beside them `values`."""
-    return _encoder.encode(_Push(_Pushed(list(values), values))).decode()
+class Update:
+    """New values, encoded once for all sockets that are sent the same."""
+
+    __slots__ = ("_encoded", "values")
+
+    def __init__(self, values: Mapping[str, Value | msgspec.Raw]) -> None:
+        self.values = values
+        self._encoded = b""
+
+    @property
+    def encoded(self) -> bytes:
+        """The frame: the keys as older consoles know them, and the values."""
+        if not self._encoded:
+            self._encoded = _encoder.encode(_Push(_Pushed(list(self.values), self.values)))
+        return self._encoded

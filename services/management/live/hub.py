@@ -1,20 +1,14 @@
-"""Finds the sockets that a change concerns; one per process.
+"""The sockets of this process, by tenant."""
 
-Subscriptions are found by key, so that a change costs as many look-ups as it has keys,
-however many sockets there are. Those that follow a pattern are asked one by one, in their
-tenant. A second copy of an event is known by its id.
-"""
-
-from collections import OrderedDict, defaultdict
+from weakref import WeakValueDictionary
 
 from libs.common.changes import Changed
+from services.management.live.audiences import TenantSockets
 from services.management.live.exchange import Exchange
 from services.management.live.following import Pattern
-from services.management.live.frames import Value
+from services.management.live.queued import QueuedBytes
 from services.management.live.subscriber import Listener, Subscriber
-
-REMEMBERED = 20_000
-"""Ids of events that are known when they come again."""
+from services.management.live.turns import Pause
 
 
 class Hub:
@@ -23,73 +17,54 @@ class Hub:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.listeners: set[Listener] = set()
-        self._by_key: dict[tuple[str, str], set[Subscriber]] = defaultdict(set)
-        self._followers: dict[str, set[Subscriber]] = defaultdict(set)
-        """Sockets that follow a pattern, by tenant."""
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._tenants: dict[str, TenantSockets] = {}
+        """Tenants with subscriptions."""
+        self._queued: WeakValueDictionary[str, QueuedBytes] = WeakValueDictionary()
+
+    def queued(self, tenant: str) -> QueuedBytes:
+        """Return the counter of bytes that wait for all sockets of a tenant."""
+        return self._queued.setdefault(tenant, QueuedBytes(tenant))
 
     def enter(self, listener: Listener) -> None:
-        """Take a socket that subscribes to nothing yet."""
+        """Add a socket that subscribes to nothing yet."""
         self.listeners.add(listener)
 
     def leave(self, listener: Listener) -> None:
         """Forget a socket."""
-        self.listeners.discard(listener)
         if isinstance(listener, Subscriber):
-            self._forget(listener)
+            self.subscribe(listener, frozenset(), {})
             self.follow(listener, None)
+        self.listeners.discard(listener)
 
     def subscribe(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
     ) -> None:
         """Replace what a socket subscribes to; `aliases` are ids by the key they stand for."""
-        if subscriber not in self.listeners:
-            return
-        self._forget(subscriber)
-        subscriber.keys, subscriber.aliases = keys, aliases
-        for key in (*keys, *aliases):
-            self._by_key[subscriber.principal.tenant, key].add(subscriber)
+        if subscriber in self.listeners:
+            self._tenant(subscriber).subscribe(subscriber, keys, aliases)
+            self._forget_empty(subscriber)
 
     def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; None ends it."""
-        tenant = subscriber.principal.tenant
-        subscriber.follow(pattern)
-        if pattern is not None and subscriber in self.listeners:
-            self._followers[tenant].add(subscriber)
-        elif tenant in self._followers:
-            self._followers[tenant].discard(subscriber)
-            if not self._followers[tenant]:
-                del self._followers[tenant]
+        if subscriber in self.listeners:
+            self._tenant(subscriber).follow(subscriber, pattern)
+            self._forget_empty(subscriber)
 
-    def tell(self, change: Changed) -> None:
+    def listens(self, tenant: str) -> bool:
+        """Return whether a change in a tenant concerns any socket."""
+        return tenant in self._tenants or self.exchange.listens(tenant)
+
+    async def push(self, change: Changed, pause: Pause) -> None:
         """Push a change to everyone who subscribes to one of its keys and may see it."""
-        if change.event_id in self._seen:
-            return
-        self._seen[change.event_id] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
         self.exchange.tell(change)
-        found: dict[Subscriber, dict[str, Value]] = {}
-        for key, raw in change.values.items():
-            value = Value(raw, change.ts)
-            for subscriber in self._by_key.get((change.tenant, key), ()):
-                if subscriber.sees(change.thing, key):
-                    told = found.setdefault(subscriber, {})
-                    if key in subscriber.keys:
-                        told[key] = value
-                    if key in subscriber.aliases:
-                        told[subscriber.aliases[key]] = value
-        for subscriber, values in found.items():
-            subscriber.push(values)
-        for subscriber in self._followers.get(change.tenant, ()):
-            subscriber.push_change(change)
+        sockets = self._tenants.get(change.tenant)
+        if sockets is not None:
+            await sockets.push(change, pause)
 
-    def _forget(self, subscriber: Subscriber) -> None:
-        for key in (*subscriber.keys, *subscriber.aliases):
-            place = subscriber.principal.tenant, key
-            sockets = self._by_key.get(place)
-            if sockets is not None:
-                sockets.discard(subscriber)
-                if not sockets:
-                    del self._by_key[place]
-        subscriber.keys, subscriber.aliases = frozenset(), {}
+    def _tenant(self, subscriber: Subscriber) -> TenantSockets:
+        return self._tenants.setdefault(subscriber.principal.tenant, TenantSockets())
+
+    def _forget_empty(self, subscriber: Subscriber) -> None:
+        tenant = subscriber.principal.tenant
+        if not self._tenants[tenant]:
+            del self._tenants[tenant]

@@ -13,6 +13,7 @@ from litestar.exceptions import WebSocketDisconnect
 
 from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.mqtt import Connect, PacketError
+from libs.common.scheduling import FairScheduler
 from services.management.live.admission import Admission
 from services.management.live.closing import MALFORMED, Closer
 from services.management.live.hub import Hub
@@ -47,13 +48,14 @@ async def mqtt(
     socket: WebSocket[Any, Any, Any],
     hub: NamedDependency[Hub],
     admission: NamedDependency[Admission],
+    socket_scheduler: NamedDependency[FairScheduler],
 ) -> None:
     """Tell which entities change until either side ends it; what ends it here has a reason."""
     if SUBPROTOCOL not in socket.scope["subprotocols"]:
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return
     await socket.accept(subprotocols=SUBPROTOCOL)
-    closer, packets = Closer(socket), _packets(socket)
+    closer, packets = Closer(socket, socket_scheduler), _packets(socket)
     try:
         async with asyncio.timeout(CONNECT_WAIT):
             first = await anext(packets, None)
@@ -80,7 +82,7 @@ async def _listen(
 ) -> None:
     """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
     try:
-        listener, held = await admission.of(connect, closer.send_bytes, closer.close)
+        listener, held = await admission.of(connect, closer.send_next, closer.close, hub.queued)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE

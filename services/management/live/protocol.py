@@ -4,6 +4,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from libs.common.contracts.live import WS_PATH
+from services.management.live.closing import WRITABLE
 from services.management.live.packets import LARGEST
 
 
@@ -23,6 +24,11 @@ class PatientProtocol(WebSocketsSansIOProtocol):
             self.conn.max_message_size = LARGEST
             self.ping_interval = None
         super().handle_connect(event)
+
+    async def run_asgi(self) -> None:
+        """Let the application know when the client does not keep up."""
+        self.scope["state"][WRITABLE] = self.writable
+        await super().run_asgi()
 
     def handle_parser_exception(self) -> None:
         """Say why once; whatever else arrives is dropped by the parser."""

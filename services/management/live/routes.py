@@ -12,6 +12,7 @@ from libs.common.http.guards import users
 from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
+from libs.common.scheduling import FairScheduler
 from services.management.live.closing import MALFORMED, TRY_AGAIN, Closer
 from services.management.live.frames import BadFrame, Follow, read_frame
 from services.management.live.hub import Hub
@@ -25,23 +26,25 @@ async def live(
     hub: NamedDependency[Hub],
     subscriptions: NamedDependency[Subscriptions],
     grants: NamedDependency[GrantReader],
+    socket_scheduler: NamedDependency[FairScheduler],
 ) -> None:
     """Push what changes until either side ends it; what ends it here has a reason."""
     principal = principal_of(socket)
-    closer = Closer(socket)
+    closer = Closer(socket, socket_scheduler)
     subscriber = Subscriber(
         principal,
         access_token_key(socket.headers.get(TOKEN_HEADER, "")),
         await grants.of(principal),
-        closer.send,
+        closer.send_next,
         closer.close,
+        hub.queued(principal.tenant),
     )
     await socket.accept()
     hub.enter(subscriber)
     try:
         await _read(closer, subscriber, subscriptions)
     finally:
-        hub.leave(subscriber)
+        subscriptions.leave(subscriber)
         subscriber.stop()
 
 
@@ -49,7 +52,9 @@ async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscript
     """Do what the client says until it leaves, also after nonsense has begun the closing."""
     while True:
         try:
-            said = read_frame(await closer.socket.receive_data(mode="text"))
+            text = await closer.socket.receive_data(mode="text")
+            async with subscriptions.turn(subscriber):
+                said = read_frame(text)
             if isinstance(said, frozenset):
                 await subscriptions.subscribe(subscriber, said)
             elif isinstance(said, Follow):

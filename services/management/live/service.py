@@ -4,6 +4,9 @@ Most subscriptions need nobody: what a device grant shows is known from the even
 `device` is asked only about ids, and about keys of users who hold grants of entities.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from libs.common.bus import RpcClient
@@ -15,6 +18,8 @@ from libs.common.contracts.entities import (
     ResolveEntities,
 )
 from libs.common.http.ids import find_id
+from libs.common.scheduling import FairScheduler
+from services.management.live.admission import Admission
 from services.management.live.following import Pattern
 from services.management.live.hub import Hub
 from services.management.live.subscriber import Subscriber
@@ -23,23 +28,41 @@ from services.management.live.subscriber import Subscriber
 class Subscriptions:
     """Subscribes sockets."""
 
-    def __init__(self, hub: Hub, rpc: RpcClient) -> None:
+    def __init__(
+        self, hub: Hub, rpc: RpcClient, admission: Admission, scheduler: FairScheduler
+    ) -> None:
         self._hub = hub
         self._rpc = rpc
+        self._admission = admission
+        self._scheduler = scheduler
+
+    @asynccontextmanager
+    async def turn(self, subscriber: Subscriber) -> AsyncIterator[None]:
+        """Wait for the turn of a socket's tenant, and let other tasks run afterwards."""
+        async with self._scheduler.slot(subscriber.principal.tenant):
+            yield
+            await asyncio.sleep(0)
 
     async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
-        """Replace what a socket subscribes to; keys that do not exist cost nothing.
+        """Replace what a socket subscribes to; keys need not exist.
 
-        Raises what `device` answers when it is needed.
+        Raises `TooManyRequests`, and what `device` answers when it is needed.
         """
+        self._admission.count_keys(subscriber, len(wanted))
         ids = [number for key in wanted if (number := find_id(key))]
         keys = frozenset(key for key in wanted if "." in key)
         by_key = {}
         if ids:
             found = await self._resolve(subscriber, ids=ids[:MOST])
             by_key = {entity.key: str(entity.id) for entity in found}
-        self._hub.subscribe(subscriber, keys, by_key)
+        async with self.turn(subscriber):
+            self._hub.subscribe(subscriber, keys, by_key)
         await self.filter_anew(subscriber)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Forget a socket."""
+        self._hub.leave(subscriber)
+        self._admission.count_keys(subscriber, 0)
 
     async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; raise as `subscribe` does."""
@@ -52,7 +75,7 @@ class Subscriptions:
         subscriber.granted_keys = frozenset()
         if subscriber.grants.everything or not granted:
             return
-        keys = [*subscriber.keys, *subscriber.aliases]
+        keys = list(subscriber.keys)
         if subscriber.pattern is not None:
             ids = sorted(granted)
             answers = [

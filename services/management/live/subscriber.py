@@ -1,21 +1,33 @@
 """Who listens; and a socket's: what it subscribes to, may see, and what waits to be sent."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
 
-from libs.common.changes import Changed, ChangedThing
+import msgspec
+
+from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from services.management.live.following import ChangeQueue, Pattern
-from services.management.live.frames import Value, push_frame
+from services.management.live.following import ChangeQueue, EncodedChange, Pattern
+from services.management.live.frames import Update, Value
+from services.management.live.queued import QueuedBytes
 
 TOO_SLOW = 1013
 """Close code "try again later" (RFC 6455, registry)."""
 MOST_WAITING = 256
 """Frames that wait for a slow reader; beyond them only the latest values are kept."""
+MOST_BYTES = 1024 * 1024
+"""The same in bytes."""
+MOST_MERGED = 256 * 1024
+"""Bytes of a frame of latest values, unless one value alone has more."""
 PATIENCE = 30.0
 """Seconds for which a reader may take nothing at all before it is closed."""
+
+SendNext = Callable[[str, Callable[[], str | bytes | None]], Awaitable[None]]
+"""Sends the next frame once the client keeps up and the tenant, named first, has its turn."""
+
+_encoder = msgspec.json.Encoder()
 
 
 class Listener:
@@ -42,52 +54,51 @@ class Listener:
 
 
 class Subscriber(Listener):
-    """A socket of `/websocket`; `send` waits while the reader does not keep up."""
+    """A socket of `/websocket`."""
 
     def __init__(
         self,
         principal: Principal,
         credential: str,
         grants: Grants,
-        send: Callable[[str], Awaitable[None]],
+        send_next: SendNext,
         close: Callable[[int, str], None],
+        queued: QueuedBytes,
     ) -> None:
+        """`queued` counts what waits for all sockets of the tenant."""
         super().__init__(principal, credential, grants, close)
         self.keys: frozenset[str] = frozenset()
-        """As subscribed: entity keys, and ids, which some consoles send instead."""
-        self.aliases: Mapping[str, str] = {}
-        """Subscribed ids by the key that they stand for."""
+        """Keys of the entities that it subscribes to, also by their ids."""
         self.granted_keys: frozenset[str] = frozenset()
         """Keys whose entity is granted by itself, and not with its thing."""
         self.pattern: Pattern | None = None
         """The pattern of changes that it follows."""
-        self._changes = ChangeQueue()
+        self.counted = 0
+        """The keys that count against limits."""
+        self._changes = ChangeQueue(queued)
         self._changes_first = False
-        self._send = send
-        self._waiting: deque[dict[str, Value]] = deque()
-        self._latest: dict[str, Value] | None = None
+        self._send_next = send_next
+        self._queued = queued
+        self._waiting: deque[Update] = deque()
+        self._bytes = 0
+        self._latest: OrderedDict[str, Value | msgspec.Raw] = OrderedDict()
+        """The latest values of a slow reader, the key that waits longest first."""
         self._sending: asyncio.Task[None] | None = None
 
-    def sees(self, thing: ChangedThing, key: str) -> bool:
-        """Tell whether a change of `key` may be told."""
-        whole = self.grants.thing(
+    def sees(self, thing: ChangedThing) -> bool:
+        """Return whether all changes of a thing may be sent."""
+        return self.grants.thing(
             thing.id, thing.integration, device=thing.device, group=thing.group
         )
-        return whole or key in self.granted_keys
 
-    def push(self, values: dict[str, Value]) -> None:
+    def push(self, update: Update) -> None:
         """Send new values; a slow reader gets the latest of each key instead of every one."""
         if self._closed:
             return
-        if self._latest is not None:
-            self._latest.update(values)
+        if self._latest:
+            self._latest.update(update.values)
         else:
-            self._waiting.append(values)
-            if len(self._waiting) > MOST_WAITING:
-                self._latest = {}
-                for waiting in self._waiting:
-                    self._latest.update(waiting)
-                self._waiting.clear()
+            self._append(update)
         self._start_sending()
 
     def follow(self, pattern: Pattern | None) -> None:
@@ -95,25 +106,31 @@ class Subscriber(Listener):
         self.pattern = pattern
         self._changes.clear()
 
-    def push_change(self, change: Changed) -> None:
-        """Send the values of a change that fit the pattern and that the user sees."""
-        pattern = self.pattern
-        if self._closed or pattern is None or not pattern.covers(change):
-            return
-        values = {
-            key: value
-            for key, value in change.values.items()
-            if pattern.has_keyword(change, key) and self.sees(change.thing, key)
-        }
-        if values:
-            self._changes.add(change, values)
+    def push_change(self, change: EncodedChange) -> None:
+        """Send a change that fits the pattern."""
+        if not self._closed:
+            self._changes.add(change)
             self._start_sending()
 
     def stop(self) -> None:
         """Send no more."""
         self._closed = True
+        self._changes.clear()
+        self._clear()
         if self._sending is not None:
             self._sending.cancel()
+
+    def _append(self, update: Update) -> None:
+        """Let an update wait, and merge what waits once it is too much."""
+        self._waiting.append(update)
+        self._count(len(update.encoded))
+        if len(self._waiting) > 1 and (
+            len(self._waiting) > MOST_WAITING or self._bytes > MOST_BYTES or self._queued.full
+        ):
+            for waiting in self._waiting:
+                self._latest.update(waiting.values)
+            self._queued.note_overflow(len(self._waiting))
+            self._clear()
 
     def _start_sending(self) -> None:
         if self._sending is None:
@@ -121,9 +138,9 @@ class Subscriber(Listener):
 
     async def _drain(self) -> None:
         try:
-            while (frame := self._next_frame()) is not None:
+            while self._waiting or self._latest or self._changes:
                 async with asyncio.timeout(PATIENCE):
-                    await self._send(frame)
+                    await self._send_next(self.principal.tenant, self._next_frame)
         except TimeoutError:
             self.close(TOO_SLOW, "too slow")
         finally:
@@ -133,13 +150,26 @@ class Subscriber(Listener):
         """Return the next frame; the two kinds of subscriptions take turns."""
         self._changes_first = not self._changes_first
         changes = self._changes.take() if self._changes_first else None
-        if changes is not None:
-            return changes
-        values = self._next()
-        return self._changes.take() if values is None else push_frame(values)
+        return changes or self._next() or self._changes.take()
 
-    def _next(self) -> dict[str, Value] | None:
+    def _next(self) -> str | None:
         if self._waiting:
-            return self._waiting.popleft()
-        latest, self._latest = self._latest, None
-        return latest
+            encoded = self._waiting.popleft().encoded
+            self._count(-len(encoded))
+            return encoded.decode()
+        merged: dict[str, msgspec.Raw] = {}
+        size = 0
+        while self._latest and size < MOST_MERGED:
+            key, value = self._latest.popitem(last=False)
+            encoded = _encoder.encode(value)
+            merged[key] = msgspec.Raw(encoded)
+            size += len(encoded)
+        return Update(merged).encoded.decode() if merged else None
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._count(-self._bytes)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._queued.size += size

@@ -8,12 +8,14 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from libs.common.errors import ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
+from libs.common.jobs import Beside
 from services.management.live.hub import Hub
 from services.management.live.judging import Judge
 from services.management.live.service import Subscriptions
@@ -38,15 +40,20 @@ class Watch:
     tokens: Credentials
     judge: Judge
     subscriptions: Subscriptions
+    refreshing: Beside = field(default_factory=Beside)
+    """One job for each tenant whose grants have changed."""
 
     async def run(self) -> None:
         """Look for ever; without Redis or `auth` what was known holds."""
-        while True:
-            await asyncio.sleep(EVERY)
-            try:
-                await self.look()
-            except ThingwayError as error:
-                log.warning("sockets could not be checked: %s", error)
+        try:
+            while True:
+                await asyncio.sleep(EVERY)
+                try:
+                    await self.look()
+                except ThingwayError as error:
+                    log.warning("sockets could not be checked: %s", error)
+        finally:
+            await self.refreshing.stop()
 
     async def look(self) -> None:
         """One look at all sockets."""
@@ -67,10 +74,16 @@ class Watch:
         for tenant, version in zip(tenants, versions, strict=True):
             stale = [one for one in by_tenant[tenant] if one.principal.access < version]
             if stale:
-                await self._refresh(stale, version)
+                self.refreshing.begin(tenant, partial(self._refresh, stale, version))
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
-        """Judge sockets anew, each user once."""
+        """Judge sockets of a tenant anew, each user once; the next look finds what is left."""
+        try:
+            await self._judge(subscribers, version)
+        except ThingwayError as error:
+            log.warning("sockets could not be checked: %s", error)
+
+    async def _judge(self, subscribers: Iterable[Listener], version: int) -> None:
         known: dict[str, tuple[Principal, Grants] | None] = {}
         for subscriber in subscribers:
             user = subscriber.principal.subject

@@ -1,0 +1,237 @@
+"""Sockets of a tenant: frames are shared, and what waits for slow ones is bounded in bytes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from libs.common.changes import Changed, ChangedThing
+from libs.common.contracts.access import GrantedResources
+from libs.common.identity import Kind, Principal
+from libs.common.identity.grants import ALL, Grants
+from services.management.live import frames
+from services.management.live.exchange import Exchange
+from services.management.live.following import EncodedChange, Pattern
+from services.management.live.hub import Hub
+from services.management.live.queued import TENANT_BYTES
+from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
+
+THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
+KEYS = [f"direct.device.S1.k{number}" for number in range(480)]
+KEY = KEYS[0]
+NOTHING = Grants(everything=False, resources=GrantedResources(version=1))
+
+
+class Socket:
+    """A socket whose client keeps up or not."""
+
+    def __init__(self, hub: Hub, grants: Grants = ALL) -> None:
+        self.sent: list[str] = []
+        self.writable = asyncio.Event()
+        principal = Principal(Kind.USER, "t", "1")
+        self.subscriber = Subscriber(
+            principal, "", grants, self._send_next, lambda *_: None, hub.queued("t")
+        )
+        hub.enter(self.subscriber)
+
+    async def _send_next(self, _: str, next_frame: Callable[[], str | bytes | None]) -> None:
+        await self.writable.wait()
+        frame = next_frame()
+        assert isinstance(frame, str)
+        self.sent.append(frame)
+
+    async def read(self) -> list[Any]:
+        """Keep up, and return the payloads that were sent since."""
+        self.writable.set()
+        while self.subscriber._sending is not None:
+            await asyncio.sleep(0)
+        found = [json.loads(text)["payload"] for text in self.sent]
+        self.sent.clear()
+        self.writable.clear()
+        return found
+
+
+class Changes:
+    """Reports of one device."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._number = 0
+
+    async def report(self, **values: Any) -> None:
+        self._number += 1
+        prefixed = {f"direct.device.S1.{name}": value for name, value in values.items()}
+        change = Changed(f"e{self._number}", "t", THING, self._number, prefixed)
+        await self._hub.push(change, self._pause)
+
+    async def _pause(self) -> None:
+        pass
+
+
+@pytest_asyncio.fixture
+async def hub() -> AsyncIterator[Hub]:
+    hub = Hub(Exchange(None, None))  # type: ignore[arg-type]
+    yield hub
+    for listener in list(hub.listeners):
+        listener.stop()  # type: ignore[attr-defined]
+        hub.leave(listener)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of values of each frame that was encoded."""
+    found: list[int] = []
+    encoder = frames._encoder
+
+    class Counting:
+        def encode(self, push: Any) -> bytes:
+            found.append(len(push.payload.values))
+            return encoder.encode(push)
+
+    monkeypatch.setattr(frames, "_encoder", Counting())
+    return found
+
+
+async def test_a_change_is_encoded_once_for_all_sockets_with_the_same_keys(
+    hub: Hub, encoded: list[int]
+) -> None:
+    """One hundred sockets with 480 keys each cost one frame a report."""
+    sockets = [Socket(hub) for _ in range(100)]
+    for one in sockets:
+        hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    changes = Changes(hub)
+    for number in range(3):
+        await changes.report(**{f"k{name}": number for name in range(480)})
+    assert encoded == [480] * 3
+    for one in sockets:
+        assert [told["values"][KEY]["value"] for told in await one.read()] == [0, 1, 2]
+
+
+async def test_sockets_with_other_grants_get_frames_of_their_own(
+    hub: Hub, encoded: list[int]
+) -> None:
+    """Members with the same granted keys share one frame, and who sees nothing is sent nothing."""
+    whole, half, same, none = (Socket(hub, grants) for grants in (ALL, NOTHING, NOTHING, NOTHING))
+    for one in (whole, half, same, none):
+        hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    for one in (half, same):
+        one.subscriber.granted_keys = frozenset((KEY, "direct.device.S2.other"))
+    await Changes(hub).report(k0=1, k1=2)
+    assert sorted(encoded) == [1, 2]
+    assert [told["entity_key"] for told in await half.read()] == [[KEY]]
+    assert await same.read() == [
+        {"entity_key": [KEY], "values": {KEY: {"value": 1, "timestamp": 1}}}
+    ]
+    assert len((await whole.read())[0]["values"]) == 2
+    assert await none.read() == []
+
+
+async def test_an_id_is_sent_as_the_client_named_it(hub: Hub) -> None:
+    """The key comes with it, if the client subscribes to both."""
+    both, alias = Socket(hub), Socket(hub)
+    hub.subscribe(both.subscriber, frozenset((KEY,)), {KEY: "57345"})
+    hub.subscribe(alias.subscriber, frozenset(), {KEY: "57345"})
+    await Changes(hub).report(k0=1, k1=2)
+    assert [told["entity_key"] for told in await both.read()] == [[KEY, "57345"]]
+    assert [told["entity_key"] for told in await alias.read()] == [["57345"]]
+
+
+async def test_a_second_copy_and_a_socket_that_left_change_nothing(hub: Hub) -> None:
+    """What is known is not pushed again, and nothing is kept of a tenant without sockets."""
+    one = Socket(hub)
+    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    changes = Changes(hub)
+    await changes.report(k0=1)
+    changes._number = 0
+    await changes.report(k0=1)
+    assert len(await one.read()) == 1
+    hub.subscribe(one.subscriber, frozenset((KEYS[1],)), {})
+    await changes.report(k0=2)
+    assert await one.read() == []
+    hub.leave(one.subscriber)
+    assert not hub.listens("t")
+
+
+async def test_a_slow_reader_keeps_every_frame_up_to_a_number(hub: Hub) -> None:
+    """Beyond it the latest value of each key waits."""
+    one = Socket(hub)
+    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    changes = Changes(hub)
+    for number in range(MOST_WAITING):
+        await changes.report(k0=number, k1=number)
+    assert len(await one.read()) == MOST_WAITING
+    for number in range(MOST_WAITING + 2):
+        await changes.report(**{f"k{number % 2}": number})
+    (told,) = await one.read()
+    assert [told["values"][key]["value"] for key in KEYS[:2]] == [MOST_WAITING, MOST_WAITING + 1]
+
+
+async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> None:
+    """Large frames are merged before there are many, and merged ones stay small."""
+    one = Socket(hub)
+    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    changes = Changes(hub)
+    for number in range(40):
+        await changes.report(**{f"k{number % 20}": f"{number}" + "x" * 100_000})
+        assert hub.queued("t").size <= MOST_BYTES + 101_000
+    told = await one.read()
+    assert max(len(json.dumps(frame)) for frame in told) < 400_000
+    latest = {key: value["value"] for frame in told for key, value in frame["values"].items()}
+    assert [latest[KEYS[number]][:2] for number in range(20)] == [str(20 + n) for n in range(20)]
+    assert hub.queued("t").size == 0
+
+
+async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
+    """However many sockets a tenant has, so many bytes wait, and one frame of each socket."""
+    sockets = [Socket(hub) for _ in range(60)]
+    for number, one in enumerate(sockets):  # none has the same keys, so nothing is shared
+        hub.subscribe(one.subscriber, frozenset((KEY, KEYS[number + 1])), {})
+    changes = Changes(hub)
+    for number in range(12):
+        await changes.report(k0=f"{number:02}" + "x" * 90_000)
+    assert hub.queued("t").size < TENANT_BYTES + 100_000
+    for one in sockets:
+        assert (await one.read())[-1]["values"][KEY]["value"][:2] == "11"
+        hub.leave(one.subscriber)
+        one.subscriber.stop()
+    assert hub.queued("t").size == 0
+
+
+async def test_followers_of_one_pattern_share_a_change(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is selected and encoded once, also for those who see one key of it."""
+    made: list[int] = []
+
+    def of(_: Any, change: Changed, values: Any) -> EncodedChange:
+        made.append(len(values))
+        return original(change, values)
+
+    original = EncodedChange.of
+    monkeypatch.setattr(EncodedChange, "of", classmethod(of))
+    sockets = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
+    for one in sockets:
+        hub.follow(one.subscriber, Pattern(scope="TENANT"))
+        one.subscriber.granted_keys = frozenset((KEY,))
+    await Changes(hub).report(k0=1, k1=2)
+    assert sorted(made) == [1, 2]
+    told = [len((await one.read())[0]["changes"][0]["values"]) for one in sockets]
+    assert told == [2, 2, 1, 1]
+
+
+async def test_another_pattern_forgets_what_waits_for_the_one_before(hub: Hub) -> None:
+    """No change of the old pattern comes after the new one holds."""
+    one = Socket(hub)
+    changes = Changes(hub)
+    hub.subscribe(one.subscriber, frozenset((KEY,)), {})
+    hub.follow(one.subscriber, Pattern(scope="TENANT"))
+    await changes.report(k0=1)
+    hub.follow(one.subscriber, Pattern(scope="DEVICE", id=8))
+    await changes.report(k0=2)
+    assert [list(told) for told in await one.read()] == [["entity_key", "values"]] * 2
+    hub.follow(one.subscriber, Pattern(scope="DEVICE", id=7))
+    await changes.report(k0=3)
+    assert sorted(next(iter(told)) for told in await one.read()) == ["entity_key", "skipped"]
