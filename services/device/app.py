@@ -307,8 +307,8 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
-        "frames": FrameService(FrameStore(database), base.partitions, windows),
-        "device_events": EventService(EventStore(database), windows),
+        "frames": FrameService(FrameStore(base.mongo.direct), base.partitions, windows),
+        "device_events": EventService(EventStore(base.mongo.direct), windows),
         "gaps": GapService(FrameStore(database), GapStore(database), windows),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
@@ -321,7 +321,7 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
     """What consoles and other services do with entities."""
     base, directory = shared.base, shared.directory
     latest = ValueReader(
-        base.latest, base.devices, alarms, EventStore(base.mongo.database), base.retention
+        base.latest, base.devices, alarms, EventStore(base.mongo.direct), base.retention
     )
     seconds = base.settings.service_call_timeout
     service = EntityService(
@@ -365,7 +365,6 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
         shared.maker,
         shared.groups,
         tags,
-        base.latest,
         latest,
         FirstKeys(shared.credentials, GrantedDevices(base.devices, shared.grants)),
     )

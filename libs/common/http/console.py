@@ -1,7 +1,7 @@
 """The management API on the wire: envelope, ids, pages, order."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.documented import SENTENCES
 from libs.common.http.ids import Id
 from libs.common.http.operations import ConsoleOperation
+from libs.common.http.streaming import Streamed
 
 T = TypeVar("T")
 
@@ -141,6 +142,15 @@ class PageRequest(msgspec.Struct, kw_only=True):
     def listed(self, rows: Sequence[T], total: int) -> list[T] | Page[T]:
         """The page when one was asked for, else the bare list."""
         return self.page(rows, total) if self.paged else list(rows)
+
+    def streamed(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[list[T] | Page[T]]:
+        """Return `listed` of rows that are still to be read."""
+        return Streamed(self.listed([], total), rows)
+
+    def streamed_page(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[Page[T]]:
+        """Return the page of rows that are still to be read, whether one was asked for or not."""
+        page: Page[T] = Page(page_size=self.size, page_number=self.number, total=total, content=[])
+        return Streamed(page, rows)
 
     def cut(self, rows: Sequence[T]) -> list[T] | Page[T]:
         """Cut the page out of the whole list `rows`."""

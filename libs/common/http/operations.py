@@ -1,15 +1,18 @@
 """Operations: their envelope, and which of them a module has."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, get_origin
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Response
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
+from litestar.serialization import encode_json
 from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import Answer, Success
-from libs.common.http.request import HttpRequest, request_id_of
+from libs.common.http.request import HttpRequest, is_seen, request_id_of
+from libs.common.http.streaming import Streamed, as_streamed, begun_with, encoded, in_pieces
 
 
 class Operation(HTTPRouteHandler):
@@ -24,7 +27,11 @@ class Operation(HTTPRouteHandler):
     def __call__(self, fn: AnyCallable) -> Self:
         """Let Litestar and the document take the function for one that gives the envelope."""
         given = fn.__annotations__["return"]
-        kind = get_origin(given) or given
+        kind: Any = get_origin(given) or given
+        if kind is Streamed:
+            (given,) = get_args(given)
+            fn.__annotations__["return"] = given
+            kind = get_origin(given) or given
         if not (isinstance(kind, type) and issubclass(kind, self.envelope | Response)):
             fn.__annotations__["return"] = self.envelope[given]
         self.summary = self.summary or fn.__name__.replace("_", " ").capitalize()
@@ -32,11 +39,32 @@ class Operation(HTTPRouteHandler):
         return self
 
     async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
-        """Put it around `data`."""
+        """Put it around `data`, and stream what is long."""
         if not isinstance(data, self.envelope | Response):
+            request_id = request_id_of(request)
+            streamed = as_streamed(data)
             given = msgspec.UNSET if data is None else data
-            data = self.envelope(data=given, request_id=request_id_of(request))
+            data = self.envelope(
+                data=given if streamed is None else streamed.around, request_id=request_id
+            )
+            if streamed is not None:
+                data = await _response(streamed, encode_json(data), request)
         return await super().to_response(app, data, request)
+
+
+async def _response(
+    streamed: Streamed[Any], envelope: bytes, request: HttpRequest
+) -> Response[Any]:
+    """Return the answer: whole when it is short, else as a stream."""
+    pieces = in_pieces(encoded(streamed, envelope))
+    first = await anext(pieces)
+    second = await anext(pieces, None)
+    if second is None:
+        return Response(first, media_type="application/json")
+    if not is_seen(request):
+        await pieces.aclose()
+        return Stream([], media_type="application/json")
+    return Stream(begun_with([first, second], pieces), media_type="application/json")
 
 
 class ConsoleOperation(Operation):

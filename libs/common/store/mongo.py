@@ -14,12 +14,14 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
+import bson
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
+from bson.raw_bson import RawBSONDocument
 from motor import motor_asyncio
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -70,6 +72,10 @@ CLUSTERED: dict[str, Any] = {
 """Options of a collection that is kept in the order of its `_id`. Where ids begin with a device, as
 many leaves grow at once as there are devices: what a leaf may take of the cache, four times its
 size by default, is at most that (docs/decisions/0001)."""
+BATCH_BYTES = 1024 * 1024
+"""Bytes that `read_rows` reads at a time, more where documents become larger all at once."""
+FIRST_BATCH, LARGEST_BATCH = 32, 1000
+"""Documents of the first batch of `read_rows`, and the most of any."""
 _DURABLE = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
@@ -142,6 +148,42 @@ async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[
         {"$match": {"found": {"$ne": []}}},
     ]
     return [bytes(one["key"]) async for one in await database.aggregate(there)]
+
+
+def page_stages(
+    match: Document, order: Sequence[tuple[str, int]], skip: int = 0, limit: int = 0
+) -> list[Document]:
+    """Return the stages that find up to `limit` documents behind the first `skip`; 0 is all."""
+    return [
+        {"$match": match},
+        {"$sort": dict(order)},
+        *([{"$skip": skip}] if skip else []),
+        *([{"$limit": limit}] if limit else []),
+    ]
+
+
+async def read_rows(
+    collection: Collection,
+    stages: Sequence[Document],
+    *,
+    size: int = BATCH_BYTES,
+    first: int = FIRST_BATCH,
+    **options: Any,
+) -> AsyncGenerator[Document, None]:
+    """Yield the documents of an aggregation on a collection of `Mongo.direct`.
+
+    MongoDB counts a batch in documents. The first has `first` of them. The number of the next ones
+    follows the documents that came before, so that a batch has about `size` bytes. Each is decoded
+    when it is asked for.
+    """
+    raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
+    read, mean = 0, 0.0
+    async with await raw.aggregate(list(stages), batchSize=first, **options) as cursor:
+        async for document in cursor:
+            read += 1
+            mean += (len(document.raw) - mean) / min(read, FIRST_BATCH)
+            cursor.batch_size(max(1, min(LARGEST_BATCH, 4 * read, int(size / mean))))
+            yield bson.decode(document.raw, collection.codec_options)
 
 
 async def drop_present(collection: Collection, index: str) -> None:

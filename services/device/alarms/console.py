@@ -11,6 +11,7 @@ from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import Id, PathId
+from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.rules import AlarmRules
@@ -58,7 +59,7 @@ async def search_alarms(
     principal: Requester,
     alarms: NamedDependency[Alarms],
     data: JSONBody[SearchAlarms | None] = None,
-) -> Page[ShownAlarm]:
+) -> Streamed[Page[ShownAlarm]]:
     """The alarms of the devices that the caller sees, the newest first; always a page."""
     return await alarms.search(principal, data or SearchAlarms())
 

@@ -1,6 +1,7 @@
 """Alarms on behalf of users: those of the devices that they see."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import Page, ids_of
+from libs.common.http.streaming import Streamed, in_parts, in_pieces
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import csv_lines, safe_cell
@@ -61,15 +63,20 @@ class Alarms:
     devices: DeviceStore
     grants: GrantReader
 
-    async def search(self, principal: Principal, wanted: SearchAlarms) -> Page[ShownAlarm]:
-        """A page of the alarms that the user sees, the newest first unless sorted otherwise."""
+    async def search(
+        self, principal: Principal, wanted: SearchAlarms
+    ) -> Streamed[Page[ShownAlarm]]:
+        """Stream the alarms that the user sees, the newest first unless sorted otherwise."""
         order = wanted.order(COLUMNS, NEWEST_FIRST)
         query = await self._query(principal, wanted)
         skip = (wanted.number - 1) * wanted.size
-        found, total = await self.store.search(query, order, skip, wanted.size)
-        places = await self._places(principal.tenant, found)
-        rows = [_shown(alarm, places.get(alarm.device)) for alarm in found]
-        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+        async def complete(alarms: Sequence[Alarm]) -> list[ShownAlarm]:
+            places = await self._places(principal.tenant, alarms)
+            return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
+
+        rows = self.store.read(query, order, skip, wanted.size)
+        return wanted.streamed_page(in_parts(rows, complete), await self.store.total(query))
 
     async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
         """How many alarms a search would find."""
@@ -118,18 +125,19 @@ class Alarms:
 
     async def export(
         self, principal: Principal, wanted: SearchAlarms, timezone: str
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The lines of a file; raise `InvalidInput` before the first one."""
         try:
             zone = ZoneInfo(timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise InvalidInput(f"{timezone} is no time zone", field="timezone") from error
-        return self._lines(await self._query(principal, wanted), zone)
+        return in_pieces(self._lines(await self._query(principal, wanted), zone))
 
-    async def _lines(self, query: Document, zone: tzinfo) -> AsyncIterator[bytes]:
+    async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([HEAD])
-        async for alarm in self.store.walk(query, MOST_EXPORTED):
-            yield csv_lines([_row(alarm, zone)])
+        async with aclosing(self.store.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)) as alarms:
+            async for alarm in alarms:
+                yield csv_lines([_row(alarm, zone)])
 
     async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
         """The alarms that meet a filter, of the devices that the user sees."""
@@ -166,7 +174,7 @@ class Alarms:
         devices = {"device": {"$in": [*granted.devices, *inside]}}
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 
-    async def _places(self, tenant: str, alarms: list[Alarm]) -> dict[int, Location]:
+    async def _places(self, tenant: str, alarms: Sequence[Alarm]) -> dict[int, Location]:
         found = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
         return {one.id: one.location for one in found if one.location is not None}
 

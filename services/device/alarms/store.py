@@ -4,8 +4,7 @@ A state, what it raises or clears, and the events that tell of it are one transa
 happens once, whoever decides it and however often.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pymongo import ReturnDocument, UpdateOne
@@ -16,7 +15,7 @@ from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.events import AlarmChange, DeviceProfile
 from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, Mongo, Session
+from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
 from services.device.alarms.deciding import SETTLING, Change, is_unchanged
 from services.device.alarms.errors import too_many_alarms
 from services.device.alarms.messages import alarm_changed
@@ -188,13 +187,17 @@ class AlarmStore:
 
     # Alarms, for users.
 
-    async def search(
+    async def total(self, query: Document) -> int:
+        """Return how many alarms match."""
+        return await self._alarms.count_documents(query)
+
+    async def read(
         self, query: Document, order: Order, skip: int, limit: int
-    ) -> tuple[list[Alarm], int]:
-        """A page of alarms, and how many match in all."""
-        page = self._alarms.find(query, sort=order, skip=skip, limit=limit)
-        found, total = await asyncio.gather(page.to_list(None), self._alarms.count_documents(query))
-        return [read(one, Alarm) for one in found], total
+    ) -> AsyncGenerator[Alarm, None]:
+        """Yield `limit` alarms in an order, behind the first `skip`."""
+        stages = page_stages(query, order, skip, limit)
+        async for one in read_rows(self._mongo.direct["alarms"], stages):
+            yield read(one, Alarm)
 
     async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
         """The newest open alarm of each device that nobody has claimed; others are missing."""
@@ -211,13 +214,6 @@ class AlarmStore:
         ]
         found = await self._alarms.aggregate(stages)
         return {one["_id"]: read(one["newest"], Alarm) async for one in found}
-
-    async def walk(self, query: Document, limit: int) -> AsyncIterator[Alarm]:
-        """Alarms, the newest first."""
-        async for one in self._alarms.find(
-            query, sort=[("raisedAt", -1), ("_id", -1)], limit=limit
-        ):
-            yield read(one, Alarm)
 
     async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
         """How many there are of each severity, open or not, claimed or not."""

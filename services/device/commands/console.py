@@ -16,6 +16,7 @@ from libs.common.http.console import Page, PageRequest, Shown, get, ids_of, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
+from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl import MASK, TslDocument
 from services.device.commands.messages import error_code
@@ -100,13 +101,17 @@ async def find_device_commands(
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
-) -> Page[ShownCommand]:
+) -> Streamed[Page[ShownCommand]]:
     """What the device was asked to do; commands are kept for 90 days after their end."""
     wanted = data or FindCommands()
     found, total = await device_commands.page(
         principal, device_id, wanted.status or (), wanted.skip, wanted.size
     )
-    return wanted.page([_shown_command(one) for one in found], total)
+    size = wanted.size if wanted.paged else min(wanted.size, total)
+    page: Page[ShownCommand] = Page(
+        page_size=size, page_number=wanted.number, total=total, content=[]
+    )
+    return Streamed(page, (_shown_command(one) async for one in found))
 
 
 class SetProperties(msgspec.Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """What users ask of devices: property updates of many, one result for each; and what was asked."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ class DeviceCommands:
         statuses: Sequence[TaskStatus],
         skip: int,
         limit: int,
-    ) -> tuple[list[Command], int]:
+    ) -> tuple[AsyncGenerator[Command, None], int]:
         """Up to `limit` commands of any of `statuses`, the newest first, and how many there are.
 
         No `statuses` are all of them. Of earlier owners' commands none is shown.
@@ -78,7 +78,7 @@ class DeviceCommands:
         device = await self.devices.find(principal, device_id)
         commands, total = await self.store.page(device, statuses, skip, limit)
         tsl = (await self.things.thing(device)).tsl
-        return [command.readable_by(tsl) for command in commands], total
+        return (command.readable_by(tsl) async for command in commands), total
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL that a device follows."""

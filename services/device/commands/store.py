@@ -4,7 +4,7 @@ What a command says is written in the transaction that makes it true, and said a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from pymongo import ReturnDocument, UpdateOne
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
-from libs.common.store.mongo import Document, Mongo, Session, present
+from libs.common.store.mongo import Document, Mongo, Session, page_stages, present, read_rows
 from libs.common.tsl import Tsl, mask_text, texts_beyond
 from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
@@ -173,8 +173,8 @@ class CommandStore:
 
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
-    ) -> tuple[list[Command], int]:
-        """Commands of a device since its owner has it, the newest first, and how many there are."""
+    ) -> tuple[AsyncGenerator[Command, None], int]:
+        """Return commands of a device since its owner has it, the newest first, and how many."""
         since = datetime.fromtimestamp(device.owned_since / 1000, UTC)
         query: Document = {
             "thingId": device.id,
@@ -183,8 +183,10 @@ class CommandStore:
         }
         if statuses:
             query["status"] = {"$in": list(statuses)}
-        found = self._commands.find(query, sort=NEWEST_FIRST, skip=skip, limit=limit)
-        commands = msgspec.convert(await found.to_list(), list[Command])
+        rows = read_rows(
+            self._mongo.direct["commands"], page_stages(query, NEWEST_FIRST, skip, limit)
+        )
+        commands = (msgspec.convert(row, Command) async for row in rows)
         return commands, await self._commands.count_documents(query)
 
     async def pending(

@@ -15,6 +15,7 @@ from libs.common.http.guards import commanders, holders, users
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
+from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.entities.calling import EntityCaller
@@ -76,7 +77,7 @@ async def search_entities(
     principal: Requester,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
-) -> list[ShownEntity] | Page[ShownEntity]:
+) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
     """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
     wanted = data or SearchEntities()
     return await entity_search.search(principal, wanted)
@@ -91,7 +92,7 @@ async def search_entities_by_columns(
     principal: Requester,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
-) -> Page[ShownEntity]:
+) -> Streamed[Page[ShownEntity]]:
     """Entities that meet a filter of each column, with their latest values; always a page.
 
     A page has 10,000 at most.
@@ -102,7 +103,7 @@ async def search_entities_by_columns(
 @post("/batch-get-status", guards=[holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
     principal: Requester, entities: Entities, data: JSONBody[AskStatus]
-) -> dict[str, LatestValue]:
+) -> Streamed[dict[str, LatestValue]]:
     """By id, of those that the caller sees; what has no value is empty."""
     ids = ids_of(data.entity_ids)
     return await entities.statuses(principal, ids)
@@ -139,7 +140,7 @@ async def search_entity_history(
     principal: Requester,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
-) -> list[HistoryItem] | Page[HistoryItem]:
+) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
     """The values that entities had, the newest first; a list without pages ends at 10,000."""
     return await entity_history.search(principal, data)
 

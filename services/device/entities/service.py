@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from libs.common.errors import Forbidden, InvalidInput, NotFound
+from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM, split_key
@@ -28,6 +29,8 @@ from services.device.things.names import EntityNames, with_name
 
 MOST_KEYS = 1000
 """Entities of one exchange."""
+VALUES_TOGETHER = 32
+"""Entities of an answer whose values are read together: a value has up to 256 KiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,8 @@ class EntityService:
         A board may hold entities that some of its users do not see, or that do not exist.
         """
         entities = await self.directory.by_ids(principal.tenant, [entity_id])
-        found = (await self._seen_values(principal, entities)).get(str(entity_id), LatestValue())
+        seen = await self._seen(principal, entities)
+        found = LatestValue() if not seen else (await self._latest(principal.tenant, seen))[0]
         return EntityStatus(
             value=found.value,
             timestamp=found.timestamp,
@@ -131,18 +135,21 @@ class EntityService:
             value_type=found.value_type,
         )
 
-    async def statuses(self, principal: Principal, ids: Sequence[int]) -> dict[str, LatestValue]:
-        """The latest values of those of some entities that the user sees, by id."""
-        found = await self.directory.by_ids(principal.tenant, ids)
-        return await self._seen_values(principal, found)
+    async def statuses(
+        self, principal: Principal, ids: Sequence[int]
+    ) -> Streamed[dict[str, LatestValue]]:
+        """Stream the latest values of those of some entities that the user sees, by id."""
+        seen = await self._seen(principal, await self.directory.by_ids(principal.tenant, ids))
 
-    async def _seen_values(
-        self, principal: Principal, entities: Mapping[int, Entity]
-    ) -> dict[str, LatestValue]:
+        async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
+            values = await self._latest(principal.tenant, entities)
+            return [(str(one.id), value) for one, value in zip(entities, values, strict=True)]
+
+        return Streamed({}, in_parts(each(seen), read, VALUES_TOGETHER))
+
+    async def _seen(self, principal: Principal, entities: Mapping[int, Entity]) -> list[Entity]:
         grants = await self.grants.of(principal)
-        seen = [one for one in entities.values() if _shared(one) or one.seen_with(grants)]
-        values = await self._latest(principal.tenant, seen)
-        return {str(one.id): value for one, value in zip(seen, values, strict=True)}
+        return [one for one in entities.values() if _shared(one) or one.seen_with(grants)]
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
         entries = await self.values.entries(tenant, entities)

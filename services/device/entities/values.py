@@ -1,7 +1,7 @@
 """Latest values of entities: what was reported, and what is known of every device."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from libs.common.clock import to_ms
@@ -43,16 +43,29 @@ class ValueReader:
 
     async def entries(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
         """The values of the properties among entities of a tenant, by thing."""
-        reported, common = set[int](), set[int]()
+        reported, common = list[Entity](), set[int]()
         for entity in entities:
-            if entity.member.type == "PROPERTY":
-                is_common = entity.member.number > LAST_DECLARED
-                (common if is_common else reported).add(entity.thing.id)
-        found = await self._latest.entries(list(reported)) if reported else {}
+            if entity.member.type != "PROPERTY":
+                continue
+            if entity.member.number > LAST_DECLARED:
+                common.add(entity.thing.id)
+            else:
+                reported.append(entity)
+        found = await self.reported(reported)
         if common:
             for device_id, entries in (await self._common(tenant, sorted(common))).items():
                 found.setdefault(device_id, {}).update(entries)
         return found
+
+    async def reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
+        """Return what was reported of the top-level properties of entities, by thing."""
+        things = {one.thing.id for one in entities}
+        keys = {one.reported_path[0] for one in entities}
+        found = await self._latest.some(things, keys) if things else {}
+        return {
+            thing: {key: {"v": value, "t": time} for key, (value, time) in values.items()}
+            for thing, values in found.items()
+        }
 
     async def events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
         """Return the outputs of the newest event of each kind among `entities`, by thing."""

@@ -6,7 +6,7 @@ JSON text: its keys are a console's own and may be such as MongoDB gives a meani
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -43,8 +43,8 @@ class StoredWidget(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> ShownWidget:
-        """The widget as consoles have it."""
-        return ShownWidget(str(self.id), msgspec.json.decode(self.data))
+        """The widget as consoles have it; its data goes out as it is stored."""
+        return ShownWidget(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
 
 
 class Content(msgspec.Struct, frozen=True, rename="camel"):

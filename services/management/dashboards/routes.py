@@ -9,6 +9,7 @@ from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders, users
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
+from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from services.management.dashboards.covers import PRESETS, PresetCover
 from services.management.dashboards.schemas import (
@@ -71,7 +72,9 @@ async def delete_dashboards(
 
 
 @get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)])
-async def list_dashboards(principal: Requester, dashboards: Dashboards) -> list[ShownDashboard]:
+async def list_dashboards(
+    principal: Requester, dashboards: Dashboards
+) -> Streamed[list[ShownDashboard]]:
     """The dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.seen_by(principal)
 

@@ -10,6 +10,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import ids_of, name_of
+from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.identity.sharing import Sharing
@@ -99,10 +100,10 @@ class DashboardService:
         if ids:
             await self._remove(user.tenant, ids)
 
-    async def seen_by(self, user: Principal) -> list[ShownDashboard]:
-        """The dashboards that a user sees, the oldest first."""
-        grants = await self._sharing.of(user)
-        return list(map(_shown, await self._seen(user, grants, widgets=True)))
+    async def seen_by(self, user: Principal) -> Streamed[list[ShownDashboard]]:
+        """Stream the dashboards that a user sees, the oldest first."""
+        found = self._store.read(user.tenant, _granted_ids(await self._sharing.of(user)))
+        return Streamed([], (_shown(dashboard) async for dashboard in found))
 
     async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
         """The dashboards that a user sees: the home first, then the newest."""
@@ -146,11 +147,8 @@ class DashboardService:
             ]
         )
 
-    async def _seen(
-        self, user: Principal, grants: Grants, keyword: str = "", *, widgets: bool = False
-    ) -> list[Dashboard]:
-        ids = None if grants.everything else sorted(grants.resources.dashboards)
-        return await self._store.list(user.tenant, ids, keyword, widgets=widgets)
+    async def _seen(self, user: Principal, grants: Grants, keyword: str = "") -> list[Dashboard]:
+        return await self._store.list(user.tenant, _granted_ids(grants), keyword)
 
     async def _visible(self, user: Principal, dashboard_id: int) -> Dashboard:
         grants = await self._sharing.of(user)
@@ -177,6 +175,11 @@ class DashboardService:
         removed = await self._store.remove(tenant, ids, self._forget)
         await self._sharing.forget(tenant, removed)
         return removed
+
+
+def _granted_ids(grants: Grants) -> list[int] | None:
+    """The dashboards that grants name; None is all."""
+    return None if grants.everything else sorted(grants.resources.dashboards)
 
 
 def gone(dashboard_id: int) -> NotFound:

@@ -5,8 +5,7 @@ fields of `services.management.dashboards.content`. `home_dashboards`: `{_id, te
 where `_id` is a user.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +15,15 @@ from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
+from libs.common.store.mongo import (
+    Document,
+    DuplicateKey,
+    Mongo,
+    Session,
+    containing,
+    page_stages,
+    read_rows,
+)
 from services.management.dashboards.content import content_of, stored
 from services.management.dashboards.covers import Cover
 from services.management.dashboards.schemas import Dashboard, DashboardChanges
@@ -96,25 +103,20 @@ class DashboardStore:
         return await self._mongo.transaction(work)
 
     async def list(
-        self,
-        tenant: str,
-        ids: Sequence[int] | None = None,
-        keyword: str = "",
-        *,
-        widgets: bool = False,
+        self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[Dashboard]:
-        """Dashboards of a tenant by age, all or those of `ids` whose name has `keyword`.
+        """Return dashboards of a tenant without widgets: all, or those of `ids`, by age.
 
-        They come without their widgets, unless these are wanted.
+        The name of each has `keyword`.
         """
-        query: dict[str, Any] = {"tenant": tenant}
-        if ids is not None:
-            query["_id"] = {"$in": list(ids)}
-        if keyword:
-            query["name"] = containing(keyword, "name")
-        fields = None if widgets else {"widgets": 0}
-        found = self._dashboards.find(query, fields, sort=[("createdAt", 1), ("_id", 1)])
+        found = self._dashboards.find(_those_of(tenant, ids, keyword), {"widgets": 0}, sort=_BY_AGE)
         return [_dashboard(document) async for document in found]
+
+    async def read(self, tenant: str, ids: Sequence[int] | None) -> AsyncGenerator[Dashboard, None]:
+        """Yield dashboards of a tenant with their widgets: all, or those of `ids`, by age."""
+        stages = page_stages(_those_of(tenant, ids), _BY_AGE)
+        async for document in read_rows(self._mongo.direct["dashboards"], stages, first=1):
+            yield _dashboard(document)
 
     # The dashboard that a user begins with.
 
@@ -140,6 +142,18 @@ class DashboardStore:
     async def has_resource(self, tenant: str, url: str) -> bool:
         """Whether a URL is that of a resource of the tenant."""
         return await self._resources.has(tenant, url)
+
+
+_BY_AGE = [("createdAt", 1), ("_id", 1)]
+
+
+def _those_of(tenant: str, ids: Sequence[int] | None, keyword: str = "") -> Document:
+    query: Document = {"tenant": tenant}
+    if ids is not None:
+        query["_id"] = {"$in": list(ids)}
+    if keyword:
+        query["name"] = containing(keyword, "name")
+    return query
 
 
 def _taken(name: str) -> Conflict:

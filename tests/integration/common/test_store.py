@@ -7,12 +7,20 @@ from functools import partial
 from typing import Any
 
 import pytest
+from pymongo.asynchronous.command_cursor import AsyncCommandCursor
 
 from libs.common.store import migrations
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader, Lease
 from libs.common.store.migrations import RESTORING, Migration, migrate
-from libs.common.store.mongo import Mongo, Session, StoreUnavailable
+from libs.common.store.mongo import (
+    LARGEST_BATCH,
+    Mongo,
+    Session,
+    StoreUnavailable,
+    page_stages,
+    read_rows,
+)
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):
@@ -37,6 +45,28 @@ async def test_a_lease_that_nobody_renews_ends(mongo: Mongo):
     async with asyncio.timeout(30):
         while not await other.acquire():
             await asyncio.sleep(0.02)
+
+
+async def test_rows_are_read_in_batches_of_about_so_many_bytes(mongo: Mongo):
+    """Batches of large documents are small, also where larger ones follow small ones."""
+    rows = mongo.direct["rows"]
+    await rows.insert_many(
+        {"_id": at, "x": "x" * 10 if at < 500 else "x" * 10_000} for at in range(800)
+    )
+    sizes: list[int] = []
+    honest = AsyncCommandCursor.batch_size
+
+    def batch_size(cursor: Any, size: int) -> Any:
+        sizes.append(size)
+        return honest(cursor, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncCommandCursor, "batch_size", batch_size)
+        stages = page_stages({"_id": {"$gt": 9}}, [("_id", 1)], 10, 750)
+        found = [row["_id"] async for row in read_rows(rows, stages, size=100_000)]
+    assert found == list(range(20, 770))
+    assert max(sizes[:400]) == LARGEST_BATCH
+    assert set(sizes[-100:]) <= {9, 10}
 
 
 class Jobs:

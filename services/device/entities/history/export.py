@@ -1,6 +1,7 @@
 """History as CSV (RFC 4180), row by row, however much there is."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
+from libs.common.http.streaming import in_pieces
 from libs.common.identity import Principal
 from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.entities.history.service import EntityHistory
@@ -42,7 +44,7 @@ class EntityExport:
         start: int | None,
         end: int | None,
         zone: str | None = None,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The lines of the file, the newest value of each entity first; times are of `zone`.
 
         Raises before the first line: `InvalidInput`, `NotFound` for an entity that the user
@@ -54,7 +56,7 @@ class EntityExport:
         span, times = self.history.span(start, end), _zone_of(zone)
         entities = await self.entities.find_all(principal, wanted)
         integrations = await self.integrations.known()
-        return self._lines(entities, span, integrations, times)
+        return in_pieces(self._lines(entities, span, integrations, times))
 
     async def _lines(
         self,
@@ -62,17 +64,16 @@ class EntityExport:
         span: Span,
         integrations: Mapping[str, ShownIntegration],
         zone: tzinfo,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         yield csv_lines([COLUMNS])
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
             source = await self.history.source(entity)
-            async for records in self.store.batches(source, span):
-                yield csv_lines(
-                    _row(entity, from_ms(ts).astimezone(zone), value, about)
-                    for ts, value in records
-                )
+            async with aclosing(self.store.records(source, span)) as records:
+                async for _, ts, value in records:
+                    time = from_ms(ts).astimezone(zone)
+                    yield csv_lines([_row(entity, time, value, about)])
 
 
 def filename() -> str:

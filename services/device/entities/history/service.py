@@ -1,16 +1,18 @@
 """What entities were: page by page, and folded to one value."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import Page, ids_of
+from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
 from services.device.entities.history.sources import Source, Span
-from services.device.entities.history.store import ValueStore
+from services.device.entities.history.store import Record, ValueStore
 from services.device.entities.schemas import (
     MOST_ENTITIES,
     Aggregate,
@@ -51,8 +53,8 @@ class EntityHistory:
 
     async def search(
         self, principal: Principal, body: SearchHistory
-    ) -> list[HistoryItem] | Page[HistoryItem]:
-        """The values of one or some entities, together in the order of time.
+    ) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
+        """Stream the values of one or some entities, together in the order of time.
 
         An entity that the user does not see has none.
         """
@@ -67,12 +69,7 @@ class EntityHistory:
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self._store.page(sources, span, body.skip, limit)
-        seen: Counter[tuple[int, int]] = Counter()
-        items: list[HistoryItem] = []
-        for at, ts, value in records:
-            items.append(_item(entities[at], ts, value, seen[at, ts]))
-            seen[at, ts] += 1
-        return body.listed(items, total)
+        return body.streamed(_items(entities, records), total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
         """One value made of all that an entity had, or how often it had which.
@@ -119,6 +116,19 @@ class EntityHistory:
             raise InvalidInput("must not be before start_timestamp", field="end_timestamp")
         oldest = max(now - self._retention_ms, 0)
         return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
+
+
+async def _items(
+    entities: Sequence[Entity], records: AsyncGenerator[Record, None]
+) -> AsyncGenerator[HistoryItem, None]:
+    """Yield records as items; those of one entity and time are counted, as they have no ids."""
+    before, seen = 0, Counter[int]()
+    async with aclosing(records):
+        async for at, ts, value in records:
+            if ts != before:
+                before, seen = ts, Counter()
+            yield _item(entities[at], ts, value, seen[at])
+            seen[at] += 1
 
 
 def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:

@@ -7,15 +7,16 @@ a remainder, so that a sum of a million of them has all its digits.
 import base64
 import binascii
 import heapq
-from collections.abc import AsyncIterator, Sequence
-from itertools import islice
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Literal
 
-from libs.common.store.mongo import Mongo
+from libs.common.store.mongo import BATCH_BYTES, FIRST_BATCH, Mongo, page_stages, read_rows
 from services.device.entities.history.sources import Scan, Source, Span, time_of
 
 BATCH = 1000
-"""Records that are held at a time, where all of them are gone through."""
+"""Values that are read at a time, where all of them are compared."""
 
 AggregateOf = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
 """`TOTAL` gives sum and number of values, of which both SUM and AVG are made."""
@@ -37,38 +38,29 @@ class ValueStore:
 
     async def page(
         self, sources: Sequence[Source], span: Span, skip: int, limit: int
-    ) -> tuple[list[Record], int]:
-        """`limit` records behind the first `skip`, and how many there are in all."""
+    ) -> tuple[AsyncGenerator[Record, None], int]:
+        """Return `limit` records behind the first `skip`, and how many there are in all."""
         counted = [await self._counted(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
-        if skip >= total:
-            return [], total
         if len(sources) == 1:
-            return await self._walk(sources[0], 0, counted[0], skip, limit), total
-        streams = [
-            await self._walk(source, at, counted[at], 0, skip + limit)
+            return self._walk(sources[0], 0, counted[0], skip, limit), total
+        walks = [
+            self._walk(source, at, counted[at], 0, skip + limit, len(sources))
             for at, source in enumerate(sources)
         ]
-        merged = heapq.merge(*streams, key=_time, reverse=span.newest_first)
-        return list(islice(merged, skip, skip + limit)), total
+        return _merged(walks, skip, limit, newest_first=span.newest_first), total
 
-    async def batches(self, source: Source, span: Span) -> AsyncIterator[Sequence[tuple[int, Any]]]:
-        """Everything in order, some at a time: as much as there is, in constant memory."""
-        for scan in source.scans(span):
-            cursor = self._database[scan.collection].find(
-                scan.match, source.projection, sort=scan.order, batch_size=BATCH
-            )
-            try:
-                while rows := await cursor.to_list(BATCH):
-                    yield [(time_of(row), row["v"]) for row in rows]
-            finally:
-                await cursor.close()
+    async def records(self, source: Source, span: Span) -> AsyncGenerator[Record, None]:
+        """Yield everything in order, in constant memory."""
+        scans = [(scan, sys.maxsize) for scan in source.scans(span)]
+        async for record in self._walk(source, 0, scans, 0, sys.maxsize):
+            yield record
 
     async def last(self, source: Source, span: Span) -> Record | None:
         """The newest record."""
         scans = [(scan, 1) for scan in source.scans(span)]
-        found = await self._walk(source, 0, scans, 0, 1)
-        return found[0] if found else None
+        async with aclosing(self._walk(source, 0, scans, 0, 1)) as found:
+            return await anext(found, None)
 
     async def aggregate(self, source: Source, span: Span, wanted: AggregateOf) -> list[Any]:
         """The documents that the pipeline of an aggregate gives."""
@@ -109,27 +101,51 @@ class ValueStore:
         scans: Sequence[tuple[Scan, int]],
         skip: int,
         limit: int,
-    ) -> list[Record]:
-        """Records of one source in order; scans that are skipped whole are not read."""
-        records: list[Record] = []
+        beside: int = 1,
+    ) -> AsyncGenerator[Record, None]:
+        """Yield records of one source of `beside`; scans that are skipped whole are not read."""
+        bounds = {"size": BATCH_BYTES // beside, "first": max(1, FIRST_BATCH // beside)}
         for scan, count in scans:
-            if len(records) >= limit:
-                break
             if skip >= count:
                 skip -= count
                 continue
-            left = limit - len(records)
-            rows = self._database[scan.collection].find(
-                scan.match,
-                source.projection,
-                sort=scan.order,
-                skip=skip,
-                limit=left,
-                batch_size=left + 1,
-            )
+            if limit <= 0:
+                return
+            stages = page_stages(scan.match, scan.order, skip, limit)
+            stages.append({"$project": source.projection})
             skip = 0
-            records += [(number, time_of(row), row["v"]) async for row in rows]
-        return records
+            async with aclosing(
+                read_rows(self._database[scan.collection], stages, **bounds)
+            ) as rows:
+                async for row in rows:
+                    limit -= 1
+                    yield number, time_of(row), row["v"]
+
+
+async def _merged(
+    walks: Sequence[AsyncGenerator[Record, None]], skip: int, limit: int, *, newest_first: bool
+) -> AsyncGenerator[Record, None]:
+    """Yield `limit` records of all walks in the order of time, behind the first `skip`."""
+    sign = -1 if newest_first else 1
+    async with AsyncExitStack() as opened:
+        for walk in walks:
+            await opened.enter_async_context(aclosing(walk))
+        heads = [
+            (sign * head[1], head[0], head) for walk in walks if (head := await anext(walk, None))
+        ]
+        heapq.heapify(heads)
+        while heads and limit > 0:
+            _, number, record = heads[0]
+            following = await anext(walks[number], None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                heapq.heapreplace(heads, (sign * following[1], number, following))
+            if skip > 0:
+                skip -= 1
+                continue
+            limit -= 1
+            yield record
 
 
 def _bytes(text: Any) -> bytes:
@@ -138,10 +154,6 @@ def _bytes(text: Any) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError, TypeError):
         return str(text).encode()
-
-
-def _time(record: Record) -> int:
-    return record[1]
 
 
 def _pipeline(source: Source, span: Span, wanted: AggregateOf) -> tuple[str, Stages] | None:

@@ -4,9 +4,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from msgspec.structs import replace
 
 from libs.common.clock import to_ms
 from libs.common.http.console import Page, PageRequest, ids_of
+from libs.common.http.streaming import Streamed, begun_with, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.things import entity_id
@@ -20,7 +24,7 @@ from services.device.entities.search.order import Order
 from services.device.entities.search.page import FEW, Cut, Devices, Outdated, cut_page, of_models
 from services.device.entities.search.schemas import AdvancedSearch
 from services.device.entities.search.texts import TextFilter
-from services.device.entities.service import latest_text, shown_entity
+from services.device.entities.service import VALUES_TOGETHER, latest_text, shown_entity
 from services.device.entities.tags.service import EntityTags
 from services.device.entities.values import ValueReader, plain
 from services.device.groups.store import GroupStore
@@ -30,7 +34,6 @@ from services.device.members.entity import Entity
 from services.device.members.models import Models
 from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations, ShownIntegration
-from services.device.things.latest import LatestValues
 from services.device.things.lists import DeviceLists
 from services.device.things.model import Device, ModelKey
 from services.device.things.seen import NOTHING, seen, seen_in_parts
@@ -54,27 +57,28 @@ class EntitySearch:
     maker: ThingMaker
     groups: GroupStore
     tags: EntityTags
-    latest: LatestValues
     values: ValueReader
     first_keys: FirstKeys
 
     async def search(
         self, principal: Principal, body: SearchEntities
-    ) -> list[ShownEntity] | Page[ShownEntity]:
-        """The entities that match, in order: a page when one is asked for, else a list.
+    ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
+        """Stream the entities that match, in order: a page when one is asked for, else a list.
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
         await self.maker.complete(principal.tenant)
         integrations = await self.integrations.known()
         page = await self._page(await self._asked(principal, body, integrations), body)
-        rows = await self._shown(principal.tenant, page.content, integrations)
-        return _with_rows(page, rows) if body.paged else rows
+        show = partial(self._shown, principal.tenant, integrations)
+        return Streamed(
+            replace(page, content=[]) if body.paged else [], in_parts(each(page.content), show)
+        )
 
     async def search_advanced(
         self, principal: Principal, body: AdvancedSearch
-    ) -> Page[ShownEntity]:
-        """A page of the entities that meet a filter of each column, with their latest values."""
+    ) -> Streamed[Page[ShownEntity]]:
+        """Stream the entities that meet a filter of each column, with their latest values."""
         await self.maker.complete(principal.tenant)
         integrations = await self.integrations.known()
         names = Names(principal.tenant, integrations, self.groups, self.tags)
@@ -97,9 +101,16 @@ class EntitySearch:
             without=await self._without(principal.tenant, found),
         )
         page = await self._page(asked, body)
-        rows = await self._shown(principal.tenant, page.content, integrations)
-        await self._add_values(page.content, rows)
-        return _with_rows(page, [*await self._key(principal, body, integrations), *rows])
+        with_events = len(page.content) <= MOST_WITH_EVENTS
+
+        async def show(entities: Sequence[Entity]) -> list[ShownEntity]:
+            rows = await self._shown(principal.tenant, integrations, entities)
+            await self._add_values(entities, rows, with_events=with_events)
+            return rows
+
+        rows = in_parts(each(page.content), show, VALUES_TOGETHER)
+        first = await self._key(principal, body, integrations)
+        return Streamed(replace(page, content=[]), begun_with(first, rows))
 
     async def _key(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
@@ -159,7 +170,7 @@ class EntitySearch:
         return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
 
     async def _shown(
-        self, tenant: str, entities: Sequence[Entity], integrations: ShownIntegrations
+        self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
     ) -> list[ShownEntity]:
         """Rows, with the groups of devices and the tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
@@ -173,19 +184,18 @@ class EntitySearch:
             row.entity_tags = tags.get(entity.id) or None
         return rows
 
-    async def _add_values(self, entities: Sequence[Entity], rows: Sequence[ShownEntity]) -> None:
-        things = {one.thing.id for one in entities if one.member.type == "PROPERTY"}
-        latest = await self.latest.of(list(things)) if things else {}
+    async def _add_values(
+        self, entities: Sequence[Entity], rows: Sequence[ShownEntity], *, with_events: bool
+    ) -> None:
+        of_properties = [one for one in entities if one.member.type == "PROPERTY"]
+        latest = await self.values.reported(of_properties)
+        known = {"PROPERTY": latest}
+        if with_events:
+            known["EVENT"] = await self.values.events(entities)
         for entity, row in zip(entities, rows, strict=True):
-            if entity.member.type == "PROPERTY":
-                row.entity_latest_value = latest_text(entity, latest.get(entity.thing.id, {}))
-        if len(rows) > MOST_WITH_EVENTS:
-            return
-        events = await self.values.events(entities)
-        for entity, row in zip(entities, rows, strict=True):
-            if entity.member.type == "EVENT":
-                outputs = plain(events.get(entity.thing.id, {}))
-                row.entity_latest_value = latest_text(entity, outputs)
+            if entity.member.type in known:
+                entries = known[entity.member.type].get(entity.thing.id, {})
+                row.entity_latest_value = latest_text(entity, plain(entries))
 
     async def _cut(
         self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity], *, anew: bool
@@ -270,12 +280,6 @@ def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> Shown
 
 def _names(integrations: ShownIntegrations) -> dict[str, str]:
     return {one: known.name or "" for one, known in integrations.items()}
-
-
-def _with_rows(page: Page[Entity], rows: list[ShownEntity]) -> Page[ShownEntity]:
-    return Page(
-        page_size=page.page_size, page_number=page.page_number, total=page.total, content=rows
-    )
 
 
 def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.reports.events.schemas import EventRecord, FindEvents, FoundEvents
@@ -24,9 +25,10 @@ class EventService:
             principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
         )
         size = wanted.page_size
-        rows = await self.store.before(window.first, window.last, size + 1, wanted.event_id)
-        following = encode_key(rows[size - 1]["_id"]) if len(rows) > size else None
-        return FoundEvents(content=[_record(row) for row in rows[:size]], next_key=following)
+        rows = self.store.before(window.first, window.last, size + 1, wanted.event_id)
+        shown, last = await cut_page(rows, size, _record)
+        following = None if last is None else encode_key(last["_id"])
+        return FoundEvents(content=shown, next_key=following)
 
 
 def _record(row: Document) -> EventRecord:

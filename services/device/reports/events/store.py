@@ -4,9 +4,10 @@
 writes them.
 """
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from libs.common.store.mongo import Database, Document
+from libs.common.store.mongo import Database, Document, page_stages, read_rows
 from services.device.reports.history.partitions import LAST, history_key
 
 EVENTS = "device_events"
@@ -18,17 +19,16 @@ class EventStore:
     def __init__(self, database: Database) -> None:
         self.collection = database[EVENTS]
 
-    async def before(
+    def before(
         self, first: bytes, key: bytes, limit: int, event_id: str | None = None
-    ) -> list[Document]:
-        """Return events with keys from `first` on and below `key`, the newest first."""
+    ) -> AsyncGenerator[Document, None]:
+        """Yield events with keys from `first` on and below `key`, the newest first."""
         query: dict[str, Any] = {"_id": {"$gte": first, "$lt": key}}
         if event_id is not None:
             query["e"] = event_id
-        return await self.collection.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
+        return read_rows(self.collection, page_stages(query, [("_id", -1)], limit=limit))
 
     async def last(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
         """Return the newest event with this id of a device, not older than `oldest` (ms)."""
-        first, end = history_key(thing_id, oldest, 0), history_key(thing_id, LAST, LAST)
-        found = await self.before(first, end, 1, event_id)
-        return found[0] if found else None
+        keys = {"$gte": history_key(thing_id, oldest, 0), "$lt": history_key(thing_id, LAST, LAST)}
+        return await self.collection.find_one({"_id": keys, "e": event_id}, sort=[("_id", -1)])

@@ -1,7 +1,9 @@
 """The frames of a device, the newest first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from libs.common.http.streaming import cut_page, in_parts
 from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.reports.frames.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
@@ -9,6 +11,9 @@ from services.device.reports.frames.store import FrameStore, frame_of
 from services.device.reports.frames.windows import Window, Windows
 from services.device.reports.history.partitions import KEY, Partitions
 from services.device.reports.history.service import encode_key
+
+VALUES_TOGETHER = 32
+"""Frames whose values are read together: those of one have up to 256 KiB."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,23 @@ class FrameService:
         return FoundFrames(content=records, next_key=following)
 
     async def _page(self, window: Window, size: int) -> tuple[list[FrameRecord], str | None]:
-        rows = await self.store.before(window.first, window.last, size + 1)
-        values = await self.partitions.at(bytes(row["_id"]) for row in rows[:size])
         tsl = (await self.windows.things.thing(window.device)).tsl
-        values = {key: tsl.readable(one) for key, one in values.items()}
-        records = [_record(row, values) for row in rows[:size]]
-        return records, encode_key(rows[size - 1]["_id"]) if len(rows) > size else None
+
+        async def with_values(rows: Sequence[Document]) -> list[tuple[Document, Document | None]]:
+            found = await self.partitions.at(bytes(row["_id"]) for row in rows)
+            values = [found.get(bytes(row["_id"])) for row in rows]
+            return [
+                (row, None if one is None else tsl.readable(one))
+                for row, one in zip(rows, values, strict=True)
+            ]
+
+        rows = self.store.before(window.first, window.last, size + 1)
+        shown, last = await cut_page(in_parts(rows, with_values, VALUES_TOGETHER), size, _record)
+        return shown, None if last is None else encode_key(last[0]["_id"])
 
 
-def _record(row: Document, values: dict[bytes, Document]) -> FrameRecord:
+def _record(found: tuple[Document, Document | None]) -> FrameRecord:
+    row, values = found
     key, frame = bytes(row["_id"]), frame_of(row)
     return FrameRecord(
         ts=KEY.unpack(key)[1],
@@ -61,7 +74,7 @@ def _record(row: Document, values: dict[bytes, Document]) -> FrameRecord:
         rate=frame.data_rate,
         frequency=frame.frequency,
         gateways=frame.gateways,
-        values=values.get(key),
+        values=values,
         reason=row.get("w"),
         codec=row["c"].partition("/")[0],
     )

@@ -6,7 +6,7 @@ binary identity, `at` when it goes, `f` the JSON of `Frame` as it came, `c` what
 keeps no data has its identity only, and one that holds a write-only value has no `f`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -14,7 +14,7 @@ from pymongo import UpdateMany, UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document, Session
+from libs.common.store.mongo import Database, Document, Session, page_stages, read_rows
 from services.device.reports.frames.model import (
     CountedFrame,
     KeptFrame,
@@ -97,10 +97,10 @@ class FrameStore:
         rows = self._frames.find({"i": {"$gte": low, "$lte": high}}, {"i": 1})
         return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
-    async def before(self, first: bytes, key: bytes, limit: int) -> list[Document]:
-        """Frames with keys from `first` on and below `key`, the newest first."""
+    def before(self, first: bytes, key: bytes, limit: int) -> AsyncGenerator[Document, None]:
+        """Yield frames with keys from `first` on and below `key`, the newest first."""
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
-        return await self._frames.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
+        return read_rows(self._frames, page_stages(query, [("_id", -1)], limit=limit))
 
     async def unlike(self, stamp: str, after: bytes, last: bytes, limit: int) -> list[Document]:
         """Frames that were read with something else, or refused, beyond `after` up to `last`."""

@@ -8,7 +8,9 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
+from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
+from libs.common.store.mongo import Document
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.history.partitions import DAY_MS, KEY
 from services.device.reports.history.store import HistoryStore, Span
@@ -80,14 +82,16 @@ class HistoryService:
         )
         if records is None:
             raise device_not_found(device_id)
+        shown, behind = await cut_page(records, size, _record)
         return HistoryPage(
-            list=[
-                HistoryRecord(KEY.unpack(record["_id"])[1], record["p"])
-                for record in records[:size]
-            ],
+            list=shown,
             page_size=size,
-            next_page_key=encode_key(records[size - 1]["_id"]) if len(records) > size else None,
+            next_page_key=None if behind is None else encode_key(behind["_id"]),
         )
+
+
+def _record(row: Document) -> HistoryRecord:
+    return HistoryRecord(KEY.unpack(row["_id"])[1], row["p"])
 
 
 def _newest_first(order: str | None) -> bool:

@@ -1,9 +1,13 @@
 """Reads history: a page is a range scan through the partitions, newest or oldest first."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from libs.common.store.mongo import Document
+from libs.common.http.streaming import begun_with, each
+from libs.common.store.mongo import Document, page_stages, read_rows
+from libs.common.tsl import Tsl
 from services.device.reports.history.partitions import (
     KEY,
     LAST,
@@ -39,65 +43,59 @@ class HistoryStore:
 
     async def page(
         self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
-    ) -> list[Document] | None:
-        """Up to `size` records behind the key `after`, of a device of the application.
+    ) -> AsyncGenerator[Document, None] | None:
+        """Return up to `size` records behind the key `after`, of a device of the application.
 
         None when there is none; nothing when the device's data storage is off.
         """
-        partition = next(iter(self._order(span, after)), partition_of(span.end))
-        first: int | None = partition
-        device, records = await asyncio.gather(
-            self._devices.storage(tenant, span.device_id, application_id),
-            self._scan(partition, span, after, size),
+        rows = self._scan(span, after, size)
+        device, first = await asyncio.gather(
+            self._devices.storage(tenant, span.device_id, application_id), anext(rows, None)
         )
-        if device is None:
-            return None
-        if not device.data_storage:
-            return []
+        if device is None or not device.data_storage:
+            await rows.aclose()
+            return None if device is None else each([])
         tsl, kept = await asyncio.gather(
             self._tsls.find(device.tenant, device.model, device.tsl_version),
             self._retention.oldest(device.tenant, device.model),
         )
         oldest = max(kept, device.owned_since)
-        if oldest > span.start:
-            span = replace(span, start=oldest)
-            if records and _time(records[-1 if span.newest_first else 0]) < oldest:
-                records, first = [], None
-        records = await self._read(span, after, size, records, first)
-        if tsl.conceals:  # stored under another TSL
-            for record in records:
-                record["p"] = tsl.readable(record["p"])
-        return records
+        if first is not None and not span.newest_first and _time(first) < oldest:
+            await rows.aclose()
+            rows, first = self._scan(replace(span, start=oldest), after, size), None
+        return self._readable(begun_with([first] if first else [], rows), oldest, tsl)
 
-    async def _read(
-        self, span: Span, after: bytes | None, size: int, records: list[Document], done: int | None
-    ) -> list[Document]:
-        """What the partitions have beside `records`, which `done` has given."""
-        for partition in self._order(span, after):
-            if partition == done:
-                continue
-            if len(records) >= size:
-                break
-            records += await self._scan(partition, span, after, size - len(records))
-        return records
+    async def _readable(
+        self, rows: AsyncGenerator[Document, None], oldest: int, tsl: Tsl
+    ) -> AsyncGenerator[Document, None]:
+        """Yield rows until one is older than `oldest`, without values that nobody may read."""
+        async with aclosing(rows):
+            async for row in rows:
+                if _time(row) < oldest:
+                    return
+                if tsl.conceals:  # stored under another TSL
+                    row["p"] = tsl.readable(row["p"])
+                yield row
 
     async def _scan(
-        self, partition: int, span: Span, after: bytes | None, size: int
-    ) -> list[Document]:
-        """The records of one partition; one more than a batch, so that it comes in one answer."""
+        self, span: Span, after: bytes | None, size: int
+    ) -> AsyncGenerator[Document, None]:
+        """Yield up to `size` records, from one partition after the other."""
         bounds: dict[str, bytes] = {
             "$gte": history_key(span.device_id, span.start, 0),
             "$lte": history_key(span.device_id, span.end, LAST),
         }
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
-        cursor = self._partitions.collection(partition).find(
-            {"_id": bounds},
-            sort=[("_id", -1 if span.newest_first else 1)],
-            limit=size,
-            batch_size=size + 1,
-        )
-        return await cursor.to_list()
+        order = [("_id", -1 if span.newest_first else 1)]
+        for partition in self._order(span, after):
+            stages = page_stages({"_id": bounds}, order, limit=size)
+            async with aclosing(read_rows(self._partitions.collection(partition), stages)) as rows:
+                async for row in rows:
+                    yield row
+                    size -= 1
+            if size <= 0:
+                return
 
     @staticmethod
     def _order(span: Span, after: bytes | None) -> range:

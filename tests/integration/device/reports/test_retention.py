@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import json
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clock import now_ms
@@ -119,7 +120,7 @@ async def read(world: World, device: int, days: int = 20_000) -> list[int]:
     service = HistoryService(
         HistoryStore(
             world.first.devices,
-            Partitions(world.database),
+            Partitions(world.mongo.direct),
             retention(world, days),
             Tsls(world.database),
         ),
@@ -130,7 +131,8 @@ async def read(world: World, device: int, days: int = 20_000) -> list[int]:
         for order in ("asc", "desc")
     ]
     assert found[0].list == found[1].list[::-1]
-    return sorted(record.properties["age"] for record in found[0].list)
+    records = json.decode(json.encode(found[0].list))
+    return sorted(record["properties"]["age"] for record in records)
 
 
 async def test_events_of_devices_are_kept_as_long_as_history(world: World):

@@ -1,0 +1,137 @@
+"""Answers of any length: the rows of one list are encoded and sent piece by piece.
+
+A short answer is sent whole, with its length. A longer one begins when two pieces are complete, so
+that a fault before that is still answered as an error. A fault after that breaks the connection
+off: no client takes a part for the whole.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from litestar.serialization import encode_json
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PIECE = 128 * 1024
+"""Bytes after which a piece of an answer is sent, and other requests go on."""
+LARGEST_PAGE = 8 * 1024 * 1024 - 64 * 1024
+"""Bytes of the rows of a page that a cursor continues; what is around them makes it 8 MiB."""
+FEW_ROWS = 100
+"""Rows of a complete list that are encoded without a pause."""
+ROWS_TOGETHER = 100
+"""Rows of a list that are completed together, as with names from another collection."""
+
+
+@dataclass(frozen=True)
+class Streamed(Generic[T]):
+    """An answer whose only list, or whose fields, are still to be read.
+
+    `around` is the answer without them: an empty list, an empty dictionary, or a struct that ends
+    with an empty list. Of a dictionary the rows are pairs of key and value.
+    """
+
+    around: Any
+    rows: AsyncGenerator[Any, None]
+
+
+def as_streamed(data: Any) -> Streamed[Any] | None:
+    """Return how a long answer is streamed; None of one that is short, or no list."""
+    if isinstance(data, Streamed):
+        return data
+    if isinstance(data, list) and len(data) > FEW_ROWS:
+        return Streamed([], each(data))
+    if isinstance(data, dict) and len(data) > FEW_ROWS:
+        return Streamed({}, each(list(data.items())))
+    if isinstance(data, msgspec.Struct) and data.__struct_fields__[-1:] == ("content",):
+        content = data.content  # type: ignore[attr-defined]
+        if isinstance(content, list) and len(content) > FEW_ROWS:
+            return Streamed(msgspec.structs.replace(data, content=[]), each(content))
+    return None
+
+
+async def in_parts(
+    rows: AsyncGenerator[T, None],
+    complete: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
+    most: int = ROWS_TOGETHER,
+) -> AsyncGenerator[R, None]:
+    """Yield rows that are completed `most` at a time."""
+    async with aclosing(rows):
+        part: list[T] = []
+        async for row in rows:
+            part.append(row)
+            if len(part) == most:
+                for completed in await complete(part):
+                    yield completed
+                part = []
+        for completed in await complete(part) if part else ():
+            yield completed
+
+
+async def cut_page(
+    rows: AsyncGenerator[T, None], most: int, show: Callable[[Any], Any]
+) -> tuple[list[Any], T | None]:
+    """Return the first `most` rows as JSON, fewer when they have `LARGEST_PAGE` bytes.
+
+    There is one at least. The last row is returned too when others follow it.
+    """
+    shown: list[Any] = []
+    last: T | None = None
+    size = 0
+    async with aclosing(rows):
+        async for row in rows:
+            text = encode_json(show(row))
+            size += len(text) + 1
+            if len(shown) == most or (shown and size > LARGEST_PAGE):
+                return shown, last
+            shown.append(msgspec.Raw(text))
+            last = row
+    return shown, None
+
+
+async def encoded(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of an answer, one for each row; `envelope` is the answer without rows."""
+    pairs = isinstance(streamed.around, dict)
+    head, _, tail = envelope.rpartition(b"{}" if pairs else b"[]")
+    yield head + (b"{" if pairs else b"[")
+    async with aclosing(streamed.rows) as rows:
+        comma = b""
+        async for row in rows:
+            yield comma + (encode_json(dict([row]))[1:-1] if pairs else encode_json(row))
+            comma = b","
+    yield (b"}" if pairs else b"]") + tail
+
+
+async def in_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Join parts to pieces; other requests go on in between."""
+    piece = bytearray()
+    async with aclosing(parts):
+        async for part in parts:
+            piece += part
+            if len(piece) >= PIECE:
+                yield bytes(piece)
+                piece.clear()
+                await asyncio.sleep(0)
+    if piece:
+        yield bytes(piece)
+
+
+async def begun_with(
+    first: Sequence[T], others: AsyncGenerator[T, None]
+) -> AsyncGenerator[T, None]:
+    """Yield the `first` ones, then the others."""
+    for one in first:
+        yield one
+    async with aclosing(others):
+        async for one in others:
+            yield one
+
+
+async def each(rows: Sequence[T]) -> AsyncGenerator[T, None]:
+    """Yield rows that are there already."""
+    for row in rows:
+        yield row
