@@ -1,9 +1,7 @@
-"""Heals gaps, in one replica: product by product, device by device, one request at a time."""
+"""Heals gaps, in one replica: tenants take turns, devices have one request at a time."""
 
-import asyncio
 import logging
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -12,12 +10,13 @@ from opentelemetry import metrics
 from libs.common.clock import from_ms, now_ms, to_ms
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import PLATFORM, Kind, Principal
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.model import OPEN, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.healing.store import Heal, HealStore
-from services.device.products.store import HealingProduct, ProductKey, ProductStore
+from services.device.products.store import HealingProduct, ProductStore
 from services.device.reports.frames.model import SAME_MS
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.gaps.finding import find_gaps
@@ -30,12 +29,12 @@ from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
+WORKERS = 4
+"""Tenants whose devices are looked at at a time."""
 PERIOD = 30.0
-"""Seconds between two looks at all devices."""
-TURN = 10.0
-"""Seconds after which the next product has its turn, and this one goes on in the next round."""
+"""Seconds between two looks at all devices of a tenant, or more while the first lasts longer."""
 DEVICES = 50
-"""Devices that are looked up together."""
+"""Devices that are looked up together, in one turn of their tenant."""
 FRAMES = 2000
 """Frames of a device that are looked at in one look."""
 TRIED = 20
@@ -75,31 +74,21 @@ class Healer:
     sent: CommandStore
     frame_days: int
     history_days: int
-    _through: dict[ProductKey, int] = field(default_factory=dict, init=False)
-    """The last device of the turn before, of products whose turn has ended early."""
 
     async def run(self) -> None:
-        """Work for ever; a store that is away is waited for."""
-        while True:
-            try:
-                await self.once()
-            except StoreError as error:
-                log.warning("healing waits: %s", error)
-            await asyncio.sleep(PERIOD)
+        """Work for ever."""
+        await take_turns("healing", WORKERS, self.products.healing_tenants, self.steps, PERIOD)
 
-    async def once(self) -> None:
-        """Look at the devices of each product that heals, until its turn is over."""
-        for product in await self.products.all_healing():
-            key = product.tenant, product.model
-            last, until = self._through.pop(key, 0), time.monotonic() + TURN
-            while ids := await self.devices.lists.of_product(*key, last, DEVICES):
+    async def steps(self, tenant: str) -> Steps:
+        """Look at the devices of a tenant's products that heal."""
+        for product in await self.products.all_healing(tenant):
+            last = 0
+            while ids := await self.devices.lists.of_product(tenant, product.model, last, DEVICES):
                 last = ids[-1]
                 latest, heals = await self.latest.times(ids), await self.store.of(ids)
                 for one in ids:
                     await self._attempt(product, heals.get(one, Heal(id=one)), latest.get(one, 0))
-                if time.monotonic() > until:
-                    self._through[key] = last
-                    break
+                yield
 
     async def _attempt(self, product: HealingProduct, heal: Heal, latest: int) -> None:
         try:

@@ -33,6 +33,8 @@ from services.device.things.usage import ProductUsage
 MOST_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
+HEALING = {"healing.on": True, "historyService": {"$type": "string"}}
+"""The condition that devices of a product are asked for what never arrived."""
 
 ProductKey = tuple[str, str]
 """Tenant and model."""
@@ -283,14 +285,18 @@ class ProductStore:
         if not changed.matched_count:
             raise product_not_found(model)
 
-    async def all_healing(self) -> list[HealingProduct]:
-        """The products of all tenants whose devices are asked."""
-        query = {"healing.on": True, "historyService": {"$type": "string"}}
+    async def healing_tenants(self) -> list[str]:
+        """Return the tenants that `all_healing` returns products of."""
+        return list(await self._products.distinct("_id.tenant", HEALING))
+
+    async def all_healing(self, tenant: str) -> list[HealingProduct]:
+        """Return the products of a tenant whose devices are asked."""
         fields = {"healing": 1, "historyService": 1, "frameDays": 1}
+        query = {"_id.tenant": tenant, **HEALING}
         found = self._products.find(query, fields, sort=[("_id", 1)])
         return [
             HealingProduct(
-                tenant=row["_id"]["tenant"],
+                tenant=tenant,
                 model=row["_id"]["model"],
                 service=row["historyService"],
                 healing=msgspec.convert(row["healing"], PutHealing),

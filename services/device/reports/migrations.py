@@ -88,6 +88,15 @@ async def _redecodes_end(database: Database) -> None:
     await database[REDECODES].create_index("at", expireAfterSeconds=KEPT * 86_400)
 
 
+async def _redecodes_by_tenant(database: Database) -> None:
+    """Find the tenants with redecodings under way, and the one whose turn is next."""
+    await database[REDECODES].create_index(
+        [("_id.tenant", ASCENDING), ("turn", ASCENDING)],
+        name="running",
+        partialFilterExpression={"state": "RUNNING"},
+    )
+
+
 async def _gaps(database: Database) -> None:
     await create_missing(database, GAPS, **CLUSTERED)
     await database[GAPS].create_index("at", expireAfterSeconds=0)
@@ -106,6 +115,7 @@ MIGRATIONS = [
     Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
     Migration(602, "frames", _frames),
     Migration(610, "an end for redecodings", _redecodes_end),
+    Migration(3207, "turns of redecodings by tenant", _redecodes_by_tenant),
     Migration(1801, "gaps between frames", _gaps),
     Migration(3161, "index of events by their kind", _events_by_kind),
 ]

@@ -1,6 +1,6 @@
-"""Redecodings in MongoDB: `redecodes`, `{_id: {tenant, model}, at?, …}`, the last of each product.
+"""Redecodings in MongoDB: `redecodes`, `{_id: {tenant, model}, …}`, the last of each product.
 
-The fields are those of `Job`, and when it ended.
+The fields are those of `Job`, `at`, when it ended, and `turn`, when it last had one (ms).
 """
 
 from collections.abc import Sequence
@@ -102,10 +102,17 @@ class RedecodeStore:
         found = await self._jobs.find_one({"_id": identity_of(tenant, model)})
         return msgspec.convert(found, Redecode) if found else None
 
-    async def running(self) -> list[Job]:
-        """Those under way, of all tenants, the oldest first."""
-        found = self._jobs.find({"state": "RUNNING"}, sort=[("started", 1)])
-        return msgspec.convert(await found.to_list(None), list[Job])
+    async def tenants(self, settled_ms: int) -> list[str]:
+        """Return the tenants with redecodings that `next_job` returns."""
+        return list(await self._jobs.distinct("_id.tenant", _due(settled_ms)))
+
+    async def next_job(self, tenant: str, settled_ms: int) -> Job | None:
+        """Return the running redecoding of a tenant whose last turn was first.
+
+        The second pass of one starts `settled_ms` after the first.
+        """
+        query = {"_id.tenant": tenant, **_due(settled_ms)}
+        return msgspec.convert(await self._jobs.find_one(query, sort=[("turn", 1)]), Job | None)
 
     async def stop(self, tenant: str, model: str) -> bool:
         """End the one of a product; False when none is running."""
@@ -124,7 +131,8 @@ class RedecodeStore:
     async def enter(self, job: Job, devices: list[int]) -> bool:
         """Note that devices are begun or gone on with; False when it has been stopped."""
         left = [one for one in job.under if one not in devices]
-        change = {"$set": {"under": devices}, "$addToSet": {"lost": {"$each": left}}}
+        noted = {"under": devices, "turn": now_ms()}
+        change = {"$set": noted, "$addToSet": {"lost": {"$each": left}}}
         return await self._note(job, change)
 
     async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
@@ -158,3 +166,9 @@ class RedecodeStore:
         """Go through all devices once more."""
         change = {"$set": {"second": True, "after": 0}}
         await self._jobs.update_one({"_id": job.identity, "started": job.started}, change)
+
+
+def _due(settled_ms: int) -> Document:
+    """The condition that a redecoding runs and does not wait for its second pass."""
+    settled = {"started": {"$lte": now_ms() - settled_ms}}
+    return {"state": "RUNNING", "$or": [{"second": {"$ne": True}}, settled]}

@@ -1,4 +1,4 @@
-"""Works off redecodings, in one replica: product by product, device by device.
+"""Runs redecodings, in one replica: tenants take turns, and so do the products of each.
 
 A device that is through is noted, and one that is begun again changes nothing more. All are gone
 through twice: what was read by the codec before while a product got its own, is found then.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from libs.common.clock import now_ms
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.products.codec.known import KnownCodec, KnownCodecs
 from services.device.reports.facts import Facts
@@ -33,18 +34,20 @@ from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
+WORKERS = 4
+"""Tenants whose frames are decoded again at a time."""
 PERIOD = 0.5
 """Seconds until a new one is noticed, or it is looked whether one has settled."""
 SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
 DEVICES = 192
 """Devices that are looked up together."""
-AT_ONCE, GROUP = 96, 8
+AT_ONCE, GROUP = 32, 8
 """Devices whose frames are read at the same time, and whose are written together."""
 ROWS = 1000
 """Records of history that are read together."""
-TURN = 5.0
-"""Seconds of a turn, beside the frames that are being read: then another product has one."""
+TURN = 0.5
+"""Seconds of a turn, besides the frames that are being read. Then others have theirs."""
 CHANGED = "the codec was changed meanwhile"
 TOLD = f"{MOST_TOLD} reports were said again, and no more are: take fewer devices, or less time"
 
@@ -64,36 +67,28 @@ class RedecodeWorker:
     settled_ms: int = SETTLED_MS
 
     async def run(self) -> None:
-        """Work for ever, a turn for each product."""
-        while True:
-            worked = False
+        """Work for ever."""
+        tenants = partial(self.store.tenants, self.settled_ms)
+        await take_turns("redecode", WORKERS, tenants, self.steps, PERIOD)
+
+    async def steps(self, tenant: str) -> Steps:
+        """Work on the redecodings of a tenant, a turn for each product."""
+        while job := await self.store.next_job(tenant, self.settled_ms):
             try:
-                for job in await self.store.running():
-                    worked |= await self._attempt(job)
-            except StoreError as error:
-                log.warning("redecodings wait: %s", error)
-            if not worked:
-                await asyncio.sleep(PERIOD)
+                await self.turn(job)
+            except StoreError:
+                raise
+            except Exception as error:
+                log.exception("redecoding of %s fails", job.model)
+                await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
+            yield
 
-    async def _attempt(self, job: Job) -> bool:
-        try:
-            return await self.turn(job)
-        except StoreError as error:
-            log.warning("redecoding of %s waits: %s", job.model, str(error)[:500])
-            return False
-        except Exception as error:
-            log.exception("redecoding of %s fails", job.model)
-            await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
-            return False
-
-    async def turn(self, job: Job) -> bool:
-        """Go on with one, for some devices; False when there is nothing to do as yet."""
-        if job.second and now_ms() < job.started + self.settled_ms:
-            return False
+    async def turn(self, job: Job) -> None:
+        """Go on with one, for some devices."""
         known = (await self.codecs.of([(job.tenant, job.model)]))[job.tenant, job.model]
         if known.version != job.version:
             await self.store.end(job, "FAILED", fault=CHANGED)
-            return False
+            return
         until = time.monotonic() + TURN
         ids = await self._next(job)
         for first in range(0, len(ids), AT_ONCE):
@@ -101,7 +96,6 @@ class RedecodeWorker:
                 break
         if not ids:
             await self._through(job)
-        return True
 
     async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
         """Read frames of some devices; False when there is no time left for others."""

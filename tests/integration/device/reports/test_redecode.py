@@ -69,12 +69,19 @@ async def begin(world: World, version: str, **more: Any) -> None:
     assert await RedecodeStore(world.database).begin(job)
 
 
+async def take_turn(one: RedecodeWorker, tenant: str = "default") -> bool:
+    """Give the next redecoding of a tenant a turn; return whether there was one."""
+    job = await one.store.next_job(tenant, one.settled_ms)
+    if job is not None:
+        await one.turn(job)
+    return job is not None
+
+
 async def through(world: World) -> Redecode:
     """Work until it has ended."""
     one = worker(world)
-    while some := await one.store.running():
-        for job in some:
-            await one.turn(job)
+    while await take_turn(one):
+        pass
     found = await one.store.find("default", "m")
     assert found is not None
     return found
@@ -157,6 +164,36 @@ async def test_what_is_not_shown_any_more_is_written_without_a_look(
     assert await world.latest_of(1) == {"temperature": 11.0, "battery": 1, "interval": 10}
 
 
+class NoisyCodecs(KnownCodecs):
+    """Codecs of which those of the tenant `noisy` never come."""
+
+    async def of(self, products: Any) -> Any:
+        if products[0][0] == "noisy":
+            await asyncio.Event().wait()
+        return await super().of(products)
+
+
+async def test_redecodings_of_one_tenant_do_not_delay_those_of_others(world: World):
+    """Twelve products of one tenant wait, and the product of another is decoded again."""
+    await world.add(1)
+    await put_codec(world, WRONG)
+    await hear(world, "SN1", 1, b"\x01\x07", ts=now_ms() - 10_000_000)
+    await world.deal(1)
+    right, now = await put_codec(world), now_ms()
+    store = RedecodeStore(world.database)
+    for number in range(12):
+        identity = dict(identity_of("noisy", f"m{number}"))
+        job = Job(identity=identity, state="RUNNING", version=right, started=now, end=now)
+        assert await store.begin(job)
+    await begin(world, right, total=1)
+    noisy = replace(worker(world), codecs=NoisyCodecs(world.first.products))
+    async with asyncio.timeout(30), running(noisy.run()):
+        while (found := await store.find("default", "m")) and found.state == "RUNNING":
+            await asyncio.sleep(0.05)
+    assert found
+    assert (found.state, found.changed) == ("DONE", 1)
+
+
 async def batteries(world: World) -> dict[int, int]:
     """What device records show of batteries."""
     found = world.database["devices"].find({"electricity": {"$exists": True}})
@@ -186,9 +223,8 @@ async def test_a_process_that_ends_between_history_and_latest_values_leaves_noth
     right = await put_codec(world)
     await begin(world, right, total=1)
     ended = replace(worker(world), latest=Away(world.database))
-    for job in await ended.store.running():
-        with pytest.raises(ConnectionError):
-            await ended.turn(job)
+    with pytest.raises(ConnectionError):
+        await take_turn(ended)
     assert list((await rows(world)).values()) == [{"temperature": 7.0}]
     await through(world)
     assert (await world.latest_of(1), await batteries(world)) == ({"temperature": 7.0}, {})
@@ -205,7 +241,7 @@ async def test_one_that_is_begun_after_a_process_has_ended_makes_up_for_it(world
     await begin(world, right, total=1)
     ended = replace(worker(world), latest=Away(world.database))
     with pytest.raises(ConnectionError):
-        await ended.turn((await ended.store.running())[0])
+        await take_turn(ended)
     assert await ended.store.stop("default", "m")
     await begin(world, right, total=1, dry=True)
     await through(world)
@@ -229,12 +265,12 @@ async def test_another_process_may_end_between_two_turns_of_one(
     monkeypatch.setattr(rereading, "CHUNK", 2)
     monkeypatch.setattr(working, "TURN", -1.0)
     one, ended = worker(world), replace(worker(world), latest=Away(world.database))
-    await one.turn((await one.store.running())[0])
+    await take_turn(one)
     with pytest.raises(ConnectionError):
-        await ended.turn((await one.store.running())[0])
+        await take_turn(ended)
     assert await world.latest_of(1) == {"temperature": 10.0, "battery": 1}
-    while some := await one.store.running():
-        await one.turn(some[0])
+    while await take_turn(one):
+        pass
     assert await world.latest_of(1) == {"temperature": 5.0}
 
 
@@ -253,8 +289,7 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     monkeypatch.setattr(rereading, "CHUNK", 3)
     monkeypatch.setattr(working, "TURN", -1.0)
     one, reads = worker(world), []
-    while some := await one.store.running():
-        await one.turn(some[0])
+    while await take_turn(one):
         found = await one.store.find("default", "m")
         assert found
         reads.append((found.read, found.done))
@@ -334,8 +369,8 @@ async def test_what_is_not_its_owners_or_beyond_retention_stays(world: World):
     await begin(world, await put_codec(world), total=1)
     one = worker(world)
     short = replace(one.rereader, retention_ms=20_000_000)
-    while some := await one.store.running():
-        await replace(one, rereader=short).turn(some[0])
+    while await take_turn(replace(one, rereader=short)):
+        pass
     found = await one.store.find("default", "m")
     assert found is not None
     assert [each.ts for each in found.differences] == [ts + 1000]
@@ -475,9 +510,9 @@ async def test_a_codec_mended_after_many_frames_gives_what_it_would_have_given(w
     settled = replace(worker(world), settled_ms=5000)
 
     async def turns() -> None:
-        while some := await settled.store.running():
-            for job in some:
-                await settled.turn(job)
+        while (found := await settled.store.find("default", "m")) and found.state == "RUNNING":
+            if not await take_turn(settled):
+                await asyncio.sleep(0.5)
 
     meanwhile = many(1, range(count, count + more), ts)
     await asyncio.gather(turns(), hear_many(world, meanwhile))

@@ -19,6 +19,7 @@ from services.device.app import healer, share
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.service import CommandService
 from services.device.healing import working
+from services.device.healing.working import Healer
 from services.device.products.codec.service import CodecService
 from services.device.reports.gaps import store
 from services.device.reports.history.partitions import KEY, history_key, partition_of
@@ -225,6 +226,12 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
     ]
 
 
+async def look(replica: Healer) -> None:
+    """Look once at all devices of the tenant."""
+    async for _ in replica.steps("default"):
+        pass
+
+
 async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Server) -> None:
     """The largest gap comes first; what there is no room for stays open."""
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 2})
@@ -237,7 +244,7 @@ async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Se
 
     await world.until(two_healed)
     replica = healer(share(world.base, CodecWorkers()))
-    await asyncio.gather(*(replica.once() for _ in range(3)))
+    await asyncio.gather(*(look(replica) for _ in range(3)))
     assert len(server.queued["H-budget"]) == 2
     assert [(one["missing"], one["state"]) for one in await page(world, sensor.device)] == [
         (3, "HEALED"),
@@ -254,10 +261,10 @@ async def test_replicas_do_not_both_ask(world: World, server: Server) -> None:
     await world.until(lambda: _gaps(world, sensor, 2))
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
     replica = healer(share(world.base, CodecWorkers()))
-    await asyncio.gather(*(replica.once() for _ in range(6)))
+    await asyncio.gather(*(look(replica) for _ in range(6)))
     await server.asked("H-both")
     for _ in range(3):
-        await replica.once()
+        await look(replica)
     commands = world.database["commands"]
     assert await commands.count_documents({"thingId": sensor.device}) == 1
     assert sorted(await states(world, sensor.device)) == ["ASKED", "OPEN"]

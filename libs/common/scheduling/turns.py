@@ -1,0 +1,63 @@
+"""Endless jobs that work for all tenants, each of which takes turns."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from functools import partial
+
+from libs.common.errors import ThingwayError
+from libs.common.jobs import Beside, happened
+from libs.common.scheduling.scheduler import FairScheduler
+from libs.common.store.mongo import StoreError
+
+log = logging.getLogger(__name__)
+
+DEADLINE = 900.0
+"""Seconds after which a step is cancelled; it has hung, as all that steps wait for ends sooner."""
+_END = object()
+
+Steps = AsyncGenerator[None, None]
+"""The work for one tenant; it yields wherever other tenants may go first."""
+
+
+async def take_turns(
+    name: str,
+    workers: int,
+    tenants: Callable[[], Awaitable[Iterable[str]]],
+    steps: Callable[[str], Steps],
+    period: float,
+    wake: asyncio.Event | None = None,
+) -> None:
+    """Work for tenants for ever; a step of a tenant holds one of `workers`, in fair turns.
+
+    `tenants` lists those with work, every `period` seconds and whenever `wake` is set. At most one
+    step of a tenant runs at a time. A tenant whose step fails begins again with the next list.
+    """
+    scheduler, working, wake = FairScheduler(name, workers), Beside(), wake or asyncio.Event()
+    try:
+        while True:
+            wake.clear()
+            try:
+                for tenant in await tenants():
+                    work = partial(_work, name, scheduler, tenant, steps)
+                    working.begin(f"{name} for {tenant}", work)
+            except (StoreError, ThingwayError) as error:
+                log.warning("%s waits: %s", name, error)
+            await happened(wake, period)
+    finally:
+        await working.stop()
+
+
+async def _work(
+    name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], Steps]
+) -> None:
+    """Take the steps of a tenant, each in a turn of its own."""
+    try:
+        async with aclosing(steps(tenant)) as each:
+            more = True
+            while more:
+                async with scheduler.slot(tenant), asyncio.timeout(DEADLINE):
+                    more = await anext(each, _END) is not _END
+    except (StoreError, ThingwayError, TimeoutError) as error:
+        log.warning("%s for %s waits: %s", name, tenant, str(error)[:500] or repr(error))

@@ -1,0 +1,83 @@
+"""Endless jobs whose tenants take turns."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from libs.common.errors import Unavailable
+from libs.common.jobs import running
+from libs.common.scheduling import turns
+from libs.common.scheduling.turns import Steps, take_turns
+
+
+async def test_a_step_that_hangs_does_not_delay_other_tenants():
+    """And the steps of one tenant never run at the same time."""
+    done: Counter[str] = Counter()
+    quiet_done = asyncio.Event()
+
+    async def tenants() -> Iterable[str]:
+        return ["noisy", "quiet"]
+
+    async def steps(tenant: str) -> Steps:
+        while done[tenant] < 5:
+            if tenant == "noisy":
+                await asyncio.Event().wait()
+            done[tenant] += 1
+            yield
+        quiet_done.set()
+
+    async with asyncio.timeout(30), running(take_turns("test", 2, tenants, steps, 0.0)):
+        await quiet_done.wait()
+    assert done == {"quiet": 5}
+
+
+async def test_tenants_take_turns_when_workers_are_few():
+    """With one worker, steps of two tenants alternate."""
+    order: list[str] = []
+    ended = asyncio.Event()
+
+    async def tenants() -> Iterable[str]:
+        return [] if order else ["first", "second"]
+
+    async def steps(tenant: str) -> Steps:
+        for _ in range(3):
+            order.append(tenant)
+            await asyncio.sleep(0)
+            yield
+        if len(order) == 6:
+            ended.set()
+
+    async with asyncio.timeout(30), running(take_turns("test", 1, tenants, steps, 60.0)):
+        await ended.wait()
+    assert order == ["first", "second"] * 3
+
+
+async def test_a_tenant_whose_step_fails_begins_again_and_the_list_may_fail():
+    """Whether the step raises or hangs; `wake` makes the next list due at once."""
+    wake, ended = asyncio.Event(), asyncio.Event()
+    begun: list[int] = []
+
+    async def tenants() -> Iterable[str]:
+        await asyncio.sleep(0)
+        wake.set()
+        if len(begun) == 1:
+            begun.append(0)
+            raise Unavailable("the store is away")
+        return ["one"]
+
+    async def steps(tenant: str) -> Steps:
+        begun.append(len(begun))
+        if len(begun) == 1:
+            raise Unavailable("the bus is away")
+        if len(begun) == 3:
+            await asyncio.Event().wait()
+        ended.set()
+        yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "DEADLINE", 0.0)
+        async with asyncio.timeout(30), running(take_turns("t", 1, tenants, steps, 60.0, wake)):
+            await ended.wait()
+    assert begun[:4] == [0, 0, 2, 3]
