@@ -9,8 +9,7 @@ from typing import Any
 
 from libs.common.http.document import finish
 from libs.common.identity import make_keys
-from services.gateway.docs.apis import Api, alone
-from services.gateway.docs.merge import merge
+from services.gateway.docs.document import Api, alone, merge
 from services.gateway.routes import ROUTES
 from tests import apps
 

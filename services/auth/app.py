@@ -41,9 +41,12 @@ from services.auth.callout.entries import Entries
 from services.auth.callout.messages import Callout
 from services.auth.callout.service import Doorkeeper
 from services.auth.changes import Changes
-from services.auth.connections.admissions import Admissions
-from services.auth.connections.live import ConnectionsOverRpc
-from services.auth.connections.service import UserConnections, offer_connections
+from services.auth.connections.service import (
+    Admissions,
+    ConnectionsOverRpc,
+    UserConnections,
+    offer_connections,
+)
 from services.auth.devices.messages import offer_devices
 from services.auth.devices.service import DeviceService
 from services.auth.devices.store import DeviceStore
@@ -54,9 +57,11 @@ from services.auth.grants.owners import Owners
 from services.auth.grants.routes import ROUTER as GRANT_ROUTES
 from services.auth.grants.service import GrantService
 from services.auth.grants.sweep import GrantSweep
-from services.auth.integrations.messages import offer_integration_logins
-from services.auth.integrations.service import IntegrationLoginService
-from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.integrations.service import (
+    IntegrationLoginService,
+    IntegrationLoginStore,
+    offer_integration_logins,
+)
 from services.auth.live.routes import ROUTER as LIVE_ROUTES
 from services.auth.live.service import broker_info, offer_live
 from services.auth.menus.routes import ROUTER as MENU_ROUTES
@@ -64,8 +69,7 @@ from services.auth.menus.service import MenuService
 from services.auth.migrations import MIGRATIONS
 from services.auth.passwords.hashing import PasswordHashes
 from services.auth.passwords.throttle import Throttle
-from services.auth.revocations.service import Revoker
-from services.auth.revocations.store import RevocationStore
+from services.auth.revocations.service import RevocationStore, Revoker
 from services.auth.roles.routes import ROUTER as ROLE_ROUTES
 from services.auth.roles.service import RoleService
 from services.auth.settings import AuthSettings

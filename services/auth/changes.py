@@ -23,8 +23,7 @@ from libs.common.store.mongo import Document, Mongo, Session
 from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.audit.store import AuditStore
-from services.auth.revocations.service import Revoker
-from services.auth.revocations.store import Revocation, RevocationStore
+from services.auth.revocations.service import Revocation, RevocationStore, Revoker
 
 R = TypeVar("R")
 

@@ -61,8 +61,7 @@ from services.device.devices.service import DeviceService
 from services.device.devices.users import UserDevices
 from services.device.entities.calling import EntityCaller
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
-from services.device.entities.custom.service import CustomEntities
-from services.device.entities.custom.store import CustomEntityStore
+from services.device.entities.custom.service import CustomEntities, CustomEntityStore
 from services.device.entities.history.export import EntityExport
 from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.store import ValueStore
@@ -87,8 +86,7 @@ from services.device.imports.working import ImportWorker
 from services.device.integrations.frames import FrameRpc
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
-from services.device.members.directory import EntityDirectory
-from services.device.members.models import Models
+from services.device.members.directory import EntityDirectory, Models
 from services.device.members.registry import MemberRegistry
 from services.device.products.codec.encoding import Encoder
 from services.device.products.codec.known import KnownCodecs

@@ -22,7 +22,7 @@ from services.device.commands.showing import ShownCommands
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
 from services.device.healing.store import HealStore
-from services.device.members.shape_store import ShapeKeeper, ShapeStore
+from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.products.codec.known import KnownCodecs
 from services.device.reports.facts import Facts
 from services.device.reports.frames.reading import FrameReader

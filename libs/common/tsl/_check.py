@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
-from libs.common.tsl._rounding import rounded
+from libs.common.tsl._values import rounded
 from libs.common.tsl._write_only import MASK, UNKNOWN, mask_fault
 from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY

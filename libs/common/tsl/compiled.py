@@ -5,7 +5,6 @@ from functools import cached_property
 
 import msgspec
 
-from libs.common.tsl._booleans import booleans, with_booleans
 from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import properties_type, report_decoder
 from libs.common.tsl._keys import by_keys
@@ -18,8 +17,7 @@ from libs.common.tsl._merge import (
     writable_view,
 )
 from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl._numbers import parse_members
-from libs.common.tsl._rounding import round_members, rounders
+from libs.common.tsl._values import booleans, parse_members, round_members, rounders, with_booleans
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl._write_only import (
     by_path,

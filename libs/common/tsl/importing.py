@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from libs.common.tsl._keys import entries_of, settle_keys
-from libs.common.tsl._normalise import normalise_member, qualify_params
 from libs.common.tsl._reading import Faults, object_of, read_struct
 from libs.common.tsl._references import copy_referenced_members, resolve_references
 from libs.common.tsl._spec_rules import check_spec
 from libs.common.tsl._structure import check_members, settle_access
+from libs.common.tsl._values import normalise_member, qualify_params
 from libs.common.tsl.document import (
     CALL_TYPES,
     EVENT_TYPES,

@@ -10,7 +10,7 @@ from services.auth.applications.schemas import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.callout.clients import MqttClients
 from services.auth.devices.store import DeviceStore
-from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.integrations.service import IntegrationLoginStore
 
 LENGTH = 16
 

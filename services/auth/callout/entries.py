@@ -27,7 +27,7 @@ from libs.common.jobs import Beside
 from libs.common.limits.buckets import TAKE, bucket_key
 from libs.common.store.redis import Redis
 from services.auth.callout.permissions import MOST_CLIENTS, Admission
-from services.auth.connections.admissions import (
+from services.auth.connections.service import (
     KEPT,
     LIFE,
     Admitted,

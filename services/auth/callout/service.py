@@ -31,7 +31,7 @@ from services.auth.callout.permissions import (
 )
 from services.auth.connections.service import UserConnections
 from services.auth.devices.service import DeviceService
-from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.integrations.service import IntegrationLoginStore
 from services.auth.metrics import Door, count_login
 from services.auth.secret_hash import secret_matches
 

@@ -1,19 +1,104 @@
 """Counts the connections to the bus of each user, and closes those of credentials that have ended.
 
 Users of the bus are devices, applications and integrations.
+
+With which credential connections were admitted to the bus: the latest of each user, in Redis.
+
+`tw:admitted:{user in capitals}` is a list, the latest first. It tells which connections a new
+key has made, which are never older than the key; so what is not in it (any more) is of an
+earlier one. Written by the callout as it lets somebody in (`callout/admit.lua`).
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
-from libs.common.bus import RpcServer
+import msgspec
+
+from libs.common.bus import RpcClient, RpcServer
 from libs.common.clock import now_ms
-from libs.common.contracts.auth import SHUT_OUT_SECONDS, Connection, Done, ShutOut
+from libs.common.contracts.auth import (
+    CLOSE_CONNECTIONS,
+    FIND_CONNECTIONS,
+    SHUT_OUT_SECONDS,
+    Connection,
+    Connections,
+    Done,
+    FindConnections,
+    ShutOut,
+)
 from libs.common.contracts.credentials import CloseMqttClients, login_of
 from libs.common.errors import ThingwayError
-from services.auth.connections.admissions import Admissions
-from services.auth.connections.live import ConnectionsOverRpc
+from libs.common.store.redis import Redis
+
+KEPT = 256
+"""Most admissions of one user."""
+LIFE = 3600
+"""Seconds that a user's admissions are kept after the last."""
+
+
+class Admitted(msgspec.Struct, frozen=True, array_like=True):
+    """An admission."""
+
+    server: str
+    cid: int
+    credential: str
+    at: int
+    """When, in ms."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that was let in."""
+        return Connection(self.server, self.cid)
+
+
+class Admissions:
+    """Reads admissions, and stops them."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def of(self, user: str) -> list[Admitted]:
+        """The latest admissions of a user."""
+        rows = await self._redis.lrange(admissions_key(user), 0, -1)
+        return [msgspec.json.decode(row, type=Admitted) for row in rows]
+
+    async def bar(self, user: str, seconds: int) -> None:
+        """Let a user in again only when `seconds` are over."""
+        await self._redis.set(barred_key(user), 1, ex=seconds)
+
+
+def barred_key(user: str) -> str:
+    """What stands as long as a user is not let in."""
+    return f"tw:barred:{user.upper()}"
+
+
+def admissions_key(user: str) -> str:
+    """Where the admissions of a user stand."""
+    return f"tw:admitted:{user.upper()}"
+
+
+TIMEOUT = 2.0
+"""Seconds that `device` gets."""
+
+
+class ConnectionsOverRpc:
+    """Finds and closes connections. Raises `Unavailable` and `UpstreamFailed`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def find(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
+        """The open connections of a user; all of them only when the servers are asked."""
+        request = FindConnections(user, ask_servers)
+        answer = await self._rpc.call(FIND_CONNECTIONS, request, Connections, timeout=TIMEOUT)
+        return answer.connections
+
+    async def close(self, connections: list[Connection]) -> None:
+        """Close connections; those that have ended are closed."""
+        request = Connections(connections)
+        await self._rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=TIMEOUT)
+
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from libs.common.errors import Conflict
 from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
-from services.auth.revocations.store import Revocation, RevocationStore
+from services.auth.revocations.service import Revocation, RevocationStore
 
 
 def revocation_of(sn: str, registered: str | None) -> Revocation:

@@ -7,8 +7,7 @@ from libs.common.http import Requester
 from libs.common.http.console import NOT_KEPT, get
 from libs.common.http.guards import users
 from libs.common.http.operations import operations_of
-from services.auth.live.schemas import BrokerInfo, LiveCredentials
-from services.auth.live.service import LivePasswords
+from services.auth.live.service import BrokerInfo, LiveCredentials, LivePasswords
 
 
 @get("/web/credentials", guards=[users], response_headers=NOT_KEPT)

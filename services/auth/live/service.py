@@ -3,13 +3,37 @@
 import secrets
 from urllib.parse import urlsplit
 
+import msgspec
+
 from libs.common.bus import RpcServer
 from libs.common.contracts.live import WS_PATH, LivePages, LoginRef, live_key, live_user
 from libs.common.errors import Unauthenticated
+from libs.common.http.console import Shown
 from libs.common.identity import Principal
 from libs.common.tls import MQTT_PORTS
-from services.auth.live.schemas import BrokerInfo, LiveCredentials
 from services.auth.tokens.writer import TokenWriter
+
+
+class LiveCredentials(msgspec.Struct):
+    """Answer of `GET /mqtt/web/credentials`; shown only here."""
+
+    client_id: str
+    """Of this page alone."""
+    username: str
+    password: str
+
+
+class BrokerInfo(Shown, kw_only=True):
+    """Answer of `GET /mqtt/broker-info`.
+
+    Neither host nor WebSocket ports: a console takes those of its page, which the gateway serves.
+    """
+
+    ws_path: str
+    mqtt_port: int | None = None
+    """Where devices and other clients speak MQTT; None when nobody said."""
+    mqtts_port: int | None = None
+    """The same over TLS."""
 
 
 class LivePasswords:

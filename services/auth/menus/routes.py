@@ -10,9 +10,15 @@ from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
-from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu
-from services.auth.menus.service import MenuService
-from services.auth.menus.tree import tree, visible_to
+from services.auth.menus.service import (
+    MenuMade,
+    MenuNode,
+    MenuService,
+    MenuUpdate,
+    NewMenu,
+    tree,
+    visible_to,
+)
 
 Menus = NamedDependency[MenuService]
 

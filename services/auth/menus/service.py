@@ -3,20 +3,131 @@
 No entry ever changes its parent, and none that has children goes: the tree stays one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from libs.common.errors import Conflict, MalformedRequest, NotFound
-from libs.common.http.console import name_of
-from libs.common.identity import Caller
+from libs.common.http.console import Shown, name_of
+from libs.common.http.ids import Id
+from libs.common.identity import Caller, Principal
 from libs.common.store.mongo import Session
 from services.auth.accounts.menus import Menu, MenuStore, MenuType
 from services.auth.accounts.roles import RoleStore
 from services.auth.changes import Change, Changes
-from services.auth.menus.schemas import MenuUpdate, NewMenu
+
+
+class NewMenu(msgspec.Struct, kw_only=True):
+    """Body of `POST /user/menus`."""
+
+    code: str
+    name: str
+    type: MenuType
+    parent_id: Id | None = None
+
+
+class MenuUpdate(msgspec.Struct, kw_only=True):
+    """Body of `PUT /user/menus/{menu_id}`; code and parent stay."""
+
+    name: str
+    type: MenuType
+
+
+class MenuMade(msgspec.Struct):
+    """Answer of `POST /user/menus`."""
+
+    menu_id: str
+
+
+class ShownMenu(Shown):
+    """An entry of a flat list; a root has no `parent_id`."""
+
+    menu_id: str
+    code: str
+    name: str
+    type: MenuType
+    parent_id: str | None = None
+
+
+class MenuNode(ShownMenu, kw_only=True):
+    """An entry of the tree; consoles need `children` on leaves as well."""
+
+    children: list["MenuNode"]
+
+
+OWN_PAGES = frozenset({"product"})
+"""Codes of pages that the own console has and others do not: those show a raw key for them."""
+
+
+def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
+    """Entries one by one."""
+    return [
+        ShownMenu(
+            menu_id=str(menu.id),
+            code=menu.code,
+            name=menu.name,
+            type=menu.type,
+            parent_id=None if menu.parent_id is None else str(menu.parent_id),
+        )
+        for menu in menus
+    ]
+
+
+def tree(menus: Sequence[Menu]) -> list[MenuNode]:
+    """The roots with their children; an entry whose parent is not among `menus` is a root."""
+    nodes = {
+        menu.id: MenuNode(
+            menu_id=shown.menu_id,
+            code=shown.code,
+            name=shown.name,
+            type=shown.type,
+            parent_id=shown.parent_id,
+            children=[],
+        )
+        for menu, shown in zip(menus, flat(menus), strict=True)
+    }
+    roots: list[MenuNode] = []
+    for menu in menus:
+        parent = None if menu.parent_id is None else nodes.get(menu.parent_id)
+        siblings = roots if parent is None else parent.children
+        siblings.append(nodes[menu.id])
+    return roots
+
+
+def visible_to(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
+    """Return the menus that the user's console knows.
+
+    `menus` are all menus of the tenant. For a console other than our own, `OWN_PAGES` and the
+    entries below them are left out.
+    """
+    if user.uses_own_console:
+        return list(menus)
+    known = {menu.id: menu for menu in menus}
+
+    def is_own(menu: Menu | None) -> bool:
+        while menu is not None and menu.code not in OWN_PAGES:
+            menu = None if menu.parent_id is None else known.get(menu.parent_id)
+        return menu is not None
+
+    return [menu for menu in menus if not is_own(menu)]
+
+
+def with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
+    """Those of `menus` that have one of `ids`, and the pages that lead to them.
+
+    Consoles show a function only below its pages.
+    """
+    known = {menu.id: menu for menu in menus}
+    wanted: set[int] = set()
+    for menu_id in ids:
+        at: int | None = menu_id
+        while at is not None and at in known and at not in wanted:
+            wanted.add(at)
+            at = known[at].parent_id
+    return [menu for menu in menus if menu.id in wanted]
+
 
 MAX_CODE = 127
 """Most characters of a code or name."""

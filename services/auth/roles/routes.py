@@ -14,8 +14,7 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.roles import Role
-from services.auth.menus.schemas import ShownMenu
-from services.auth.menus.tree import flat
+from services.auth.menus.service import ShownMenu, flat
 from services.auth.roles.schemas import (
     MenuIds,
     RoleBody,

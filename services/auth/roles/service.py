@@ -15,7 +15,7 @@ from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import Person
 from services.auth.changes import Change, Changes
-from services.auth.menus.tree import visible_to
+from services.auth.menus.service import visible_to
 from services.auth.roles.schemas import RoleBody, RoleCounts, Search
 
 MAX_NAME = 127

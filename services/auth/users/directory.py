@@ -26,7 +26,7 @@ from services.auth.accounts.grants import Resource
 from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import StoredUser
-from services.auth.menus.tree import tree, visible_to, with_ancestors
+from services.auth.menus.service import tree, visible_to, with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
 

@@ -10,8 +10,7 @@ from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of, principal_of, request_id_of
-from services.auth.menus.schemas import ShownMenu
-from services.auth.menus.tree import flat
+from services.auth.menus.service import ShownMenu, flat
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (
     AskPermission,

@@ -17,7 +17,7 @@ from libs.common.contracts.names import (
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
-from services.device.members.models import Models
+from services.device.members.directory import Models
 from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations
 from services.device.things.lists import DeviceLists

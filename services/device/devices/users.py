@@ -36,9 +36,8 @@ from services.device.devices.schemas import (
 )
 from services.device.devices.search import granted_query
 from services.device.groups.store import GroupStore
-from services.device.members.common import COMMON, important
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import Entity, EntityThing
+from services.device.members.entity import COMMON, Entity, EntityThing, important
 from services.device.members.member import Member
 from services.device.things.fields import MOST_TAGS
 from services.device.things.granted import GrantedDevices, not_seen

@@ -23,8 +23,7 @@ from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
 from libs.common.tsl import MASK
-from services.device.members.shape_store import ShapeKeeper
-from services.device.members.shapes import Shape, within
+from services.device.members.shapes import Shape, ShapeKeeper, within
 from services.device.reports.batch import Batch, GoodReport, Refused, remembered, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.frames.reading import FrameReader

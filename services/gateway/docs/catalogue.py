@@ -12,9 +12,7 @@ from yarl import URL
 
 from libs.common.decoding import INVALID_JSON
 from libs.common.http.static import Static
-from services.gateway.docs.apis import Api, alone
-from services.gateway.docs.merge import merge
-from services.gateway.docs.names import Document
+from services.gateway.docs.document import Api, Document, alone, merge
 from services.gateway.routes import Route
 
 log = logging.getLogger(__name__)

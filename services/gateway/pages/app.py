@@ -17,8 +17,8 @@ from libs.common.http.request import HttpRequest
 from libs.common.http.static import Static
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
-from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
+from services.gateway.docs.document import DOCUMENTS
 from services.gateway.pages.console import ConsoleFiles
 from services.gateway.pages.readiness import Readiness
 from services.gateway.routes import API

@@ -27,7 +27,7 @@ from libs.common.jobs import ended
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.auth.callout import messages as callout
-from services.auth.connections.admissions import barred_key
+from services.auth.connections.service import barred_key
 from services.auth.revocations import service as revocations
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS

@@ -28,14 +28,11 @@ from services.auth.accounts import Accounts
 from services.auth.accounts import grants as accounts_grants
 from services.auth.audit.store import AuditStore
 from services.auth.changes import Changes
-from services.auth.connections.admissions import Admissions
-from services.auth.connections.live import ConnectionsOverRpc
-from services.auth.connections.service import UserConnections
+from services.auth.connections.service import Admissions, ConnectionsOverRpc, UserConnections
 from services.auth.grants import sweep
 from services.auth.grants.owners import Owners as Names
 from services.auth.grants.service import GrantService
-from services.auth.revocations.service import Revoker
-from services.auth.revocations.store import RevocationStore
+from services.auth.revocations.service import RevocationStore, Revoker
 from services.auth.roles.service import RoleService
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter

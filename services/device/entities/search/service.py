@@ -29,9 +29,8 @@ from services.device.entities.tags.service import EntityTags
 from services.device.entities.values import ValueReader, plain
 from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
-from services.device.members.directory import EntityDirectory
+from services.device.members.directory import EntityDirectory, Models
 from services.device.members.entity import Entity
-from services.device.members.models import Models
 from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.lists import DeviceLists

@@ -7,8 +7,8 @@ from bson import BSON
 
 from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC
-from services.device.members.models import Models
-from services.device.members.shape_store import ShapeStore
+from services.device.members.directory import Models
+from services.device.members.shapes import ShapeStore
 from services.device.things.model import device_of
 from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import World

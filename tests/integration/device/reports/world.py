@@ -28,7 +28,7 @@ from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.showing import ShownCommands
 from services.device.commands.store import CommandStore
-from services.device.members.shape_store import ShapeKeeper, ShapeStore
+from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.store import ProductStore

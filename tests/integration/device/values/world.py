@@ -40,7 +40,7 @@ from services.device.app import build_app
 from services.device.codecs.workers import CodecWorkers
 from services.device.healing import working as healing
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.members.shape_store import ShapeStore
+from services.device.members.shapes import ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService

@@ -8,8 +8,7 @@ from libs.common.contracts.credentials import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.callout.credentials import Credentials, application_credential, credential
-from services.auth.connections.admissions import Admitted
-from services.auth.connections.service import UNTOLD, UserConnections
+from services.auth.connections.service import UNTOLD, Admitted, UserConnections
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
 
 OLD, NEW = Connection("S", 1), Connection("S", 2)

@@ -2,7 +2,7 @@
 
 from libs.common.identity.functions import Function
 from services.auth.accounts.menus import Menu, MenuType
-from services.auth.menus.tree import flat, tree, with_ancestors
+from services.auth.menus.service import flat, tree, with_ancestors
 from services.auth.tenants.seed import MENUS
 
 

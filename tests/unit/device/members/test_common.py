@@ -1,7 +1,7 @@
 """What every device has beside its TSL, and what a widget shows of it first."""
 
 from libs.common.things import LAST_DECLARED, LAST_MEMBER
-from services.device.members.common import (
+from services.device.members.entity import (
     COMMON,
     MOST_PROPERTIES,
     MOST_SERVICES,

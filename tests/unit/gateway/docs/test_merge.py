@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.http.document import WHO
-from services.gateway.docs.apis import Api, alone
-from services.gateway.docs.merge import merge
+from services.gateway.docs.document import Api, alone, merge
 from services.gateway.routes import ROUTES, Credential, Route
 
 EXTRA = Route(name="x", prefix=b"/x/", upstream="x", credential=Credential.TOKEN)

@@ -1,0 +1,320 @@
+"""Merge the OpenAPI documents of the services into one; keep components of the same name apart."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from enum import Enum
+from typing import Any
+
+from libs.common.envelope import OPEN_API_PREFIXES
+from libs.common.http.document import WHO
+from libs.common.identity import Kind
+from libs.common.identity.functions import Function
+from services.gateway.routes import Credential, Route
+
+Document = dict[str, Any]
+Key = tuple[str, str]
+"""Section and name of a component: `("schemas", "Device")`."""
+
+
+class Api(Enum):
+    """A part of the document; the value begins the tags of its operations."""
+
+    DEVICE = "Device API"
+    """For applications and devices."""
+    MANAGEMENT = "Management API"
+    """For consoles."""
+
+
+DOCUMENTS = {"device.json": Api.DEVICE, "management.json": Api.MANAGEMENT}
+"""The documents of single APIs, by file name."""
+
+
+def api_of(path: str) -> Api:
+    """The API that a path belongs to."""
+    return Api.DEVICE if path.startswith(OPEN_API_PREFIXES) else Api.MANAGEMENT
+
+
+def alone(document: Document, api: Api) -> Document:
+    """The part of the merged document that is about one API."""
+    paths = {path: item for path, item in document["paths"].items() if api_of(path) is api}
+    reached = _reached(document, paths)
+    components = {
+        section: {
+            name: entry
+            for name, entry in entries.items()
+            if section == "securitySchemes" or (section, name) in reached
+        }
+        for section, entries in document["components"].items()
+    }
+    tags = [tag for tag in document["tags"] if tag["name"].startswith(api.value)]
+    info = document["info"] | {"title": f"{document['info']['title']} {api.value}"}
+    return document | {"info": info, "tags": tags, "paths": paths, "components": components}
+
+
+def _reached(document: Document, paths: Document) -> set[Key]:
+    reached: set[Key] = set()
+    found: Iterator[Key] = references(paths)
+    while new := set(found) - reached:
+        reached |= new
+        found = (
+            key
+            for section, name in new
+            for key in references(document["components"].get(section, {}).get(name))
+        )
+    return reached
+
+
+_PREFIX = "#/components/"
+
+
+def apart(documents: Mapping[str, Document]) -> dict[str, Document]:
+    """Copies of the documents whose components clash no more.
+
+    A component that several services define alike stays one. One that differs, or that
+    refers to one that differs, gets its service's name in front, in each of them.
+    """
+    clashing = _clashing(documents)
+    return {
+        service: _renamed(service, document, clashing) for service, document in documents.items()
+    }
+
+
+def _components(document: Document) -> Iterator[tuple[Key, Any]]:
+    for section, entries in document.get("components", {}).items():
+        for name, entry in entries.items():
+            yield (section, name), entry
+
+
+def _clashing(documents: Mapping[str, Document]) -> set[Key]:
+    definitions: dict[Key, list[Any]] = defaultdict(list)
+    for document in documents.values():
+        for key, entry in _components(document):
+            definitions[key].append(entry)
+    shared = {key: entries for key, entries in definitions.items() if len(entries) > 1}
+    clashing = {
+        key for key, entries in shared.items() if any(entry != entries[0] for entry in entries)
+    }
+    grown = True
+    while grown:
+        reached = {key for key, entries in shared.items() if set(references(entries)) & clashing}
+        grown = not reached <= clashing
+        clashing |= reached
+    return clashing
+
+
+def references(node: Any) -> Iterator[Key]:
+    """The components that something refers to."""
+    if isinstance(node, dict):
+        target = node.get("$ref")
+        if isinstance(target, str) and target.startswith(_PREFIX):
+            section, _, name = target.removeprefix(_PREFIX).partition("/")
+            yield section, name
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def _renamed(service: str, document: Document, clashing: set[Key]) -> Document:
+    names = {key: f"{service.capitalize()}{key[1]}" for key in clashing}
+    document = _redirect(deepcopy(document), names)
+    for section, entries in document.get("components", {}).items():
+        document["components"][section] = {
+            names.get((section, name), name): entry for name, entry in entries.items()
+        }
+    return document
+
+
+def _redirect(node: Any, names: Mapping[Key, str]) -> Any:
+    if isinstance(node, list):
+        return [_redirect(value, names) for value in node]
+    if not isinstance(node, dict):
+        return node
+    redirected = {key: _redirect(value, names) for key, value in node.items()}
+    for section, name in references({"$ref": node.get("$ref")}):
+        if (section, name) in names:
+            redirected["$ref"] = f"{_PREFIX}{section}/{names[section, name]}"
+    return redirected
+
+
+SUPER_ADMIN = "super_admin"
+_USER = "user"
+_OF_KIND: dict[Kind, list[dict[str, list[str]]]] = {
+    Kind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
+    Kind.DEVICE: [{"deviceKey": []}],
+    Kind.USER: [{_USER: []}],
+}
+_HELD = "Held through a role, or by being a super-admin; it is not asked for at log-in"
+
+SCHEMES: dict[str, Any] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Applications: a token of `/oauth/token`",
+    },
+    "accessToken": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "access_token",
+        "description": "The same token as a query parameter",
+    },
+    "deviceKey": {"type": "http", "scheme": "basic", "description": "SN and device key"},
+    _USER: {
+        "type": "oauth2",
+        "description": "Users: a token of `/oauth2/token`, as `Authorization: Bearer`",
+        "flows": {
+            "password": {
+                "tokenUrl": "/oauth2/token",
+                "refreshUrl": "/oauth2/token",
+                "scopes": {
+                    **{function.value: _HELD for function in Function},
+                    SUPER_ADMIN: "Being a super-admin",
+                },
+            }
+        },
+    },
+}
+
+
+def security(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
+    """What `operation` asks for: any one entry suffices.
+
+    The service's own word on who may call is taken off the operation and turned into scopes.
+    """
+    caller = operation.pop(WHO, {})
+    if route.credential is Credential.NONE:
+        return []
+    if caller.get("superAdmin"):
+        return [{_USER: [SUPER_ADMIN]}]
+    if functions := caller.get("functions"):
+        return [{_USER: [function]} for function in functions]
+    return [requirement for kind in sorted(route.kinds) for requirement in _OF_KIND[kind]]
+
+
+_SENTENCES = {
+    "401": "No credential, or one that is not valid",
+    "413": "The body is larger than the limit",
+    "429": "Too many requests; `Retry-After` says when to come back",
+    "502": "The service broke off",
+    "503": "Overloaded or starting; `Retry-After` says when to come back",
+    "504": "The service did not answer in time",
+}
+_WITH_RETRY = {"429", "503"}
+_OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
+"""How the names of components begin, by the envelope that they wear."""
+
+
+def _response(envelope: str, status: str) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{envelope}Refusal"}
+    response: dict[str, Any] = {
+        "description": _SENTENCES[status],
+        "content": {"application/json": {"schema": schema}},
+    }
+    if status in _WITH_RETRY:
+        response["headers"] = {
+            "Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}
+        }
+    return response
+
+
+def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "A refusal of the gateway",
+        "required": ["status", request_id, *names],
+        "properties": {
+            "status": {"const": "Failed"},
+            request_id: {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            **{name: {"type": "string"} for name in names},
+            **more,
+        },
+    }
+
+
+COMPONENTS: dict[str, Any] = {
+    "schemas": {
+        f"{_OPEN_API}Refusal": _schema("requestId", "errCode", "errMsg"),
+        f"{_CONSOLE}Refusal": _schema("request_id", "error_code", "error_message", data={}),
+    },
+    "responses": {
+        f"{envelope}{status}": _response(envelope, status)
+        for envelope in (_OPEN_API, _CONSOLE)
+        for status in _SENTENCES
+    },
+}
+"""The components that `documented` refers to."""
+
+
+def documented(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
+    """The responses of the gateway for an operation at `path`, by status."""
+    envelope = _OPEN_API if api_of(path) is Api.DEVICE else _CONSOLE
+    statuses = set(_SENTENCES)
+    if credential is Credential.NONE:
+        statuses.discard("401")
+    if not has_body:
+        statuses.discard("413")
+    return {
+        status: {"$ref": f"#/components/responses/{envelope}{status}"}
+        for status in sorted(statuses)
+    }
+
+
+METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
+
+
+def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Document:
+    """Merge the documents, by the names of their services, into one of the public paths."""
+    merged: Document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Thingway", "version": "1"},
+        "servers": [{"url": "/"}],
+        "paths": {},
+        "components": deepcopy(COMPONENTS) | {"securitySchemes": SCHEMES},
+    }
+    for service, document in apart(documents).items():
+        for section, entries in document.get("components", {}).items():
+            if section != "securitySchemes":
+                merged["components"].setdefault(section, {}).update(entries)
+        for path, item in document.get("paths", {}).items():
+            route = _route(routes, service, path)
+            if route is not None:
+                merged["paths"][path] = _public(service, route, path, item)
+    merged["tags"] = [{"name": name} for name in sorted(_tags(merged))]
+    return merged
+
+
+def _tags(document: Document) -> set[str]:
+    return {
+        tag
+        for item in document["paths"].values()
+        for operation in _operations(item)
+        for tag in operation["tags"]
+    }
+
+
+def _route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
+    for route in routes:
+        if route.upstream == service and not route.rewrite and route.matches(path.encode()):
+            return route
+    return None
+
+
+def _public(service: str, route: Route, path: str, item: Document) -> Document:
+    for operation in _operations(item):
+        tags = operation.get("tags") or [service.capitalize()]
+        operation["tags"] = [f"{api_of(path).value}: {tag}" for tag in tags]
+        operation["security"] = security(route, operation)
+        responses = operation.setdefault("responses", {})
+        for status, response in documented(
+            path, route.credential, has_body="requestBody" in operation
+        ).items():
+            responses.setdefault(status, response)
+    return item
+
+
+def _operations(item: Document) -> Iterator[Document]:
+    for method, operation in item.items():
+        if method in METHODS:
+            yield operation
