@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from deploy.platform.nats import RELAY
 from libs.common.bus import Bus
+from libs.common.jobs import running
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import Speaker
 from services.gateway.relay.service import Relay
@@ -19,6 +20,9 @@ class Unlimited(RelayQuota):
     def drops(self, subject: bytes) -> bool:
         return False
 
+    def tenant_of(self, speaker: Speaker) -> str:
+        return "default"
+
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         pass
 
@@ -28,11 +32,12 @@ async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
     """Pass on what is said outside, as long as the block lasts."""
     bus = await Bus.connect(url, user=RELAY, password=password, name="relay")
     relay = Relay(bus, Unlimited())
-    await relay.start()
-    for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
-        await bus.client.flush()
-    try:
-        yield relay
-    finally:
-        await relay.stop()
-        await bus.drain()
+    async with running(relay.run()):
+        await relay.start()
+        for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
+            await bus.client.flush()
+        try:
+            yield relay
+        finally:
+            await relay.stop()
+            await bus.drain()

@@ -9,6 +9,7 @@ from libs.common.http import Service, create_app, run_service, serve
 from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.jobs import running
 from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import KnownLimits
@@ -51,9 +52,10 @@ def _service(
 ) -> Service:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        await relay.start()
-        yield
-        await relay.stop()
+        async with running(relay.run()):
+            await relay.start()
+            yield
+            await relay.stop()
 
     return Service(
         name="gateway-bus",

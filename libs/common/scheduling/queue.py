@@ -41,6 +41,14 @@ class FairQueue(Generic[T]):
         """Bytes that wait."""
         return self._lanes.size
 
+    def waiting(self, lane: str) -> int:
+        """Return how many items of a lane wait."""
+        return self._lanes.waiting(lane)
+
+    def note_overflow(self, lane: str) -> None:
+        """Count an item that its caller dropped."""
+        self._lanes.note_overflow(lane)
+
     def put(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> bool:
         """Let an item wait; return False when it, or an older one, was dropped for lack of room."""
         kept = self._lanes.has_room(lane, size)

@@ -36,6 +36,10 @@ class RelayQuota:
             description="Messages on plain NATS of who was shut out",
         )
 
+    def tenant_of(self, speaker: Speaker) -> str:
+        """Return the tenant of a speaker, empty while it is not known."""
+        return self._tenants.of(speaker.user)
+
     def drops(self, subject: bytes) -> bool:
         """Tell whether who speaks on a subject is shut out; `gateway-bus` drops what it says."""
         drops = bool(self._floods) and self._floods.shuts_out(speaker_of(subject.decode()).user)
@@ -45,7 +49,7 @@ class RelayQuota:
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""
         now = time.monotonic()
-        tenant = self._tenants.of(speaker.user)
+        tenant = self.tenant_of(speaker)
         if pattern == REPORTS:
             excess = self._messages.take(tenant, speaker.user, 1, size, now)
             if excess is None:
