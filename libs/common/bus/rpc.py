@@ -5,7 +5,9 @@ travels as a micro service error and is raised again at the caller.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,7 +28,7 @@ from libs.common.errors import (
     Unavailable,
     UpstreamFailed,
 )
-from libs.common.jobs import Bounded
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 from libs.common.telemetry.logs import line_name, name_lines
@@ -41,8 +43,14 @@ A = TypeVar("A")
 TIMEOUT = 5.0
 REQUEST = "Thingway-Request"
 """Header: the id of the HTTP request that a question belongs to, for the log."""
-AT_ONCE = 64
-"""Requests of an operation in hand; the others wait in the subscription."""
+TENANT = "Thingway-Tenant"
+"""Header: the tenant that a request is for, where the request itself does not name one."""
+PATIENCE = "Thingway-Patience"
+"""Header: seconds for which the client waits for the answer."""
+AT_ONCE = 128
+"""Requests of an operation that are handled at a time, half of them of one tenant at most."""
+WAITING, WAITING_BYTES = 10_000, 16 * 1024**2
+"""Requests of a tenant that wait for an operation, and their bytes; more are refused (429)."""
 
 LONGEST_TEXT = 2000
 """Characters of an error's text in an answer."""
@@ -53,10 +61,19 @@ class NobodyAnswers(Unavailable):
     """503: no service offers the operation at the moment."""
 
 
+class _Named(msgspec.Struct):
+    """The part of a request that names its tenant."""
+
+    tenant: str = ""
+
+
+_tenant_of = msgspec.json.Decoder(_Named).decode
+
+
 class RpcServer:
     """The operations that a service offers to the others.
 
-    Requests are handled beside each other, so that a slow one keeps nobody waiting.
+    Requests of an operation are handled at the same time, and tenants take turns at it.
     """
 
     def __init__(self, bus: Bus, service: str, *, discovered: bool = True) -> None:
@@ -69,7 +86,7 @@ class RpcServer:
         self._discovered = discovered
         self._micro: Service | None = None
         self._endpoints: list[EndpointConfig] = []
-        self._in_hand: list[Bounded] = []
+        self._schedulers: list[FairScheduler] = []
 
     def offer(
         self,
@@ -81,7 +98,7 @@ class RpcServer:
     ) -> None:
         """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`.
 
-        `at_once` are in hand at a time; the others wait in the subscription, all in one line.
+        `at_once` are handled at a time; the others wait in the lane of their tenant.
         """
 
         async def plain(_: str, decoded: Q) -> Any:
@@ -94,7 +111,8 @@ class RpcServer:
     ) -> None:
         """Answer `rpc.{service}.{operation}.{who}` with `answer(who, request)`.
 
-        Who may use which subject is up to the bus's permissions, so `who` is proven.
+        Who may use which subject is up to the bus's permissions, so `who` is proven: it has a
+        lane, in which tenants take turns.
         """
         self._offer(operation, f"rpc.{self._service}.{operation}.*", request, answer)
 
@@ -131,26 +149,40 @@ class RpcServer:
             else:
                 await _respond(message, result)
 
-        taking = self._beside(f"rpc.{self._service}.{operation}", handle, at_once)
-        self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=taking))
+        scheduled = self._scheduled(subject.removesuffix(".*"), request, handle, at_once)
+        self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=scheduled))
 
-    def _beside(self, name: str, handle: Handler, at_once: int) -> Handler:
-        """Make a handler that does not wait for `handle`, as nats.micro waits for handlers."""
-        in_hand = Bounded(at_once)
-        self._in_hand.append(in_hand)
+    def _scheduled(self, name: str, request: type[Any], handle: Handler, at_once: int) -> Handler:
+        """Return a handler that does not wait for `handle`, as nats.micro waits for handlers."""
+        scheduler = FairScheduler(name, at_once, items=WAITING, size=WAITING_BYTES)
+        self._schedulers.append(scheduler)
+        names_tenant = "tenant" in getattr(request, "__struct_fields__", ())
 
-        async def answer(message: Request) -> None:
+        async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
+            name_lines(tenant=tenant)
             if REQUEST in headers:
                 name_lines(requestId=headers[REQUEST])
             try:
+                if time.monotonic() - arrived > float(headers.get(PATIENCE, "inf")):
+                    log.warning("%s: the client gave up before its turn", message.subject)
+                    return
                 with continued(name, SpanKind.SERVER, trace_of(headers)):
                     await handle(message)
             except (NatsError, ValueError) as error:  # of which the last: nobody wants an answer
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
 
         async def take(message: Request) -> None:
-            await in_hand.begin(partial(answer, message))
+            tenant = (message.headers or {}).get(TENANT, "")
+            if names_tenant:
+                with suppress(*INVALID_JSON):  # `handle` refuses it
+                    tenant = _tenant_of(message.data).tenant
+            lane = tenant if message.subject == name else message.subject.rpartition(".")[2]
+            job = partial(answer, message, tenant, time.monotonic())
+            try:
+                scheduler.start(lane, job, sub=tenant, size=len(message.data))
+            except LaneFull as error:
+                await message.respond_error(str(error.status), error.text, data=error.code.encode())
 
         return take
 
@@ -167,8 +199,8 @@ class RpcServer:
         """Stop taking requests and finish those in hand."""
         if self._micro and self._bus.connected:
             await self._micro.stop()
-        for in_hand in self._in_hand:
-            await in_hand.finish()
+        for scheduler in self._schedulers:
+            await scheduler.finish()
 
 
 class RpcClient:
@@ -181,12 +213,14 @@ class RpcClient:
         self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
     ) -> A:
         """Call `subject`; raise the error of the other side, `Unavailable` or `UpstreamFailed`."""
-        headers = trace_header()
+        headers = {**trace_header(), PATIENCE: f"{timeout:g}"}
         if request_id := line_name("requestId"):
             headers[REQUEST] = request_id
+        if (tenant := line_name("tenant")) and not getattr(request, "tenant", None):
+            headers[TENANT] = tenant
         try:
             message = await self._bus.client.request(
-                subject, msgspec.json.encode(request), timeout=timeout, headers=headers or None
+                subject, msgspec.json.encode(request), timeout=timeout, headers=headers
             )
         except MaxPayloadError as error:
             raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error

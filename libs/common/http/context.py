@@ -9,6 +9,7 @@ from libs.common.errors import Unauthenticated
 from libs.common.http.refusals import log_refusal
 from libs.common.http.request import PRINCIPAL, REQUESTS, identify
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier
+from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, continued
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
@@ -34,13 +35,15 @@ class RequestContext:
         value = headers.get(PRINCIPAL_HEADER.encode())
         if value is not None or not self._is_open(scope["path"]):
             try:
-                extra[PRINCIPAL] = self._verifier.verify(value.decode("latin-1") if value else None)
+                caller = self._verifier.verify(value.decode("latin-1") if value else None)
             except Unauthenticated as error:
                 if scope["type"] == ScopeType.WEBSOCKET:
                     await _shut(receive, send)
                 else:
                     await _refuse(error, scope, send)
                 return
+            extra[PRINCIPAL] = caller
+            name_lines(tenant=caller.tenant)
         await self._traced(scope, receive, send, headers)
 
     def _is_open(self, path: str) -> bool:

@@ -96,10 +96,16 @@ class FairScheduler:
             return await job()
 
     def start(
-        self, lane: str, job: Callable[[], Coroutine[Any, Any, R]], *, size: int = 0
+        self,
+        lane: str,
+        job: Callable[[], Coroutine[Any, Any, R]],
+        *,
+        sub: Hashable = None,
+        size: int = 0,
     ) -> "asyncio.Task[R]":
         """Run `job` in a task, from the lane's turn on; raise `LaneFull` when it has no room."""
-        task = asyncio.ensure_future(self._run(self._enter(lane, None, size), lane, job, size))
+        turn = self._enter(lane, sub, size)
+        task = asyncio.ensure_future(self._run(turn, lane, job, sub, size))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -110,13 +116,18 @@ class FairScheduler:
             await asyncio.wait(self._tasks)
 
     async def _run(
-        self, turn: "float | Turn", lane: str, job: Callable[[], Coroutine[Any, Any, R]], size: int
+        self,
+        turn: "float | Turn",
+        lane: str,
+        job: Callable[[], Coroutine[Any, Any, R]],
+        sub: Hashable,
+        size: int,
     ) -> R:
-        began = turn if isinstance(turn, float) else await self._turn(turn, lane, None, size)
+        began = turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
         try:
             return await job()
         finally:
-            self._release(lane, None, began)
+            self._release(lane, sub, began)
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
         """Hold a worker, or wait in the lane; return when it began, or will."""

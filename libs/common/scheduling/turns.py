@@ -10,6 +10,7 @@ from libs.common.errors import ThingwayError
 from libs.common.jobs import Beside, happened
 from libs.common.scheduling.scheduler import FairScheduler
 from libs.common.store.mongo import StoreError
+from libs.common.telemetry.logs import name_lines
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ async def _work(
     name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], Steps]
 ) -> None:
     """Take the steps of a tenant, each in a turn of its own."""
+    name_lines(tenant=tenant)
     try:
         async with aclosing(steps(tenant)) as each:
             more = True
