@@ -15,6 +15,7 @@ from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.certificate_pass import PassVerifier
 from libs.common.identity.refused_logins import RefusedLogins
+from libs.common.identity.tenants import TenantsOfUsers
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
@@ -141,9 +142,9 @@ def build_app(
     revoker = Revoker(tokens, copies, connections)
     changes = Changes(mongo, audit, outbox, revocations, revoker, accounts.tenants, versions)
 
-    buckets = TokenBuckets(redis, "auth")
+    buckets, hashes = TokenBuckets(redis, "auth"), PasswordHashes()
     refused, refused_devices = RefusedSessions(changes, buckets), RefusedLogins(redis)
-    hashes, throttle = PasswordHashes(), Throttle(buckets)
+    throttle = Throttle(buckets, hashes.threads)
     next_role = IdAllocator(database, "roles", ID_BLOCK).take
     next_menu = IdAllocator(database, "menus", len(MENUS)).take
 
@@ -189,7 +190,9 @@ def build_app(
         PassVerifier(settings.internal_public_key),
         mqtt_clients,
     )
-    callout = Callout(bus, doorkeeper, KeyPair.from_seed(settings.callout_seed))
+    callout = Callout(
+        bus, doorkeeper, KeyPair.from_seed(settings.callout_seed), TenantsOfUsers(redis)
+    )
 
     rpc = RpcServer(bus, "auth")
     offer_users(rpc, people)

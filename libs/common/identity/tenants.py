@@ -1,4 +1,4 @@
-"""Which tenant a user of the bus belongs to, as far as it is known; never waited for.
+"""Which tenant a user of the bus belongs to, as far as it is known.
 
 `tw:bus-tenant:{user in capitals}` is written by the auth callout when it lets somebody in.
 """
@@ -39,6 +39,19 @@ class TenantsOfUsers:
                 task.add_done_callback(lambda _: self._asking.pop(user, None))
             return ""
         return known
+
+    def known(self, user: str) -> str | None:
+        """Return the tenant of a user, empty without one; None if nobody has asked for it yet."""
+        return self._known.get(user)
+
+    def learn(self, user: str, tenant: str) -> None:
+        """Keep the tenant of a user that has logged in."""
+        self._known.put(user, tenant)
+
+    async def find(self, user: str) -> str:
+        """Ask for the tenant of a user and return it; empty if there is none or Redis fails."""
+        await self._ask(user)
+        return self._known.get(user) or ""
 
     async def _ask(self, user: str) -> None:
         try:

@@ -1,8 +1,15 @@
-"""Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, a bounded number at a time."""
+"""Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, in turns of tenants.
+
+The tenant is the one that the user name logged in for last. Names that have not logged in yet
+share one lane, because anybody can invent them.
+"""
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any, NamedTuple
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -12,7 +19,9 @@ from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyPair
 from libs.common.contracts.auth import Connection
 from libs.common.errors import TooManyRequests
-from libs.common.jobs import Beside, Bounded
+from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler, LaneFull
 from services.auth.callout.jwt import (
     AuthorizationRequest,
     InvalidRequestError,
@@ -33,17 +42,37 @@ five, has the less to do with it. Clients wait for two or longer."""
 MOST_HELD = 2_000
 """Refusals that are held back at a time; more are told at once."""
 CONCURRENCY = 64
-"""Log-ins in hand at a time; the others wait in the subscription."""
+"""Log-ins that are handled at a time, half of them of one tenant alone."""
+WAITING, WAITING_BYTES = 20_000, 32 * 1024**2
+"""Log-ins of a tenant that wait; more are refused."""
+LOOK_UPS = "?"
+"""The lane in which the tenants of user names are looked up; no tenant has this name."""
+PATIENCE = 5.0
+"""Seconds after which nats-server has given up a log-in, so that it need not be checked."""
+
+
+class _LogIn(NamedTuple):
+    message: Msg
+    request: AuthorizationRequest
+    until: float
+    """Monotonic time."""
+
+    @property
+    def user(self) -> str:
+        return self.request.connect_opts.user
 
 
 class Callout:
     """The subscription; replicas share the requests as one queue group."""
 
-    def __init__(self, bus: Bus, doorkeeper: Doorkeeper, key: KeyPair) -> None:
+    def __init__(
+        self, bus: Bus, doorkeeper: Doorkeeper, key: KeyPair, tenants: TenantsOfUsers
+    ) -> None:
         self._bus = bus
         self._doorkeeper = doorkeeper
         self._key = key
-        self._in_hand = Bounded(CONCURRENCY)
+        self._tenants = tenants
+        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING, size=WAITING_BYTES)
         self._held = Beside()
         self._subscription: Subscription | None = None
 
@@ -55,27 +84,48 @@ class Callout:
         """Stop taking requests and finish those in hand."""
         if self._subscription and self._bus.connected:
             await self._subscription.unsubscribe()
-        await self._in_hand.finish()
+        await self._log_ins.finish()
         await self._held.stop()
 
     async def _take(self, message: Msg) -> None:
-        await self._in_hand.begin(partial(self._answer, message))
-
-    async def _answer(self, message: Msg) -> None:
         try:
             request = decode_request(message.data)
         except InvalidRequestError as error:
             log.warning("callout: %s", error)
             return
+        log_in = _LogIn(message, request, time.monotonic() + PATIENCE)
+        tenant = self._tenants.known(log_in.user)
+        if tenant is None:
+            self._begin(LOOK_UPS, log_in, self._look_up)
+        else:
+            self._begin(tenant, log_in, self._answer)
+
+    def _begin(
+        self, tenant: str, log_in: "_LogIn", step: Callable[["_LogIn"], Coroutine[Any, Any, None]]
+    ) -> None:
         try:
-            answer = await self._decide(request)
+            self._log_ins.start(tenant, partial(step, log_in), size=len(log_in.message.data))
+        except LaneFull as error:
+            self._refuse_later(log_in, error)
+
+    async def _look_up(self, log_in: "_LogIn") -> None:
+        self._begin(await self._tenants.find(log_in.user), log_in, self._answer)
+
+    async def _answer(self, log_in: "_LogIn") -> None:
+        if time.monotonic() > log_in.until:
+            return
+        try:
+            await self._tell(log_in.message, await self._decide(log_in.request))
         except TooManyRequests as error:
-            answer = refuse(request, str(error), self._key)
-            if len(self._held) < MOST_HELD:
-                connection = (request.server_id.id, request.client_info.id)
-                self._held.begin(connection, partial(self._tell_later, message, answer))
-                return
-        await self._tell(message, answer)
+            self._refuse_later(log_in, error)
+
+    def _refuse_later(self, log_in: "_LogIn", error: TooManyRequests) -> None:
+        """Refuse after `HELD` seconds, or at once when many refusals are held back."""
+        message, request = log_in.message, log_in.request
+        answer = refuse(request, str(error), self._key)
+        late = self._tell_later if len(self._held) < MOST_HELD else self._tell
+        connection = (request.server_id.id, request.client_info.id)
+        self._held.begin(connection, partial(late, message, answer))
 
     async def _tell_later(self, message: Msg, answer: bytes) -> None:
         await asyncio.sleep(HELD)
@@ -104,6 +154,7 @@ class Callout:
             return refuse(request, "the log-in cannot be checked at the moment", self._key)
         if admission is None:
             return refuse(request, "wrong credentials", self._key)
+        self._tenants.learn(options.user, admission.tenant)
         user = user_jwt(
             request, name=admission.name, permissions=admission.permissions, key=self._key
         )

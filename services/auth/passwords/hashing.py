@@ -1,8 +1,9 @@
 """Argon2id in threads of its own.
 
 A hash takes some 30 ms of a core and 19 MiB (OWASP's password storage cheat sheet), so a storm
-of log-ins must not take the machine: threads are few and give way to everything else, and
-what they cannot do soon is refused.
+of log-ins must not use up the machine: threads are few and give way to everything else. Log-ins
+come first: only as many new passwords as there are threads are hashed beside them, in turns of
+tenants, and what cannot be hashed soon is refused.
 """
 
 import asyncio
@@ -19,13 +20,16 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from libs.common.errors import Unavailable
+from libs.common.scheduling import FairScheduler
 
 R = TypeVar("R")
 
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 """OWASP's first choice for Argon2id."""
-QUEUE = 32
-"""Hashes that may wait for each thread: about a second of work."""
+QUEUE = 128
+"""New passwords of a tenant that may wait: four seconds of work."""
+DEADLINE = 20.0
+"""Seconds after which a new password that is not hashed yet is refused."""
 RETRY_AFTER = 2.0
 """Seconds after which a refused caller may find the queue shorter."""
 NICENESS = 10
@@ -35,28 +39,38 @@ _hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=L
 
 
 class PasswordHashes:
-    """Makes and checks hashes; at most `threads` at a time, and `QUEUE` waiting for each."""
+    """Creates and verifies hashes, `threads` at a time."""
 
     def __init__(self, threads: int = 0) -> None:
-        threads = threads or max(1, (os.cpu_count() or 1) // 2)
-        self._pool = ThreadPoolExecutor(threads, "argon2", initializer=_stand_back)
-        self._free = threads * (1 + QUEUE)
+        self.threads = threads or max(1, (os.cpu_count() or 1) // 2)
+        self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_stand_back)
+        self._new = FairScheduler("new passwords", self.threads, items=QUEUE)
 
-    async def hash(self, password: str) -> str:
-        """Make a hash; raise `Unavailable` when too many wait."""
-        return await self._run(lambda: _hasher.hash(password))
+    async def hash(self, tenant: str, password: str) -> str:
+        """Create a hash in the tenant's turn; raise `LaneFull` or `Unavailable` under a storm."""
+        try:
+            async with self._new.slot(tenant, deadline=DEADLINE):
+                return await self._run(lambda: _hasher.hash(password))
+        except TimeoutError as error:
+            reason = "too many new passwords at the moment"
+            raise Unavailable(reason, retry_after=RETRY_AFTER) from error
 
     async def matches(self, password: str, stored: str | None) -> bool:
-        """Tell whether `password` has the hash `stored`: the same work when there is none.
+        """Return whether `password` has the hash `stored`: the same work when there is none.
 
-        Raises `Unavailable` when too many wait.
+        `Throttle.attempt` bounds how many callers do this at a time.
         """
         same = await self._run(lambda: self._verified(password, stored or _nobodys()))
         return same and stored is not None
 
-    def outdated(self, stored: str) -> bool:
-        """Tell whether a hash was made with other parameters than those of now."""
-        return _hasher.check_needs_rehash(stored)
+    async def renewed(self, password: str, stored: str) -> str | None:
+        """Return a new hash for one made with other parameters than now; None if it is not.
+
+        `Throttle.attempt` bounds how many callers do this at a time.
+        """
+        if not _hasher.check_needs_rehash(stored):
+            return None
+        return await self._run(lambda: _hasher.hash(password))
 
     def close(self) -> None:
         """End the threads; what waits is dropped."""
@@ -69,15 +83,12 @@ class PasswordHashes:
             return False
 
     async def _run(self, work: Callable[[], R]) -> R:
-        if self._free <= 0:
-            raise Unavailable("too many log-ins at the moment", retry_after=RETRY_AFTER)
-        self._free -= 1
         running = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        running.add_done_callback(self._give_back)
-        return await asyncio.shield(running)  # a caller that leaves makes no thread free
-
-    def _give_back(self, _: "asyncio.Future[R]") -> None:
-        self._free += 1
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])  # a caller that leaves makes no thread free
+            raise
 
 
 def _stand_back() -> None:

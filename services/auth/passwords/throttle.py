@@ -4,18 +4,18 @@ Two buckets of attempts: one of the account, whether it exists or not, and one o
 When the account's is empty there is one attempt in `PAUSE` seconds, by whomever: nobody can
 lock an account for good. A right password fills its bucket again. Attempts are counted before
 they are made, so that many at once are no way around; those of one account take turns, so that
-many right ones at once are not counted against it.
+many right ones at once are not counted against it. Tenants take turns at the attempts of a
+process, and so do the accounts of each; names of tenants that do not exist share one lane.
 """
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.limits import TokenBuckets, counted_address
+from libs.common.scheduling import Caps, FairScheduler
 from services.auth.accounts.users import email_key
 
 ATTEMPTS = 10
@@ -24,8 +24,10 @@ ADDRESS_ATTEMPTS = 100
 """The same for an address, behind which a whole office may be."""
 PAUSE = 90.0
 """Seconds until an empty bucket of an account has one attempt more: ten in 15 minutes."""
-WAITING = 64
-"""Attempts of a process that are made or wait for their turn: two seconds of hashing."""
+WAITING = 128
+"""Attempts of a tenant that wait for their turn: four seconds of hashing."""
+DEADLINE = 10.0
+"""Seconds that an attempt may wait and take."""
 RETRY_AFTER = 2.0
 """Seconds after which one that was refused may find its turn."""
 
@@ -40,24 +42,28 @@ class Attempt:
 class Throttle:
     """Lets attempts be made; one for all doors where passwords are checked."""
 
-    def __init__(self, buckets: TokenBuckets) -> None:
+    def __init__(self, buckets: TokenBuckets, threads: int) -> None:
+        """`threads` verify passwords; an attempt also waits for stores, so twice as many run."""
         self._buckets = buckets
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._waiting = 0
+        most = 2 * threads + 2
+        self._turns = FairScheduler(
+            "log-ins", most, items=WAITING, caps=lambda _: Caps(lane=most, sub=1)
+        )
 
     @asynccontextmanager
-    async def attempt(self, tenant: str, email: str, address: str) -> AsyncIterator[Attempt]:
+    async def attempt(
+        self, tenant: str, email: str, address: str, *, exists: bool = True
+    ) -> AsyncIterator[Attempt]:
         """Make an attempt inside the block; one that raises, because it was not made, is forgotten.
 
-        Raises `TooManyRequests` when it may not be made now, `Unavailable` when too many wait.
+        `exists` says whether there is such a tenant. Raises `TooManyRequests` when the attempt may
+        not be made now, `LaneFull` when too many of the tenant wait, and `Unavailable` when it has
+        not ended in time.
         """
-        if self._waiting >= WAITING:
-            raise Unavailable("too many log-ins at the moment", retry_after=RETRY_AFTER)
         account = _account(tenant, email)
-        turn = self._turns.setdefault(account, asyncio.Lock())
-        self._waiting += 1
+        lane = tenant if exists else ""
         try:
-            async with turn:
+            async with self._turns.slot(lane, sub=account, deadline=DEADLINE):
                 await self._count(account, address)
                 attempt = Attempt()
                 try:
@@ -69,8 +75,9 @@ class Throttle:
                 if attempt.right:
                     await self._buckets.fill(account)
                     await self._forgive(address)
-        finally:
-            self._waiting -= 1
+        except TimeoutError as error:
+            reason = "too many log-ins at the moment"
+            raise Unavailable(reason, retry_after=RETRY_AFTER) from error
 
     async def _count(self, account: str, address: str) -> None:
         """Count an attempt; an address that is refused uses up no attempts of an account."""

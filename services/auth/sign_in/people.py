@@ -61,6 +61,7 @@ class SignIn:
         self._console_hash = secret_hash(console.client_secret)
         self._clients = accounts.console_clients
         self._users = accounts.users
+        self._tenants = accounts.tenants
         self._hashes = hashes
         self._throttle = throttle
         self._changes = changes
@@ -71,7 +72,7 @@ class SignIn:
     async def grant(self, request: Grant, origin: Origin) -> ConsoleTokens:
         """Answer either grant.
 
-        Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` under a storm of log-ins.
+        Raises `Unauthenticated`, and `TooManyRequests` or `Unavailable` under a storm of log-ins.
         """
         tenant = await self._tenant(request.client, origin)
         if isinstance(request, PasswordGrant):
@@ -112,12 +113,20 @@ class SignIn:
     async def _log_in(
         self, request: PasswordGrant, tenant: str, origin: Origin
     ) -> TokenPair | None:
-        async with self._throttle.attempt(tenant, request.username, origin.address) as attempt:
+        exists = await self._tenants.exists(tenant)
+        async with self._throttle.attempt(
+            tenant, request.username, origin.address, exists=exists
+        ) as attempt:
             user = await self._users.by_email(tenant, request.username)
             right = await self._hashes.matches(
                 request.password, user.password_hash if user is not None else None
             )
             attempt.right = right and user is not None and user.enabled
+            renewed = (
+                await self._hashes.renewed(request.password, user.password_hash)
+                if user is not None and attempt.right
+                else None
+            )
         if user is None:
             return None
         if not attempt.right:
@@ -128,13 +137,11 @@ class SignIn:
         outcome = await self._tokens.issue(principal, user.generation, origin.login)
         if not isinstance(outcome, TokenPair):
             return None
-        await self._remember(user, request.password, origin)
+        await self._remember(user, renewed, origin)
         return outcome
 
-    async def _remember(self, user: StoredUser, password: str, origin: Origin) -> None:
-        """Record the log-in, and renew a hash that was made with parameters of another time."""
-        outdated = self._hashes.outdated(user.password_hash)
-        renewed = await self._hashes.hash(password) if outdated else None
+    async def _remember(self, user: StoredUser, renewed: str | None, origin: Origin) -> None:
+        """Record the log-in, and store a hash that was renewed."""
 
         async def work(change: Change) -> None:
             change.record(Deed(action="created", subject=_session(user)))

@@ -1,17 +1,18 @@
 """Refused log-ins in the audit log: `session.refused`, of accounts that exist.
 
 Names that nobody has are not recorded, because mistyped passwords land in them. Neither a
-storm nor the work of recording is felt at the door: a refusal is put into a short queue and
-recorded later, a few for each account and each tenant in an hour; the rest is only counted.
+storm nor the work of recording delays a log-in: a refusal is put into a short queue of its tenant
+and recorded later, in turns of tenants, a few for each account and each tenant in an hour; the
+rest is only counted.
 """
 
-import asyncio
 import logging
 
 from opentelemetry import metrics
 
 from libs.common.identity import Caller
 from libs.common.limits import TokenBuckets
+from libs.common.scheduling import FairQueue, Overflow
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes
 
@@ -23,7 +24,9 @@ OF_ACCOUNT = 6
 OF_TENANT = 120
 """The same of a tenant: less than half a gigabyte in a year of storm."""
 WAITING = 256
-"""Refusals that wait to be recorded; those beyond are not."""
+"""Refusals of a tenant that wait to be recorded; those beyond are not."""
+SIZE = 256
+"""Bytes that one counts, about."""
 
 _left_out = metrics.get_meter("thingway").create_counter(
     "thingway_refusals_not_recorded", description="Refused log-ins that the audit log lacks"
@@ -36,32 +39,26 @@ class RefusedSessions:
     def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:
         self._changes = changes
         self._buckets = buckets
-        self._waiting: asyncio.Queue[tuple[Caller, str]] = asyncio.Queue(WAITING)
+        self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
+            "refused log-ins", items=WAITING, size=WAITING * SIZE, overflow=Overflow.DROP_NEWEST
+        )
 
     def record(self, claimed: Caller, reason: str) -> None:
         """Have it recorded that a log-in as `claimed`, who exists, was refused; never waits.
 
         `reason` is a code: `wrong_password`, `disabled`, `address`.
         """
-        try:
-            self._waiting.put_nowait((claimed, reason))
-        except asyncio.QueueFull:
+        if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=SIZE):
             _left_out.add(1)
 
     async def run(self) -> None:
         """Record what waits, for ever."""
         while True:
-            claimed, reason = await self._waiting.get()
-            try:
-                await self._record(claimed, reason)
-            except Exception:
-                log.exception("a refused log-in could not be recorded")
-            finally:
-                self._waiting.task_done()
-
-    async def settle(self) -> None:
-        """Wait until nothing waits to be recorded."""
-        await self._waiting.join()
+            for _, (claimed, reason) in await self._waiting.take(1, SIZE):
+                try:
+                    await self._record(claimed, reason)
+                except Exception:
+                    log.exception("a refused log-in could not be recorded")
 
     async def _record(self, claimed: Caller, reason: str) -> None:
         if not await self._may(claimed):

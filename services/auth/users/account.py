@@ -84,7 +84,7 @@ class AccountService:
             attempt.right = await self._hashes.matches(old, user.password_hash)
         if not attempt.right:
             raise _wrong_old()
-        hashed = await self._hashes.hash(new)
+        hashed = await self._hashes.hash(user.tenant, new)
 
         async def work(change: Change) -> None:
             current = await self._store.get(user.tenant, user.id, change.session)
@@ -113,7 +113,7 @@ class AccountService:
         """Give a user a new password by the operator's command; raise `NotFound`."""
         checked_email(wanted.email)
         password = new_password()
-        hashed = await self._hashes.hash(password)
+        hashed = await self._hashes.hash(wanted.tenant, password)
 
         async def work(change: Change) -> StoredUser:
             user = await self._store.by_email(wanted.tenant, wanted.email, change.session)

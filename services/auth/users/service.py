@@ -40,7 +40,7 @@ class UserService:
     async def make(self, tenant: str, wanted: RegisterUser) -> StoredUser:
         """A user who is not stored yet; raise `InvalidInput` naming the field at fault."""
         email, nickname = checked_email(wanted.email), checked_nickname(wanted.nickname)
-        hashed = await self._hashes.hash(checked_password(wanted.password))
+        hashed = await self._hashes.hash(tenant, checked_password(wanted.password))
         now = datetime.now(UTC)
         return StoredUser(
             id=await self._next_id(),
@@ -81,7 +81,7 @@ class UserService:
 
     async def set_password(self, caller: Caller, user_id: int, password: str) -> None:
         """Give a user another password; raise `InvalidInput` or `NotFound`."""
-        hashed = await self._hashes.hash(checked_password(password))
+        hashed = await self._hashes.hash(caller.principal.tenant, checked_password(password))
 
         async def work(change: Change) -> None:
             user = await self._found(caller, user_id, change)

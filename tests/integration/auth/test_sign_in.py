@@ -266,17 +266,28 @@ async def test_a_storm_of_right_passwords_is_let_in(auth):
     assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_a_storm_beyond_the_queue_is_told_to_come_back(auth):
-    """503 with Retry-After, and it is not counted as guessing."""
+async def test_a_storm_beyond_the_queue_is_told_to_come_back(auth, monkeypatch):
+    """At once, with 429 and Retry-After, while other tenants sign in."""
     await register(auth)
+    await auth.tenant("other")
+    await register(auth, "other")
+    go_on, matches = asyncio.Event(), PasswordHashes.matches
 
-    answers = await asyncio.gather(*(sign_in(auth) for _ in range(WAITING + 10)))
+    async def slow(*_: object) -> bool:
+        await go_on.wait()
+        return False
 
-    refused = [answer for answer in answers if answer.status_code != 200]
-    assert [answer.status_code for answer in refused] == [503] * len(refused)
-    assert refused
-    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-    assert (await sign_in(auth)).status_code == 200
+    monkeypatch.setattr(PasswordHashes, "matches", slow)
+    storm = [asyncio.create_task(sign_in(auth)) for _ in range(WAITING + 9)]
+    done, _ = await asyncio.wait(storm, return_when=asyncio.FIRST_COMPLETED)
+    monkeypatch.setattr(PasswordHashes, "matches", matches)
+    calm = await sign_in(auth, tenant="other")
+    go_on.set()
+
+    statuses = [answer.status_code for answer in await asyncio.gather(*storm)]
+    assert calm.status_code == 200
+    assert set(statuses) == {401, 429}
+    assert all(int(task.result().headers["retry-after"]) >= 1 for task in done)
 
 
 async def test_nothing_tells_whether_an_account_exists(auth):

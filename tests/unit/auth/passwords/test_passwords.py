@@ -8,7 +8,7 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.errors import InvalidInput, Unavailable
+from libs.common.errors import InvalidInput, TooManyRequests
 from services.auth.passwords import hashing
 from services.auth.passwords.hashing import QUEUE, PasswordHashes
 from services.auth.passwords.rule import checked_password, new_password
@@ -100,7 +100,7 @@ async def test_a_hash_matches_its_password_only():
     """No hash at all matches nothing, and costs the same."""
     hashes = PasswordHashes(threads=1)
 
-    stored = await hashes.hash("Passw0rd")
+    stored = await hashes.hash("t1", "Passw0rd")
 
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert await hashes.matches("Passw0rd", stored)
@@ -109,33 +109,85 @@ async def test_a_hash_matches_its_password_only():
     hashes.close()
 
 
-def test_a_hash_of_other_parameters_is_outdated():
-    """It is renewed at the next log-in."""
+async def test_a_hash_of_other_parameters_is_renewed():
+    """At the next log-in."""
     hashes = PasswordHashes(threads=1)
 
     weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("Passw0rd")
 
-    assert hashes.outdated(weaker)
-    assert not hashes.outdated(PasswordHasher(2, 19_456, 1).hash("Passw0rd"))
+    renewed = await hashes.renewed("Passw0rd", weaker)
+    assert renewed is not None
+    assert await hashes.renewed("Passw0rd", renewed) is None
+    assert await hashes.matches("Passw0rd", renewed)
     hashes.close()
 
 
-async def test_what_cannot_be_hashed_soon_is_refused(monkeypatch):
-    """A bounded number runs and waits; one that gives up does not make room before it is done."""
+class SlowHasher:
+    """Counts hashes, which wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.hashed = 0
+        self.go_on = threading.Event()
+
+    def hash(self, password: str) -> str:
+        self.go_on.wait()
+        self.hashed += 1
+        return password
+
+    def verify(self, stored: str, password: str) -> bool:
+        return stored == password
+
+
+@pytest.fixture
+def slow(monkeypatch) -> SlowHasher:
+    hasher = SlowHasher()
+    monkeypatch.setattr(hashing, "_hasher", hasher)
+    return hasher
+
+
+async def test_new_passwords_delay_a_log_in_by_one_hash(slow):
+    """However many callers create users, of its own tenant or of others."""
     hashes = PasswordHashes(threads=1)
-    go_on = threading.Event()
-    monkeypatch.setattr(hashes, "_verified", lambda *_: go_on.wait())
-    waiting = [asyncio.ensure_future(hashes.matches("x", "y")) for _ in range(1 + QUEUE)]
+    creating = [
+        asyncio.ensure_future(hashes.hash(f"t{number % 3}", "x")) for number in range(3 * 64)
+    ]
+    await asyncio.sleep(0)
+    log_in = asyncio.ensure_future(hashes.matches("x", "x"))
+    await asyncio.sleep(0)
+    slow.go_on.set()
+
+    assert await log_in
+    assert slow.hashed <= 2
+    assert await asyncio.gather(*creating) == ["x"] * 3 * 64
+    hashes.close()
+
+
+async def test_new_passwords_of_tenants_are_hashed_in_turns(slow):
+    """One that comes behind a crowd of another tenant waits for a few hashes, not for all."""
+    hashes = PasswordHashes(threads=1)
+    crowd = [asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(64)]
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(hashes.hash("quiet", "x"))
+    await asyncio.sleep(0)
+    slow.go_on.set()
+
+    await other
+    assert slow.hashed <= 4
+    await asyncio.gather(*crowd)
+    hashes.close()
+
+
+async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
+    """A bounded number waits; one that gives up makes no room before its thread is free."""
+    hashes = PasswordHashes(threads=1)
+    waiting = [asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(1 + QUEUE)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    await asyncio.gather(waiting[0], return_exceptions=True)
+    await asyncio.sleep(0)
 
-    with pytest.raises(Unavailable) as caught:
-        await hashes.matches("x", "y")
+    with pytest.raises(TooManyRequests):
+        await hashes.hash("loud", "x")
 
-    assert caught.value.retry_after == hashing.RETRY_AFTER
-    go_on.set()
-    assert all(await asyncio.gather(*waiting[1:]))
-    monkeypatch.undo()
-    assert await hashes.hash("Passw0rd")
+    slow.go_on.set()
+    assert await asyncio.gather(*waiting[1:], hashes.hash("quiet", "x")) == ["x"] * (1 + QUEUE)
     hashes.close()

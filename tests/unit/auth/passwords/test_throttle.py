@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from libs.common.errors import TooManyRequests, Unavailable
+from libs.common.scheduling import LaneFull
+from services.auth.passwords import throttle as throttling
 from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, Throttle
 
 
@@ -26,7 +28,7 @@ class Buckets:
 
 @pytest.fixture
 def throttle() -> Throttle:
-    return Throttle(Buckets())
+    return Throttle(Buckets(), threads=1)
 
 
 async def attempt(throttle: Throttle, email: str, address: str, *, right: bool) -> None:
@@ -64,9 +66,7 @@ async def test_a_success_forgets_the_failures_of_the_account(throttle):
 
 async def test_many_right_ones_at_once_are_not_counted_against_the_account(throttle):
     """They take turns, and each fills the bucket for the next."""
-    await asyncio.gather(
-        *(attempt(throttle, "a@b.de", "192.0.2.1", right=True) for _ in range(WAITING))
-    )
+    await asyncio.gather(*(attempt(throttle, "a@b.de", "192.0.2.1", right=True) for _ in range(64)))
 
 
 async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
@@ -80,13 +80,49 @@ async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
     assert len(refused) == 40 - ATTEMPTS
 
 
-async def test_those_that_wait_are_bounded(throttle):
-    """More are told to come back; when the others are done there is room again."""
-    tries = [attempt(throttle, "a@b.de", "", right=True) for _ in range(WAITING + 5)]
+async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
+    """More are told to come back, those of others are not, and later there is room again."""
+    tries = [attempt(throttle, f"{one % 9}@b.de", "", right=True) for one in range(WAITING + 9)]
+    waiting = asyncio.gather(*tries, return_exceptions=True)
+    await asyncio.sleep(0)
+    async with throttle.attempt("other", "a@b.de", ""):
+        """Another tenant has its own lane."""
 
-    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    outcomes = await waiting
 
-    assert sum(isinstance(one, Unavailable) for one in outcomes) == 5
+    refused = [one for one in outcomes if isinstance(one, LaneFull)]
+    assert 5 <= len(refused) < 9
+    await attempt(throttle, "a@b.de", "", right=True)
+
+
+async def test_tenants_and_accounts_take_turns(throttle):
+    """A log-in waits neither for all attempts of another tenant nor for those of an account."""
+    ended: list[str] = []
+
+    async def log_in(tenant: str, email: str, *, exists: bool = True) -> None:
+        async with throttle.attempt(tenant, email, "", exists=exists) as made:
+            await asyncio.sleep(0)
+            made.right = True
+        ended.append(tenant if exists else "")
+
+    crowd = [log_in("loud", "a@b.de") for _ in range(40)]
+    crowd += [log_in("loud", f"{number}@b.de") for number in range(40)]
+    crowd += [log_in(f"invented {number}", "a@b.de", exists=False) for number in range(40)]
+    both = [log_in("quiet", "a@b.de"), log_in("loud", "late@b.de")]
+    await asyncio.gather(*crowd, *both)
+
+    assert ended.index("quiet") < 12
+    assert ended.count("") == 40
+    assert ended.index("") < 12
+
+
+async def test_an_attempt_that_takes_too_long_is_given_up(throttle, monkeypatch):
+    """While others of the account go on, or nothing does."""
+    monkeypatch.setattr(throttling, "DEADLINE", 0.01)
+    with pytest.raises(Unavailable):
+        async with throttle.attempt("default", "a@b.de", ""):
+            await asyncio.Event().wait()
+    monkeypatch.undo()
     await attempt(throttle, "a@b.de", "", right=True)
 
 

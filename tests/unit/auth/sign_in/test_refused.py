@@ -42,11 +42,17 @@ async def running(buckets: FakeBuckets):
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def settle() -> None:
+    """Let what waits be recorded."""
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+
 async def test_a_refusal_is_told_as_a_session_that_was_not():
     """Whose, and why."""
     async with running(FakeBuckets()) as (refused, changes):
         refused.record(claimed(), "wrong_password")
-        await refused.settle()
+        await settle()
 
     subject = Subject("session", "7", "a@example.com")
     assert changes.deeds == [
@@ -68,7 +74,7 @@ async def test_a_storm_is_recorded_in_part(storm, recorded):
     async with running(FakeBuckets()) as (refused, changes):
         for each in storm:
             refused.record(each, "wrong_password")
-        await refused.settle()
+        await settle()
 
     assert len(changes.deeds) == recorded
 
@@ -81,11 +87,24 @@ async def test_a_refusal_never_waits():
         refused.record(claimed(user), "wrong_password")
 
 
+async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
+    """Each has its own short queue, and they take turns."""
+    changes = FakeChanges()
+    refused = RefusedSessions(changes, FakeBuckets())
+    for user in range(WAITING + 10):
+        refused.record(claimed(user), "wrong_password")
+    refused.record(claimed(9999, "t2"), "wrong_password")
+    task = asyncio.ensure_future(refused.run())
+    await settle()
+    task.cancel()
+    assert [deed.subject.id for deed in changes.deeds].index("9999") < 5
+
+
 async def test_what_fails_does_not_end_the_recording():
     """The next one is recorded."""
     async with running(FakeBuckets(broken=1)) as (refused, changes):
         refused.record(claimed(1), "disabled")
         refused.record(claimed(2), "disabled")
-        await refused.settle()
+        await settle()
 
     assert [deed.subject.id for deed in changes.deeds] == ["2"]
