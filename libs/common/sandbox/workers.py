@@ -10,6 +10,8 @@ from pathlib import Path
 
 from libs.common.sandbox.frames import HEADER
 
+LARGEST_ANSWER = 8 * 1024 * 1024
+"""Bytes of an answer that are read at most, before anything is decoded."""
 _ROOT = Path(__file__).parents[3]
 _BEGIN = "import sys; sys.path.insert(0, {root!r}); from {module} import main; main({arguments})"
 
@@ -33,13 +35,39 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
 
 
 async def ask_worker(process: Process, request: bytes) -> bytes:
-    """The frame that answers one; raise `OSError` and `asyncio.IncompleteReadError`."""
+    """Return the frame that answers one.
+
+    Raises `OSError`, also for an answer of more than `LARGEST_ANSWER` bytes, and
+    `asyncio.IncompleteReadError`.
+    """
+    source, target = _pipes(process)
+    target.write(HEADER.pack(len(request)) + request)
+    await target.drain()
+    (size,) = HEADER.unpack(await source.readexactly(HEADER.size))
+    if size > LARGEST_ANSWER:
+        raise OSError(f"the worker answers {size} bytes")
+    return await source.readexactly(size)
+
+
+async def ask_once(process: Process, request: bytes, largest: int) -> bytes:
+    """Return all that a process answers before it ends; raise `OSError` beyond `largest` bytes."""
+    source, target = _pipes(process)
+    with contextlib.suppress(ConnectionError):  # it may end before it has read everything
+        target.write(request)
+        await target.drain()
+        target.close()
+    try:
+        await source.readexactly(largest + 1)
+    except asyncio.IncompleteReadError as error:
+        await process.wait()
+        return error.partial
+    raise OSError(f"the process answers more than {largest} bytes")
+
+
+def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if process.stdin is None or process.stdout is None:
         raise OSError("the worker has no pipes")
-    process.stdin.write(HEADER.pack(len(request)) + request)
-    await process.stdin.drain()
-    (size,) = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
-    return await process.stdout.readexactly(size)
+    return process.stdout, process.stdin
 
 
 def kill_worker(process: Process) -> None:

@@ -13,6 +13,7 @@ from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.request import is_seen
+from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.places import NOT_BOTH, location_of
@@ -39,7 +40,7 @@ Devices = NamedDependency[UserDevices]
 )
 async def find_devices(
     principal: Requester, user_devices: Devices, data: JSONBody[FindDevices | None] = None
-) -> Page[ShownDevice]:
+) -> Streamed[Page[ShownDevice]]:
     """The devices that the caller sees, the newest first; always a page."""
     wanted = data or FindDevices()
     return await user_devices.search(principal, wanted)

@@ -158,7 +158,8 @@ class DeviceService:
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
         """One page of the devices that match; see `SearchDevices`."""
         query = query_of(principal.tenant, principal.application_id, search)
-        devices, total = await self.store.search(query)
+        rows, total = await self.store.search(query)
+        devices = [device async for device in rows]
         times = await self.latest.times([device.id for device in devices])
         records = [record_of(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)

@@ -10,6 +10,7 @@ from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
+from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.people import People
@@ -44,6 +45,7 @@ from services.device.things.granted import GrantedDevices, not_seen
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges, Location
+from services.device.things.pages import Devices
 from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
 
@@ -86,28 +88,32 @@ class UserDevices:
         self._canvases = canvases
         self._people = people
 
-    async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
-        """One page of the devices that a user sees; a page is answered asked for or not."""
-        integrations = await self._integrations.known()
-        found, groups, total = await self.find(principal, search)
-        rows = [ShownDevice(**_fields(device, integrations, groups)) for device in found]
-        if len(rows) <= MOST_WITH_ENTITIES:
-            for row, thing in zip(
-                rows, await self._entities.of_devices(principal.tenant, found), strict=True
-            ):
-                _add_entities(row, thing)
-        return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
-
-    async def find(
+    async def search(
         self, principal: Principal, search: FindDevices
-    ) -> tuple[list[Device], Mapping[int, str], int]:
-        """The same page, the names of the groups that are in it, and how many there are in all."""
+    ) -> Streamed[Page[ShownDevice]]:
+        """Stream a page of the devices that a user sees; a page is answered asked for or not."""
+        integrations = await self._integrations.known()
+        found, total = await self.find(principal, search)
+        with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
+
+        async def show(devices: Sequence[Device]) -> list[ShownDevice]:
+            groups = await self.names_of_groups(principal, devices)
+            rows = [ShownDevice(**_fields(device, integrations, groups)) for device in devices]
+            if with_entities:
+                things = await self._entities.of_devices(principal.tenant, devices)
+                for row, thing in zip(rows, things, strict=True):
+                    _add_entities(row, thing)
+            return rows
+
+        return search.streamed_page(in_parts(found, show), total)
+
+    async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
+        """The same page, and how many there are in all."""
         grants = await self._grants.of(principal)
         query, counted = granted_query(principal.tenant, grants, search)
         if query.by_integration:
             query = replace(query, integrations=await self._integrations.by_name())
-        found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
-        return found, await self._names_of_groups(principal, found), total
+        return (each([]), 0) if grants.nothing else await self._store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key."""
@@ -116,7 +122,7 @@ class UserDevices:
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
         if seen and (key := await self.first_keys.shown(principal, device)) is not None:
             entities = [_shown_key(device, key), *entities]
-        groups = await self._names_of_groups(principal, [device])
+        groups = await self.names_of_groups(principal, [device])
         fields = _fields(device, await self._integrations.known(), groups)
         detail = DeviceDetail(
             **fields,
@@ -277,9 +283,10 @@ class UserDevices:
         names = await self._people.nicknames(device.tenant, [device.user_id])
         return names.get(device.user_id)
 
-    async def _names_of_groups(
+    async def names_of_groups(
         self, principal: Principal, devices: Iterable[Device]
     ) -> Mapping[int, str]:
+        """Return the names of the groups that devices are in, by id."""
         ids = {device.group for device in devices if device.group is not None}
         return await self._groups.names(principal.tenant, ids) if ids else {}
 

@@ -1,8 +1,9 @@
 """Reads a sheet that somebody sent, in a process of its own that is bounded in memory and time.
 
-The titles of columns, as a line of JSON, and the file come on standard input; a `Sheet` or a
-`Refused` as JSON goes to standard output. What kills the process (archives that unpack without
-end, a cell in the last row and column) is a file that cannot be read.
+The titles of columns and the most rows, as a line of JSON, and the file come on standard input; a
+`Sheet` or a `Refused` as JSON goes to standard output. Rows beyond the most are counted there, so
+that they are never decoded here. What kills the process (archives that unpack without end, a cell
+in the last row and column) is a file that cannot be read.
 """
 
 import asyncio
@@ -12,20 +13,23 @@ import io
 import re
 import resource
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date, time
 from typing import Any
 
 import msgspec
 
+from libs.common.sandbox.workers import ask_once
 from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
 """Sheets of a workbook: rows of devices, keys of columns, lists behind drop-downs."""
 ERROR = "Error"
 """The column that says what is wrong with rows; it is passed over when they are sent again."""
-MEMORY = 768 * 1024 * 1024
+MEMORY = 192 * 1024 * 1024
 """Bytes of address space."""
+LARGEST = 32 * 1024 * 1024
+"""Bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
 SECONDS = 20
 """Of processor time, and of waiting for it."""
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -49,7 +53,6 @@ _FOREIGN = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
 _QUOTED = re.compile(r'="([^"]*)"')
 """How a text that must not become a number is written for spreadsheet programs: `="001"`."""
 _TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"
-_AT_ONCE = asyncio.Semaphore(2)
 
 
 class Sheet(msgspec.Struct, tag=True):
@@ -60,6 +63,8 @@ class Sheet(msgspec.Struct, tag=True):
     """Each with its place, from 0; cells are texts, numbers, booleans or null."""
     source: str = ""
     """Where the table stands: the name of a sheet, or the encoding and the delimiter of a CSV."""
+    total: int = 0
+    """How many rows are not empty; `rows` has the first ones."""
     decimal_comma: bool = False
     """Numbers in texts may have a decimal comma: the delimiter is no comma."""
 
@@ -74,29 +79,28 @@ class Unreadable(Exception):
     """The file is no sheet; the text says why."""
 
 
-async def read_sheet(data: bytes, titles: Collection[str]) -> Sheet:
-    """Return the sheet in a file; raise `Unreadable`.
+async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
+    """Return the sheet in a file, with its first `most` rows; raise `Unreadable`.
 
     Of a workbook it is the sheet `DEVICES_LIST` of our template, else the first one whose first
     row has one of `titles` (without regard to case).
     """
-    given = msgspec.json.encode(list(titles)) + b"\n" + data
-    async with _AT_ONCE:
-        reader = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            async with asyncio.timeout(SECONDS):
-                answer, _ = await reader.communicate(given)
-        except TimeoutError as error:
-            raise Unreadable(_TOO_MUCH) from error
-        finally:
-            if reader.returncode is None:
-                reader.kill()
-                await reader.wait()
+    given = msgspec.json.encode((list(titles), most)) + b"\n" + data
+    reader = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            answer = await ask_once(reader, given, LARGEST)
+    except (TimeoutError, OSError) as error:
+        raise Unreadable(_TOO_MUCH) from error
+    finally:
+        if reader.returncode is None:
+            reader.kill()
+            await reader.wait()
     if reader.returncode != 0:
         raise Unreadable(_TOO_MUCH)
     found = msgspec.json.decode(answer, type=Sheet | Refused)
@@ -105,12 +109,28 @@ async def read_sheet(data: bytes, titles: Collection[str]) -> Sheet:
     return found
 
 
-def parse(data: bytes, titles: Collection[str]) -> Sheet:
-    """Return the sheet in a file, read here; raise `Unreadable`."""
-    return _workbook(data, titles) if data.startswith(_WORKBOOKS) else _text(data)
+def parse(data: bytes, titles: Collection[str], most: int = sys.maxsize) -> Sheet:
+    """Return the sheet in a file with its first `most` rows, read here; raise `Unreadable`."""
+    read = _workbook if data.startswith(_WORKBOOKS) else _text
+    head, rows, about = read(data, titles)
+    columns = [cell.strip() for cell in head]
+    kept = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
+    del kept[len(titles) + 1 :]  # the first of the others is unknown, or there twice
+    sheet = Sheet([columns[at] for at in kept], [], **about)
+    for number, row in enumerate(rows):
+        cells = [_cell(row[at]) if at < len(row) else None for at in kept]
+        if any(cell is not None for cell in cells):
+            sheet.total += 1
+            if sheet.total <= most:
+                sheet.rows.append((number, cells))
+    return sheet
 
 
-def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
+Table = tuple[list[str], Iterable[Sequence[Any]], dict[str, Any]]
+"""The first row of a table, its other rows, and what a `Sheet` says about it."""
+
+
+def _workbook(data: bytes, titles: Collection[str]) -> Table:
     from python_calamine import (  # noqa: PLC0415 - only in the reading process
         CalamineError,
         CalamineWorkbook,
@@ -128,18 +148,20 @@ def _workbook(data: bytes, titles: Collection[str]) -> Sheet:
         if sheet.visible == SheetVisibleEnum.Visible and sheet.name not in (COLUMNS, OPTIONS)
     ]
     for name in [DEVICES] if DEVICES in names else names:
-        table = book.get_sheet_by_name(name).to_python(skip_empty_area=False)
-        head = [str(cell) for cell in table[0]] if table else []
+        page = book.get_sheet_by_name(name)
+        before = [""] * page.start[1] if page.start else []
+        rows = ([*before, *row] for row in page.iter_rows())
+        head = [str(cell) for cell in next(rows, ())]
         if name == DEVICES and COLUMNS in book.sheet_names:
             keys = book.get_sheet_by_name(COLUMNS).to_python(skip_empty_area=False)
             head = [str(row[1]) for row in sorted(keys, key=lambda row: float(str(row[0])))]
         if not known.isdisjoint(map(plain_title, head)):
-            return _sheet(head, table[1:], f"the sheet {name!r}")
+            return head, rows, {"source": f"the sheet {name!r}"}
     sheets = ", ".join(repr(name[:31]) for name in names[:10])
     raise Unreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
 
 
-def _text(data: bytes) -> Sheet:
+def _text(data: bytes, _: Collection[str]) -> Table:
     text, encoding = _decoded(data)
     delimiter, text = _delimited(text.lstrip("\r\n"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -157,7 +179,7 @@ def _text(data: bytes) -> Sheet:
             )
     names = {",": "commas", ";": "semicolons", "\t": "tabs"}
     source = f"CSV in {encoding}, divided by {names.get(delimiter, repr(delimiter))}"
-    return _sheet(table[0], table[1:], source, decimal_comma=delimiter != ",")
+    return table[0], table[1:], {"source": source, "decimal_comma": delimiter != ","}
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
@@ -203,19 +225,6 @@ def plain_title(head: str) -> str:
     return head.strip().removesuffix("*").strip().casefold()
 
 
-def _sheet(
-    head: list[str], table: list[list[Any]], source: str, *, decimal_comma: bool = False
-) -> Sheet:
-    columns = [cell.strip() for cell in head]
-    kept = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
-    rows = []
-    for number, row in enumerate(table):
-        cells = [_cell(row[at]) if at < len(row) else None for at in kept]
-        if any(cell is not None for cell in cells):
-            rows.append((number, cells))
-    return Sheet([columns[at] for at in kept], rows, source, decimal_comma)
-
-
 def _cell(cell: Any) -> Any:
     """Blank cells are null, whole numbers have no fraction, times are text (ISO 8601)."""
     if isinstance(cell, str):
@@ -229,10 +238,10 @@ def main() -> None:
     """Read one file within bounds."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    titles, _, data = sys.stdin.buffer.read().partition(b"\n")
+    given, _, data = sys.stdin.buffer.read().partition(b"\n")
     found: Sheet | Refused
     try:
-        found = parse(data, msgspec.json.decode(titles, type=list[str]))
+        found = parse(data, *msgspec.json.decode(given, type=tuple[list[str], int]))
     except Unreadable as error:
         found = Refused(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(found))

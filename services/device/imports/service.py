@@ -71,7 +71,7 @@ class Imports:
         With a fault in any row nothing is added, unless `only_good`. Raises as `Sheets.read`, and
         `TooManyRequests` while as many of the tenant are under way as may be.
         """
-        async with self._sheets.turn(principal.tenant):
+        async with self._sheets.readers.slot(principal.tenant, size=len(data)):
             if len(await self._store.running(principal.tenant)) >= MOST_RUNNING:
                 text = f"{MOST_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)

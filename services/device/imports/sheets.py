@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 from libs.common.errors import InvalidInput, TooLarge
 from libs.common.identity import Principal
+from libs.common.scheduling import FairScheduler
 from services.device.devices.adding import DeviceAdder, Form
 from services.device.devices.users import UserDevices
 from services.device.groups.store import GroupStore
@@ -33,8 +33,10 @@ MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
 """Rows."""
 MOST_BYTES = 5 * 1024 * 1024
 """Of a file."""
-EXPORTS = 2
-"""At a time in a process: each is in memory."""
+READERS, EXPORTS = 2, 2
+"""At a time in a process, one for a tenant while others have some: each is in memory."""
+WAITING = 32 * 1024 * 1024
+"""Bytes of files of a tenant that wait to be read."""
 MOST_MODELS = 1000
 PAGE = 1000
 
@@ -63,12 +65,8 @@ class Sheets:
         self._templates = templates
         self._groups = groups
         self._devices = devices
-        self._exports = asyncio.Semaphore(EXPORTS)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def turn(self, tenant: str) -> asyncio.Lock:
-        """What a tenant reads and exports one after the other, so that it waits for one place."""
-        return self._turns.setdefault(tenant, asyncio.Lock())
+        self.readers = FairScheduler("sheets", READERS, size=WAITING)
+        self._exports = FairScheduler("exports of devices", EXPORTS)
 
     async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
@@ -98,7 +96,7 @@ class Sheets:
             raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
         try:
-            sheet = await read_sheet(data, columns.titles)
+            sheet = await read_sheet(data, columns.titles, most)
         except Unreadable as error:
             raise structure_error(str(error)) from error
         heads = columns.of(sheet)
@@ -107,12 +105,12 @@ class Sheets:
         if not sheet.rows:
             text = "there is no device in it"
             raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
-        if len(sheet.rows) > most:
+        if sheet.total > most:
             raise InvalidInput(
-                f"has {len(sheet.rows)} devices, {most} is the most",
+                f"has {sheet.total} devices, {most} is the most",
                 field="file",
                 code="device_list_sheet_device_over_limitation",
-                detail={"limitation": most, "detected": len(sheet.rows)},
+                detail={"limitation": most, "detected": sheet.total},
             )
         return Filled(form, columns, heads, sheet)
 
@@ -121,7 +119,7 @@ class Sheets:
 
         Raises `InvalidInput` for cells of another type, told of the first; `data` has all.
         """
-        async with self.turn(principal.tenant):
+        async with self.readers.slot(principal.tenant, size=len(data)):
             filled = await self.read(principal, integration, data, MOST_PARSED)
         requests, wrong = [], []
         for at, cells in filled.sheet.rows:
@@ -136,7 +134,7 @@ class Sheets:
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
         """The rows of a sheet that have errors, with these in a column of their own."""
-        async with self.turn(principal.tenant):
+        async with self.readers.slot(principal.tenant, size=len(data)):
             filled = await self.read(principal, integration, data, MOST_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
@@ -144,7 +142,7 @@ class Sheets:
 
     async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
         """The devices of an integration that a search finds, at most `MOST_EXPORTED`."""
-        async with self.turn(principal.tenant), self._exports:
+        async with self._exports.slot(principal.tenant):
             return await self._export(principal, wanted)
 
     async def _export(self, principal: Principal, wanted: ExportDevices) -> bytes:
@@ -153,7 +151,9 @@ class Sheets:
         rows: list[list[Any]] = []
         wanted.page_size, wanted.page_number = PAGE, 1
         while len(rows) < MOST_EXPORTED:
-            found, groups, _ = await self._devices.find(principal, wanted)
+            page, _ = await self._devices.find(principal, wanted)
+            found = [device async for device in page]
+            groups = await self._devices.names_of_groups(principal, found)
             rows += [_exported(form, columns.all, keys, device, groups) for device in found]
             if len(found) < PAGE:
                 break

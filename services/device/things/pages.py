@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from bson.regex import Regex
 
+from libs.common.http.streaming import each
 from libs.common.store.mongo import Collection, pattern_of
 from libs.common.things import DIRECT
 from services.device.things.conditions import Condition
@@ -27,6 +28,9 @@ FEW, MANY = 1_000, 10_000
 it does not lead to a page, unless its index has the order: to walk that takes no longer."""
 KEPT = 10_000
 """Searches whose totals are remembered."""
+READ_TOGETHER = 1_000
+"""Devices of a page that are read at a time."""
+Devices = AsyncGenerator[Device, None]
 WHOLE = {"grams": 0}
 """What of a document is read as a `Device`."""
 
@@ -96,7 +100,7 @@ class DevicePages:
 
     async def find(
         self, query: Query, counted: Sequence[Condition] | None = None
-    ) -> tuple[list[Device], int]:
+    ) -> tuple[Devices, int]:
         """The page that `query` describes, and how many devices match in all.
 
         `counted` are conditions of which every device of the whole list meets exactly one.
@@ -107,7 +111,7 @@ class DevicePages:
                 ids_by_integration(self._devices, query),
                 asyncio.gather(*map(self._totals.of, conditions)),
             )
-            return await self._with_ids(ids), sum(totals)
+            return self._with_ids(ids), sum(totals)
         grams = wanted_grams(query.texts)
         if query.walk is not None and (query.leads or grams):
             return await self._led(query, grams)
@@ -124,7 +128,7 @@ class DevicePages:
         )
         return found, sum(totals)
 
-    async def _led(self, query: Query, grams: Sequence[str]) -> tuple[list[Device], int]:
+    async def _led(self, query: Query, grams: Sequence[str]) -> tuple[Devices, int]:
         """The same by the filter that the fewest devices meet, or in order where that is less.
 
         MongoDB's own choice is that of the first search of a kind, whatever its values were.
@@ -148,7 +152,7 @@ class DevicePages:
             return await self._at_once(query, index)
         total = await self._totals.of(query.filter, index)
         if total <= query.skip:
-            return [], total
+            return each([]), total
         everybody = await self._totals.of(query.scope)
         walked = (query.skip + query.limit) * everybody // total
         if query.order[0][0] == "name" and query.texts:
@@ -156,7 +160,7 @@ class DevicePages:
         hint = query.walk if walked < max(number, total) else index
         return await self._page(replace(query, hint=hint)), total
 
-    async def _at_once(self, query: Query, index: str) -> tuple[list[Device], int]:
+    async def _at_once(self, query: Query, index: str) -> tuple[Devices, int]:
         """The page and the total in one look at what an index leads to."""
         part = {"$slice": ["$ids", query.skip, query.limit]}
         stages: list[Condition] = [
@@ -167,8 +171,8 @@ class DevicePages:
         ]
         rows = await self._devices.aggregate(stages, hint=index)
         async for row in rows:
-            return await self._with_ids(row["ids"]), row["total"]
-        return [], 0
+            return self._with_ids(row["ids"]), row["total"]
+        return each([]), 0
 
     async def _number(self, query: Query, lead: Lead) -> int:
         """How many devices a lead has, up to `MANY` for each of its conditions."""
@@ -212,23 +216,25 @@ class DevicePages:
             return sys.maxsize, 0
         return (row.get("application") or {}).get("applicationId", 0), row["_id"]
 
-    async def _page(self, query: Query) -> list[Device]:
+    async def _page(self, query: Query) -> Devices:
         """The devices of a page; of what is skipped only the ids, which an index has in order."""
         page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
         if query.hint:
             page["hint"] = query.hint
-        if not query.skip:
-            return await _read(self._devices.find(query.filter, WHOLE, **page))
-        keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
-        return await self._with_ids([key["_id"] for key in keys])
+        if not query.skip and 0 < query.limit <= READ_TOGETHER:
+            return each(await _read(self._devices.find(query.filter, WHOLE, **page)))
+        keys = self._devices.find(query.filter, {"_id": 1}, **page)
+        return self._with_ids([key["_id"] async for key in keys])
 
-    async def _with_ids(self, ids: Sequence[int]) -> list[Device]:
-        """Devices in the order of ids."""
-        found = {
-            device.id: device
-            for device in await _read(self._devices.find({"_id": {"$in": list(ids)}}, WHOLE))
-        }
-        return [found[device_id] for device_id in ids if device_id in found]
+    async def _with_ids(self, ids: Sequence[int]) -> Devices:
+        """Devices in the order of ids, some read at a time."""
+        for start in range(0, len(ids), READ_TOGETHER):
+            part = ids[start : start + READ_TOGETHER]
+            devices = await _read(self._devices.find({"_id": {"$in": part}}, WHOLE))
+            found = {device.id: device for device in devices}
+            for device_id in part:
+                if device_id in found:
+                    yield found[device_id]
 
 
 def _is_led(query: Query) -> bool:

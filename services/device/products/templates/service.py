@@ -10,6 +10,7 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from libs.common.identity import Principal
+from libs.common.scheduling import FairScheduler
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault
 from services.device.codecs.archives import Archive, ArchiveInvalid
@@ -34,6 +35,8 @@ ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
 """Bytes that are kept of a library besides its archive."""
+READERS = 2
+"""Libraries that are judged at a time, one of a tenant."""
 LONGEST = 15
 """Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
 
@@ -52,7 +55,7 @@ class Templates:
         self._resources = resources
         self._products = products
         self._codecs = codecs
-        self._reading = asyncio.Semaphore(1)
+        self._readers = FairScheduler("template libraries", READERS)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def source(self, tenant: str) -> KeptLibrary | None:
@@ -72,7 +75,7 @@ class Templates:
         try:
             async with self._turn(tenant):
                 name, content = await self._resources.read(tenant, url)
-                async with self._reading:
+                async with self._readers.slot(tenant):
                     version, templates = await asyncio.to_thread(_templates, content, name)
         except NotFound as error:
             raise InvalidInput(error.message, field="url", code=NOT_READ) from error

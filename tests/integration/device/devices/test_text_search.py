@@ -66,7 +66,7 @@ async def plain(platform: Platform, condition: dict[str, Any]) -> list[int]:
 async def ids(store: DeviceStore, **asked: Any) -> tuple[list[int], int]:
     search = SearchDevices(**{"page_size": 100, "page_number": 1, **asked})
     found, total = await store.search(query_of("default", 1, search))
-    return [device.id for device in found], total
+    return [device.id async for device in found], total
 
 
 async def test_a_device_is_found_by_its_name_of_now(platform: Platform) -> None:

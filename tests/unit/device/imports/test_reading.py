@@ -9,8 +9,9 @@ import xlsxwriter
 
 from libs.common.errors import InvalidInput
 from libs.common.things import DIRECT
+from services.device.imports import reading
 from services.device.imports.columns import LATITUDE, LONGITUDE, Columns
-from services.device.imports.reading import Sheet, Unreadable, parse
+from services.device.imports.reading import COLUMNS, DEVICES, Sheet, Unreadable, parse, read_sheet
 
 TITLES = ("name", "sn", "latitude", "longitude")
 GERMAN = "Name;SN;Latitude;Longitude\r\nKühlhaus;DE0001;52,5200;13,4050\r\n"
@@ -189,3 +190,40 @@ def test_a_wrong_column_is_named(heads, words):
     with pytest.raises(InvalidInput) as caught:
         columns.of(Sheet(heads, [], "CSV in Windows-1252"))
     assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_rows_beyond_the_most_are_only_counted():
+    """Neither is a column kept that is one too many."""
+    rows = [
+        ["Name", "SN", *(f"x{at}" for at in range(9))],
+        *(["Roof", "A1", 1, 2, 3] for _ in range(5)),
+    ]
+    for data in (
+        workbook(("A", rows)),
+        "\n".join(",".join(map(str, row)) for row in rows).encode(),
+    ):
+        sheet = parse(data, TITLES, 2)
+        assert (sheet.total, len(sheet.rows), len(sheet.columns)) == (5, 2, len(TITLES) + 1)
+
+
+def test_cells_stand_below_their_titles_where_columns_are_left_out():
+    """Also where the first column of our template has nothing at all."""
+    titles, keys = ["", "Name", "SN"], [[0, "key.0", ""], [1, "Name", ""], [2, "SN", ""]]
+    sheet = parse(workbook((DEVICES, [titles, ["", "Roof", "A1"]]), (COLUMNS, keys)), TITLES)
+    assert sheet.rows == [(0, [None, "Roof", "A1"])]
+
+
+async def test_a_million_rows_cost_no_more_than_those_that_are_allowed():
+    """The process that reads them answers with the first ones."""
+    rows = ["Name,SN", *("Roof,A1" for _ in range(300_000))]
+    sheet = await read_sheet("\n".join(rows).encode(), TITLES, 10)
+    assert (sheet.total, len(sheet.rows)) == (300_000, 10)
+
+
+async def test_an_answer_that_is_too_long_is_a_file_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It is not decoded."""
+    monkeypatch.setattr(reading, "LARGEST", 100)
+    with pytest.raises(Unreadable):
+        await read_sheet(b"Name\n" + b"x" * 200, TITLES, 10)

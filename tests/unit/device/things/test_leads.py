@@ -92,8 +92,8 @@ async def test_the_fewest_lead_unless_the_order_is_shorter(
 async def test_a_page_behind_the_last_is_not_looked_for() -> None:
     """The total says that it is empty."""
     devices = _Devices(all=20, group=20_000)
-    found = await DevicePages(devices).find(query("group", skip=20))  # type: ignore[arg-type]
-    assert found == ([], 20)
+    rows, total = await DevicePages(devices).find(query("group", skip=20))  # type: ignore[arg-type]
+    assert ([row async for row in rows], total) == ([], 20)
     assert devices.hints == []
 
 

@@ -1,0 +1,37 @@
+"""What a worker process answers is bounded before it is decoded."""
+
+import asyncio
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from libs.common.sandbox import workers
+from libs.common.sandbox.workers import ask_once, ask_worker
+
+ANSWER = "import sys; sys.stdin.buffer.read({read}); sys.stdout.buffer.write({answer})"
+
+
+async def process(answer: str, read: int = -1) -> asyncio.subprocess.Process:
+    text = ANSWER.format(read=read, answer=answer)
+    return await asyncio.create_subprocess_exec("python3", "-c", text, stdin=PIPE, stdout=PIPE)
+
+
+async def test_all_that_a_process_answers_is_read():
+    """Until it ends."""
+    child = await process("b'x' * 300_000")
+    assert await ask_once(child, b"request", 300_000) == b"x" * 300_000
+    assert child.returncode == 0
+
+
+async def test_a_longer_answer_is_not_read():
+    """Neither to its end, nor at all where its length is told before it."""
+    child = await process("b'x' * 300_000")
+    with pytest.raises(OSError, match="more than"):
+        await ask_once(child, b"request", 100_000)
+    child.kill()
+    await child.wait()
+    size = workers.LARGEST_ANSWER + 1
+    told = await process(f"({size}).to_bytes(4, 'big')", read=4)
+    with pytest.raises(OSError, match=str(size)):
+        await ask_worker(told, b"")
+    await told.wait()
