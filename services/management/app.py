@@ -45,6 +45,7 @@ from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
 from services.management.integrations.service import IntegrationService
 from services.management.integrations.store import IntegrationStore
 from services.management.live.admission import Admission
+from services.management.live.closing import Turns
 from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub
 from services.management.live.judging import Judge
@@ -55,7 +56,6 @@ from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
 from services.management.live.service import Subscriptions
 from services.management.live.store import Credentials
-from services.management.live.turns import socket_scheduler
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
@@ -100,12 +100,12 @@ def build_app(
     rpc.offer_each("announce_integration", Manifest, registry.announce)
     rpc.offer("get_integrations", GetIntegrations, registry.known)
     rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
-    sockets = socket_scheduler()
-    exchange = Exchange(Numbers(rpc_client), sockets)
+    turns = Turns()
+    exchange = Exchange(Numbers(rpc_client), turns)
     hub = Hub(exchange)
     credentials, judge = Credentials(redis), Judge(rpc_client, grants)
     admission = Admission(credentials, judge, limits)
-    subscriptions = Subscriptions(hub, rpc_client, admission, sockets)
+    subscriptions = Subscriptions(hub, rpc_client, admission, turns)
     watch = Watch(hub, credentials, judge, subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
     hosting = Hosting(
@@ -153,7 +153,7 @@ def build_app(
                 "integrations": integrations,
                 "network_hooks": Hooks(mongo.database, rpc_client),
                 "hub": hub,
-                "socket_scheduler": sockets,
+                "turns": turns,
                 "subscriptions": subscriptions,
                 "grants": grants,
                 "admission": admission,

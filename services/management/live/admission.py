@@ -1,7 +1,5 @@
 """Lets pages in over MQTT by a password that `auth` gave, and counts them and subscribed keys."""
 
-from collections.abc import Callable
-
 from libs.common.contracts.limits import AskUse
 from libs.common.contracts.live import live_key, live_user
 from libs.common.errors import Unauthenticated
@@ -10,11 +8,11 @@ from libs.common.limits.counts import Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import Use
 from libs.common.mqtt import Connect
+from services.management.live.closing import Closer
 from services.management.live.judging import Judge
 from services.management.live.listener import MqttListener
-from services.management.live.queued import QueuedBytes
 from services.management.live.store import Credentials
-from services.management.live.subscriber import SendNext, Subscriber
+from services.management.live.subscriber import Subscriber
 
 AGAIN = 5.0
 """Seconds after which consoles try again."""
@@ -30,13 +28,7 @@ class Admission:
         self._open = Counts()
         self._keys = Counts()
 
-    async def of(
-        self,
-        connect: Connect,
-        send_next: SendNext,
-        close: Callable[[int, str], None],
-        queued: Callable[[str], QueuedBytes],
-    ) -> tuple[MqttListener, Held]:
+    async def of(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
         """The listener that a client is, and its share of the limits, to be given back.
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
@@ -52,10 +44,7 @@ class Admission:
         if judged is None:
             raise Unauthenticated("the user is gone")
         held = self._take(holder)
-        listener = MqttListener(
-            judged[0], credential, judged[1], send_next, close, queued(holder.tenant)
-        )
-        return listener, held
+        return MqttListener(judged[0], credential, judged[1], closer), held
 
     def _take(self, user: Principal) -> Held:
         limits = self._limits.of(user.tenant)
@@ -68,19 +57,18 @@ class Admission:
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
         """Count the keys that a socket subscribes to instead of those before.
 
-        Raises `TooManyRequests` when its user or tenant has too many.
+        Raises `TooManyRequests` when its user or tenant has too many; then it counts none.
         """
         user, limits = subscriber.principal, self._limits.of(subscriber.principal.tenant)
         claims = (
             (_key(user.tenant, user.subject), limits.each_websocket_keys, "eachWebsocketKeys"),
             (user.tenant, limits.websocket_keys, "websocketKeys"),
         )
-        more = number - subscriber.counted
-        if more > 0:
-            taken(self._keys, claims, user.tenant, AGAIN, more)
-        else:
-            self._keys.give(claims, -more)
-        subscriber.counted = number
+        self._keys.give(claims, subscriber.counted)
+        subscriber.counted = 0
+        if number:
+            taken(self._keys, claims, user.tenant, AGAIN, number)
+            subscriber.counted = number
 
     async def use(self, asked: AskUse) -> Use:
         """What a user and its tenant have open, by the name of the limit."""

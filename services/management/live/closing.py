@@ -1,8 +1,9 @@
 """The sending end of a WebSocket, and its closing."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import WebSocket
@@ -14,31 +15,60 @@ MALFORMED = 1007
 TRY_AGAIN = 1013
 LONGEST_REASON = 120
 """Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
-
-
 WRITABLE = "writable"
 """Name in the state of a connection: the event that says that its client keeps up."""
+STEPS = 16
+"""Steps of all sockets (a frame that is read or sent) between two looks of the event loop at what
+else there is to do; one tenant alone has half of them."""
+MOST_STEPS = 100_000
+"""Steps of a tenant that wait: each socket has two at most."""
+SLICE = 0.005
+"""Seconds for which a long job holds the event loop."""
+
+Pause = Callable[[], Awaitable[None]]
+
+
+class Turns:
+    """Turns of tenants at the event loop of a process, for the work that their sockets cause."""
+
+    def __init__(self) -> None:
+        self._scheduler = FairScheduler("live", STEPS, items=MOST_STEPS)
+
+    @asynccontextmanager
+    async def step(self, tenant: str) -> AsyncIterator[None]:
+        """Wait for the turn of a tenant; other tasks run after the block."""
+        async with self._scheduler.slot(tenant):
+            yield
+            await asyncio.sleep(0)
+
+
+def slices() -> Pause:
+    """Return a function that lets other tasks run when its caller has used up a slice."""
+    until = time.monotonic() + SLICE
+
+    async def pause() -> None:
+        nonlocal until
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + SLICE
+
+    return pause
 
 
 class Closer:
     """Sends on a socket, and closes it from anywhere: once, with a code and a reason."""
 
-    __slots__ = ("_closing", "_scheduler", "socket")
+    __slots__ = ("_closing", "_turns", "socket")
 
-    def __init__(self, socket: WebSocket[Any, Any, Any], scheduler: FairScheduler) -> None:
+    def __init__(self, socket: WebSocket[Any, Any, Any], turns: Turns) -> None:
         self.socket = socket
-        self._scheduler = scheduler
+        self._turns = turns
         self._closing: asyncio.Task[None] | None = None
 
-    async def send(self, text: str) -> None:
-        """Send a frame of text."""
+    async def send(self, data: str | bytes) -> None:
+        """Send a frame of text, or a binary one."""
         with suppress(OSError, WebSocketDisconnect):  # who reads is told that the client has gone
-            await self.socket.send_data(text, mode="text")
-
-    async def send_bytes(self, data: bytes) -> None:
-        """Send a binary frame."""
-        with suppress(OSError, WebSocketDisconnect):
-            await self.socket.send_data(data, mode="binary")
+            await self.socket.send_data(data, mode="text" if isinstance(data, str) else "binary")
 
     async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:
         """Send what `next_frame` returns, once the client keeps up and its tenant has its turn.
@@ -46,19 +76,13 @@ class Closer:
         Nothing is encoded, and no turn is held, for a client that does not keep up.
         """
         writable: asyncio.Event = self.socket.scope["state"][WRITABLE]
-        sent = False
-        while not sent:
+        while True:
             await writable.wait()
-            async with self._scheduler.slot(tenant):
-                if not writable.is_set():
-                    continue
-                frame = next_frame()
-                if isinstance(frame, str):
-                    await self.send(frame)
-                elif frame is not None:
-                    await self.send_bytes(frame)
-                sent = True
-                await asyncio.sleep(0)
+            async with self._turns.step(tenant):
+                if writable.is_set():
+                    if (frame := next_frame()) is not None:
+                        await self.send(frame)
+                    return
 
     async def closed(self) -> None:
         """Wait until what was closed is."""

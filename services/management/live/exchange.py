@@ -14,8 +14,8 @@ from functools import partial
 from libs.common.changes import Changed
 from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
-from libs.common.scheduling import FairScheduler
 from libs.common.things import SYSTEM
+from services.management.live.closing import Turns
 from services.management.live.listener import MqttListener, payloads
 from services.management.live.numbers import Numbers
 
@@ -32,9 +32,9 @@ MOST_KEYS = 100_000
 class Exchange:
     """The pages of this process that subscribe; one per process."""
 
-    def __init__(self, numbers: Numbers, scheduler: FairScheduler) -> None:
+    def __init__(self, numbers: Numbers, turns: Turns) -> None:
         self._numbers = numbers
-        self._scheduler = scheduler
+        self._turns = turns
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
         """By tenant."""
         self._gathered: dict[str, _Gathered] = defaultdict(_Gathered)
@@ -50,10 +50,6 @@ class Exchange:
         self._listeners[tenant].discard(listener)
         if not self._listeners[tenant]:
             del self._listeners[tenant]
-
-    def listens(self, tenant: str) -> bool:
-        """Return whether a page of a tenant subscribes."""
-        return tenant in self._listeners
 
     def tell(self, change: Changed) -> None:
         """Tell of a change soon, when somebody of its tenant listens."""
@@ -82,10 +78,9 @@ class Exchange:
             grants = listener.grants
             seen = id(grants.resources)  # one for all super-admins, and for all pages of a user
             if seen not in messages:
-                async with self._scheduler.slot(tenant):
+                async with self._turns.step(tenant):
                     ids_seen = told.seen_with(grants)
                     messages[seen] = grants, ids_seen, payloads(ids_seen)
-                    await asyncio.sleep(0)
             listener.push(*messages[seen][1:])
 
 

@@ -9,7 +9,6 @@ import msgspec
 from libs.common.changes import Changed
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
-from services.management.live.queued import QueuedBytes
 
 MOST_CHANGES = 1000
 """Events that wait for a slow reader; the oldest are skipped."""
@@ -100,29 +99,49 @@ class EncodedChange(NamedTuple):
         return cls(_encoder.encode(encoded), len(values))
 
 
+class QueuedBytes:
+    """Counts the bytes that wait, and those of the `whole` that they are part of."""
+
+    __slots__ = ("most", "size", "whole")
+
+    def __init__(self, most: int, whole: "QueuedBytes | None" = None) -> None:
+        self.most = most
+        self.whole = whole
+        self.size = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits than may, here or of the whole."""
+        return self.size > self.most or (self.whole is not None and self.whole.full)
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more."""
+        self.size += size
+        if self.whole is not None:
+            self.whole.add(size)
+
+
 class ChangeQueue:
     """Changes that wait for one socket."""
 
-    def __init__(self, queued: QueuedBytes) -> None:
+    def __init__(self, whole: QueuedBytes) -> None:
         self._waiting: deque[EncodedChange] = deque()
-        self._bytes = 0
         self._skipped = 0
-        self._queued = queued
+        self._queued = QueuedBytes(MOST_BYTES, whole)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, change: EncodedChange) -> None:
-        """Append a change, and skip the oldest beyond the bounds."""
+    def add(self, change: EncodedChange) -> int:
+        """Append a change; return how many of the oldest values were skipped beyond the bounds."""
+        before = self._skipped
         self._waiting.append(change)
-        self._count(len(change.text))
-        while len(self._waiting) > 1 and (
-            len(self._waiting) > MOST_CHANGES or self._bytes > MOST_BYTES or self._queued.full
-        ):
+        self._queued.add(len(change.text))
+        while len(self._waiting) > (1 if self._queued.full else MOST_CHANGES):
             oldest = self._waiting.popleft()
-            self._count(-len(oldest.text))
+            self._queued.add(-len(oldest.text))
             self._skipped += oldest.values
-            self._queued.note_overflow()
+        return self._skipped - before
 
     def take(self) -> str | None:
         """Return the frame of everything that waits, None when nothing does."""
@@ -136,9 +155,5 @@ class ChangeQueue:
     def clear(self) -> None:
         """Forget what waits."""
         self._waiting.clear()
-        self._count(-self._bytes)
+        self._queued.add(-self._queued.size)
         self._skipped = 0
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        self._queued.size += size

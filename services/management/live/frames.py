@@ -1,7 +1,7 @@
 """The frames of `/websocket`: JSON text, snake_case."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
@@ -98,18 +98,18 @@ def _pattern(payload: msgspec.Raw) -> Pattern | None:
     return pattern
 
 
-class Update:
+class Update(NamedTuple):
     """New values, encoded once for all sockets that are sent the same."""
 
-    __slots__ = ("_encoded", "values")
+    values: Mapping[str, Value]
+    frame: bytes
 
-    def __init__(self, values: Mapping[str, Value | msgspec.Raw]) -> None:
-        self.values = values
-        self._encoded = b""
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> Self:
+        """Encode new values by the key that a client has named."""
+        return cls(values, push_frame(values))
 
-    @property
-    def encoded(self) -> bytes:
-        """The frame: the keys as older consoles know them, and the values."""
-        if not self._encoded:
-            self._encoded = _encoder.encode(_Push(_Pushed(list(self.values), self.values)))
-        return self._encoded
+
+def push_frame(values: Mapping[str, Value | msgspec.Raw]) -> bytes:
+    """The frame that tells of new values: the keys as documented, and beside them `values`."""
+    return _encoder.encode(_Push(_Pushed(list(values), values)))

@@ -1,14 +1,67 @@
-"""The sockets of this process, by tenant."""
+"""Finds the sockets that a change concerns; one per process.
 
-from weakref import WeakValueDictionary
+Sockets with the same subscription form an audience: a change is selected and encoded once for it.
+Audiences are found by key, so that a change costs as many look-ups as it has keys, however many
+sockets there are. A second copy of an event is known by its id.
+"""
 
-from libs.common.changes import Changed
-from services.management.live.audiences import TenantSockets
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
+
+from libs.common.changes import Changed, ChangedThing
+from libs.common.recent import Recent
+from services.management.live.closing import Pause
 from services.management.live.exchange import Exchange
-from services.management.live.following import Pattern
-from services.management.live.queued import QueuedBytes
+from services.management.live.following import EncodedChange, Pattern, QueuedBytes
+from services.management.live.frames import Update, Value
 from services.management.live.subscriber import Listener, Subscriber
-from services.management.live.turns import Pause
+
+REMEMBERED = 5_000
+"""Ids of a tenant's events that are known when they come again."""
+TENANT_BYTES = 16 * 1024**2
+"""Bytes that wait for all sockets of a tenant; beyond them each keeps one frame, and the latest
+value of each key."""
+
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M")
+V = TypeVar("V")
+E = TypeVar("E")
+
+
+class Audience:
+    """The sockets of a tenant that subscribe to the same keys."""
+
+    def __init__(self, keys: frozenset[str], aliases: Mapping[str, str]) -> None:
+        """`aliases` are ids by the key that they stand for."""
+        self.name = keys, frozenset(aliases.items())
+        self.keys = keys
+        self.aliases = aliases
+        self.entities = keys.union(aliases) if aliases else keys
+        """All keys, also those that ids stand for."""
+        self.members: set[Subscriber] = set()
+
+    def update(self, values: Mapping[str, Value]) -> Update:
+        """Encode new values by entity key, named as the clients have named them."""
+        if not self.aliases:
+            return Update.of(values)
+        named = {key: value for key, value in values.items() if key in self.keys}
+        ids = {self.aliases[key]: value for key, value in values.items() if key in self.aliases}
+        return Update.of(named | ids)
+
+
+class _Sockets:
+    """The sockets of one tenant, by what they subscribe to."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.queued = QueuedBytes(TENANT_BYTES)
+        self.audiences: dict[Hashable, Audience] = {}
+        self.by_key: dict[str, set[Audience]] = {}
+        self.followers: dict[Pattern, set[Subscriber]] = {}
+        self.known: Recent[str, None] = Recent(REMEMBERED)
 
 
 class Hub:
@@ -17,54 +70,109 @@ class Hub:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.listeners: set[Listener] = set()
-        self._tenants: dict[str, TenantSockets] = {}
-        """Tenants with subscriptions."""
-        self._queued: WeakValueDictionary[str, QueuedBytes] = WeakValueDictionary()
-
-    def queued(self, tenant: str) -> QueuedBytes:
-        """Return the counter of bytes that wait for all sockets of a tenant."""
-        return self._queued.setdefault(tenant, QueuedBytes(tenant))
+        self._tenants: defaultdict[str, _Sockets] = defaultdict(_Sockets)
+        self._audience_of: dict[Subscriber, Audience] = {}
 
     def enter(self, listener: Listener) -> None:
         """Add a socket that subscribes to nothing yet."""
+        sockets = self._tenants[listener.principal.tenant]
+        sockets.number += 1
+        listener.queued.whole = sockets.queued
         self.listeners.add(listener)
 
     def leave(self, listener: Listener) -> None:
-        """Forget a socket."""
+        """Forget a socket, and what waits for it."""
         if isinstance(listener, Subscriber):
             self.subscribe(listener, frozenset(), {})
             self.follow(listener, None)
+        listener.stop()
         self.listeners.discard(listener)
+        sockets = self._tenants[listener.principal.tenant]
+        sockets.number -= 1
+        if not sockets.number:
+            del self._tenants[listener.principal.tenant]
+
+    def listens(self, tenant: str) -> bool:
+        """Return whether a tenant has a socket."""
+        return tenant in self._tenants
 
     def subscribe(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
     ) -> None:
         """Replace what a socket subscribes to; `aliases` are ids by the key they stand for."""
-        if subscriber in self.listeners:
-            self._tenant(subscriber).subscribe(subscriber, keys, aliases)
-            self._forget_empty(subscriber)
+        sockets = self._tenants[subscriber.principal.tenant]
+        before = self._audience_of.pop(subscriber, None)
+        if before is not None:
+            before.members.discard(subscriber)
+            if not before.members:
+                del sockets.audiences[before.name]
+                for key in before.entities:
+                    _discard(sockets.by_key, key, before)
+        subscriber.keys = frozenset()
+        if keys or aliases:  # the texts of keys are shared with other audiences
+            audience = Audience(frozenset(map(sys.intern, keys)), aliases)
+            audience = sockets.audiences.setdefault(audience.name, audience)
+            if not audience.members:
+                for key in audience.entities:
+                    sockets.by_key.setdefault(key, set()).add(audience)
+            audience.members.add(subscriber)
+            self._audience_of[subscriber] = audience
+            subscriber.keys = audience.entities
 
     def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; None ends it."""
-        if subscriber in self.listeners:
-            self._tenant(subscriber).follow(subscriber, pattern)
-            self._forget_empty(subscriber)
-
-    def listens(self, tenant: str) -> bool:
-        """Return whether a change in a tenant concerns any socket."""
-        return tenant in self._tenants or self.exchange.listens(tenant)
+        followers = self._tenants[subscriber.principal.tenant].followers
+        if subscriber.pattern is not None:
+            _discard(followers, subscriber.pattern, subscriber)
+        subscriber.follow(pattern)
+        if pattern is not None:
+            followers.setdefault(pattern, set()).add(subscriber)
 
     async def push(self, change: Changed, pause: Pause) -> None:
-        """Push a change to everyone who subscribes to one of its keys and may see it."""
-        self.exchange.tell(change)
+        """Push a change to all who subscribe to it and see it; a second copy changes nothing."""
         sockets = self._tenants.get(change.tenant)
-        if sockets is not None:
-            await sockets.push(change, pause)
+        if sockets is None or change.event_id in sockets.known:
+            return
+        sockets.known.put(change.event_id, None)
+        self.exchange.tell(change)
+        found: dict[Audience, dict[str, Value]] = defaultdict(dict)
+        for key, raw in change.values.items():
+            value = Value(raw, change.ts)
+            for audience in sockets.by_key.get(key, ()):
+                found[audience][key] = value
+            await pause()
+        for audience, values in found.items():
+            for member, update in _shared(audience.members, change.thing, values, audience.update):
+                member.push(update)
+            await pause()
+        encode = partial(EncodedChange.of, change)
+        for pattern, members in list(sockets.followers.items()):
+            for member, encoded in _shared(members, change.thing, pattern.select(change), encode):
+                member.push_change(encoded)
+            await pause()
 
-    def _tenant(self, subscriber: Subscriber) -> TenantSockets:
-        return self._tenants.setdefault(subscriber.principal.tenant, TenantSockets())
 
-    def _forget_empty(self, subscriber: Subscriber) -> None:
-        tenant = subscriber.principal.tenant
-        if not self._tenants[tenant]:
-            del self._tenants[tenant]
+def _discard(sets: dict[K, set[M]], key: K, member: M) -> None:
+    """Remove a member of a set, and the set with its last one."""
+    sets[key].discard(member)
+    if not sets[key]:
+        del sets[key]
+
+
+def _shared(
+    members: Iterable[Subscriber],
+    thing: ChangedThing,
+    values: Mapping[str, V],
+    encode: Callable[[Mapping[str, V]], E],
+) -> Iterator[tuple[Subscriber, E]]:
+    """Yield members with what they see of `values`; members that see the same share one object."""
+    encoded: dict[frozenset[str] | None, E | None] = {}
+    for member in members:
+        shown = None if member.sees(thing) else member.granted_keys
+        if shown not in encoded:
+            seen = values
+            if shown is not None:
+                seen = {key: value for key, value in values.items() if key in shown}
+            encoded[shown] = encode(seen) if seen else None
+        if (one := encoded[shown]) is not None:
+            yield member, one

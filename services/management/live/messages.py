@@ -10,8 +10,8 @@ from libs.common.bus.wire import acknowledge
 from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, read_change, read_known
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
+from services.management.live.closing import slices
 from services.management.live.hub import Hub
-from services.management.live.turns import slices
 
 log = logging.getLogger(__name__)
 

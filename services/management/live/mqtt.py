@@ -13,9 +13,8 @@ from litestar.exceptions import WebSocketDisconnect
 
 from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.mqtt import Connect, PacketError
-from libs.common.scheduling import FairScheduler
 from services.management.live.admission import Admission
-from services.management.live.closing import MALFORMED, Closer
+from services.management.live.closing import MALFORMED, Closer, Turns
 from services.management.live.hub import Hub
 from services.management.live.listener import MqttListener
 from services.management.live.packets import (
@@ -48,21 +47,21 @@ async def mqtt(
     socket: WebSocket[Any, Any, Any],
     hub: NamedDependency[Hub],
     admission: NamedDependency[Admission],
-    socket_scheduler: NamedDependency[FairScheduler],
+    turns: NamedDependency[Turns],
 ) -> None:
     """Tell which entities change until either side ends it; what ends it here has a reason."""
     if SUBPROTOCOL not in socket.scope["subprotocols"]:
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return
     await socket.accept(subprotocols=SUBPROTOCOL)
-    closer, packets = Closer(socket, socket_scheduler), _packets(socket)
+    closer, packets = Closer(socket, turns), _packets(socket)
     try:
         async with asyncio.timeout(CONNECT_WAIT):
             first = await anext(packets, None)
         if isinstance(first, Connect):
             await _listen(closer, packets, first, hub, admission)
         elif isinstance(first, OtherVersion):
-            await closer.send_bytes(connack(Answer.VERSION))
+            await closer.send(connack(Answer.VERSION))
             closer.close(POLICY, "the protocol must be MQTT 3.1.1")
         elif first is not None:
             closer.close(MALFORMED, "a connection begins with CONNECT")
@@ -82,22 +81,21 @@ async def _listen(
 ) -> None:
     """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
     try:
-        listener, held = await admission.of(connect, closer.send_next, closer.close, hub.queued)
+        listener, held = await admission.of(connect, closer)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
-        await closer.send_bytes(connack(code))
+        await closer.send(connack(code))
         closer.close(POLICY, error.text)
         return
     hub.enter(listener)
     try:
-        await closer.send_bytes(connack(Answer.ACCEPTED))
+        await closer.send(connack(Answer.ACCEPTED))
         await _obey(closer, packets, connect, listener, hub)
     finally:
         held.give()
         hub.exchange.leave(listener)
         hub.leave(listener)
-        listener.stop()
 
 
 async def _obey(
@@ -114,16 +112,16 @@ async def _obey(
             packet = await anext(packets, None)
         match packet:
             case Ping():
-                await closer.send_bytes(PINGRESP)
+                await closer.send(PINGRESP)
             case Subscribe(packet_id, filters):
                 codes = [0 if one == listener.topic else REFUSED for one in filters]
                 if 0 in codes:
                     hub.exchange.subscribe(listener)
-                await closer.send_bytes(suback(packet_id, codes))
+                await closer.send(suback(packet_id, codes))
             case Unsubscribe(packet_id, filters):
                 if listener.topic in filters:
                     hub.exchange.leave(listener)
-                await closer.send_bytes(unsuback(packet_id))
+                await closer.send(unsuback(packet_id))
             case None:
                 return
             case _:  # DISCONNECT; a second CONNECT; PUBLISH, for which 3.1.1 has no refusal

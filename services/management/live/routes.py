@@ -12,8 +12,7 @@ from libs.common.http.guards import users
 from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
-from libs.common.scheduling import FairScheduler
-from services.management.live.closing import MALFORMED, TRY_AGAIN, Closer
+from services.management.live.closing import MALFORMED, TRY_AGAIN, Closer, Turns
 from services.management.live.frames import BadFrame, Follow, read_frame
 from services.management.live.hub import Hub
 from services.management.live.service import Subscriptions
@@ -26,18 +25,16 @@ async def live(
     hub: NamedDependency[Hub],
     subscriptions: NamedDependency[Subscriptions],
     grants: NamedDependency[GrantReader],
-    socket_scheduler: NamedDependency[FairScheduler],
+    turns: NamedDependency[Turns],
 ) -> None:
     """Push what changes until either side ends it; what ends it here has a reason."""
     principal = principal_of(socket)
-    closer = Closer(socket, socket_scheduler)
+    closer = Closer(socket, turns)
     subscriber = Subscriber(
         principal,
         access_token_key(socket.headers.get(TOKEN_HEADER, "")),
         await grants.of(principal),
-        closer.send_next,
-        closer.close,
-        hub.queued(principal.tenant),
+        closer,
     )
     await socket.accept()
     hub.enter(subscriber)
@@ -45,7 +42,6 @@ async def live(
         await _read(closer, subscriber, subscriptions)
     finally:
         subscriptions.leave(subscriber)
-        subscriber.stop()
 
 
 async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
@@ -53,7 +49,7 @@ async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscript
     while True:
         try:
             text = await closer.socket.receive_data(mode="text")
-            async with subscriptions.turn(subscriber):
+            async with subscriptions.turns.step(subscriber.principal.tenant):
                 said = read_frame(text)
             if isinstance(said, frozenset):
                 await subscriptions.subscribe(subscriber, said)

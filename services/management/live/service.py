@@ -4,9 +4,6 @@ Most subscriptions need nobody: what a device grant shows is known from the even
 `device` is asked only about ids, and about keys of users who hold grants of entities.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from libs.common.bus import RpcClient
@@ -18,8 +15,8 @@ from libs.common.contracts.entities import (
     ResolveEntities,
 )
 from libs.common.http.ids import find_id
-from libs.common.scheduling import FairScheduler
 from services.management.live.admission import Admission
+from services.management.live.closing import Turns
 from services.management.live.following import Pattern
 from services.management.live.hub import Hub
 from services.management.live.subscriber import Subscriber
@@ -28,20 +25,11 @@ from services.management.live.subscriber import Subscriber
 class Subscriptions:
     """Subscribes sockets."""
 
-    def __init__(
-        self, hub: Hub, rpc: RpcClient, admission: Admission, scheduler: FairScheduler
-    ) -> None:
+    def __init__(self, hub: Hub, rpc: RpcClient, admission: Admission, turns: Turns) -> None:
         self._hub = hub
         self._rpc = rpc
         self._admission = admission
-        self._scheduler = scheduler
-
-    @asynccontextmanager
-    async def turn(self, subscriber: Subscriber) -> AsyncIterator[None]:
-        """Wait for the turn of a socket's tenant, and let other tasks run afterwards."""
-        async with self._scheduler.slot(subscriber.principal.tenant):
-            yield
-            await asyncio.sleep(0)
+        self.turns = turns
 
     async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
         """Replace what a socket subscribes to; keys need not exist.
@@ -55,7 +43,7 @@ class Subscriptions:
         if ids:
             found = await self._resolve(subscriber, ids=ids[:MOST])
             by_key = {entity.key: str(entity.id) for entity in found}
-        async with self.turn(subscriber):
+        async with self.turns.step(subscriber.principal.tenant):
             self._hub.subscribe(subscriber, keys, by_key)
         await self.filter_anew(subscriber)
 

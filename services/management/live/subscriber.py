@@ -1,17 +1,18 @@
 """Who listens; and a socket's: what it subscribes to, may see, and what waits to be sent."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
 
 import msgspec
+from opentelemetry import metrics
 
 from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from services.management.live.following import ChangeQueue, EncodedChange, Pattern
-from services.management.live.frames import Update, Value
-from services.management.live.queued import QueuedBytes
+from services.management.live.closing import Closer
+from services.management.live.following import ChangeQueue, EncodedChange, Pattern, QueuedBytes
+from services.management.live.frames import Update, Value, push_frame
 
 TOO_SLOW = 1013
 """Close code "try again later" (RFC 6455, registry)."""
@@ -24,66 +25,88 @@ MOST_MERGED = 256 * 1024
 PATIENCE = 30.0
 """Seconds for which a reader may take nothing at all before it is closed."""
 
-SendNext = Callable[[str, Callable[[], str | bytes | None]], Awaitable[None]]
-"""Sends the next frame once the client keeps up and the tenant, named first, has its turn."""
-
 _encoder = msgspec.json.Encoder()
+_overflow = metrics.get_meter("thingway").create_counter(
+    "thingway_live_overflow",
+    description="Frames and changes merged or skipped as a WebSocket did not keep up, by tenant",
+)
 
 
-class Listener:
+class Listener(ABC):
     """Who hears what changes, for as long as its credential holds."""
 
     def __init__(
-        self,
-        principal: Principal,
-        credential: str,
-        grants: Grants,
-        close: Callable[[int, str], None],
+        self, principal: Principal, credential: str, grants: Grants, closer: Closer
     ) -> None:
         """`credential` is the key of Redis that is there while it may listen."""
         self.principal = principal
         self.credential = credential
         self.grants = grants
-        self._close = close
+        self._closer = closer
+        self.queued = QueuedBytes(MOST_BYTES)
+        """What waits, as a part of what waits for the tenant."""
         self._closed = False
+        self._sending: asyncio.Task[None] | None = None
 
     def close(self, code: int, reason: str) -> None:
         """End the socket with a code and a reason; repeatable."""
         self._closed = True
-        self._close(code, reason)
+        self._closer.close(code, reason)
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._closed = True
+        self.queued.add(-self.queued.size)
+        if self._sending is not None:
+            self._sending.cancel()
+
+    @abstractmethod
+    def _waits(self) -> bool:
+        """Return whether something is to be sent."""
+
+    @abstractmethod
+    def _next(self) -> str | bytes | None:
+        """Return the next frame."""
+
+    def _send(self) -> None:
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._waits():
+                async with asyncio.timeout(PATIENCE):
+                    await self._closer.send_next(self.principal.tenant, self._next)
+        except TimeoutError:
+            self.close(TOO_SLOW, "too slow")
+        finally:
+            self._sending = None
+
+    def _note_overflow(self, number: int) -> None:
+        _overflow.add(number, {"tenant": self.principal.tenant})
 
 
 class Subscriber(Listener):
     """A socket of `/websocket`."""
 
+    keys: frozenset[str] = frozenset()
+    """Keys of the entities that it subscribes to, also by their ids."""
+    granted_keys: frozenset[str] = frozenset()
+    """Keys whose entity is granted by itself, and not with its thing."""
+    pattern: Pattern | None = None
+    """The pattern of changes that it follows."""
+    counted = 0
+    """The keys that count against limits."""
+    _changes_first = False
+
     def __init__(
-        self,
-        principal: Principal,
-        credential: str,
-        grants: Grants,
-        send_next: SendNext,
-        close: Callable[[int, str], None],
-        queued: QueuedBytes,
+        self, principal: Principal, credential: str, grants: Grants, closer: Closer
     ) -> None:
-        """`queued` counts what waits for all sockets of the tenant."""
-        super().__init__(principal, credential, grants, close)
-        self.keys: frozenset[str] = frozenset()
-        """Keys of the entities that it subscribes to, also by their ids."""
-        self.granted_keys: frozenset[str] = frozenset()
-        """Keys whose entity is granted by itself, and not with its thing."""
-        self.pattern: Pattern | None = None
-        """The pattern of changes that it follows."""
-        self.counted = 0
-        """The keys that count against limits."""
-        self._changes = ChangeQueue(queued)
-        self._changes_first = False
-        self._send_next = send_next
-        self._queued = queued
+        super().__init__(principal, credential, grants, closer)
+        self._changes = ChangeQueue(self.queued)
         self._waiting: deque[Update] = deque()
-        self._bytes = 0
-        self._latest: OrderedDict[str, Value | msgspec.Raw] = OrderedDict()
+        self._latest: OrderedDict[str, Value] = OrderedDict()
         """The latest values of a slow reader, the key that waits longest first."""
-        self._sending: asyncio.Task[None] | None = None
 
     def sees(self, thing: ChangedThing) -> bool:
         """Return whether all changes of a thing may be sent."""
@@ -98,8 +121,11 @@ class Subscriber(Listener):
         if self._latest:
             self._latest.update(update.values)
         else:
-            self._append(update)
-        self._start_sending()
+            self._waiting.append(update)
+            self.queued.add(len(update.frame))
+            if len(self._waiting) > (1 if self.queued.full else MOST_WAITING):
+                self._merge()
+        self._send()
 
     def follow(self, pattern: Pattern | None) -> None:
         """Replace the pattern, and forget the changes that wait for the one before."""
@@ -109,54 +135,32 @@ class Subscriber(Listener):
     def push_change(self, change: EncodedChange) -> None:
         """Send a change that fits the pattern."""
         if not self._closed:
-            self._changes.add(change)
-            self._start_sending()
+            if skipped := self._changes.add(change):
+                self._note_overflow(skipped)
+            self._send()
 
-    def stop(self) -> None:
-        """Send no more."""
-        self._closed = True
-        self._changes.clear()
-        self._clear()
-        if self._sending is not None:
-            self._sending.cancel()
+    def _merge(self) -> None:
+        """Keep the latest value of each key of what waits."""
+        self._note_overflow(len(self._waiting))
+        while self._waiting:
+            update = self._waiting.popleft()
+            self.queued.add(-len(update.frame))
+            self._latest.update(update.values)
 
-    def _append(self, update: Update) -> None:
-        """Let an update wait, and merge what waits once it is too much."""
-        self._waiting.append(update)
-        self._count(len(update.encoded))
-        if len(self._waiting) > 1 and (
-            len(self._waiting) > MOST_WAITING or self._bytes > MOST_BYTES or self._queued.full
-        ):
-            for waiting in self._waiting:
-                self._latest.update(waiting.values)
-            self._queued.note_overflow(len(self._waiting))
-            self._clear()
+    def _waits(self) -> bool:
+        return bool(self._waiting or self._latest or self._changes)
 
-    def _start_sending(self) -> None:
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._drain())
-
-    async def _drain(self) -> None:
-        try:
-            while self._waiting or self._latest or self._changes:
-                async with asyncio.timeout(PATIENCE):
-                    await self._send_next(self.principal.tenant, self._next_frame)
-        except TimeoutError:
-            self.close(TOO_SLOW, "too slow")
-        finally:
-            self._sending = None
-
-    def _next_frame(self) -> str | None:
+    def _next(self) -> str | None:
         """Return the next frame; the two kinds of subscriptions take turns."""
         self._changes_first = not self._changes_first
         changes = self._changes.take() if self._changes_first else None
-        return changes or self._next() or self._changes.take()
+        return changes or self._next_values() or self._changes.take()
 
-    def _next(self) -> str | None:
+    def _next_values(self) -> str | None:
         if self._waiting:
-            encoded = self._waiting.popleft().encoded
-            self._count(-len(encoded))
-            return encoded.decode()
+            frame = self._waiting.popleft().frame
+            self.queued.add(-len(frame))
+            return frame.decode()
         merged: dict[str, msgspec.Raw] = {}
         size = 0
         while self._latest and size < MOST_MERGED:
@@ -164,12 +168,4 @@ class Subscriber(Listener):
             encoded = _encoder.encode(value)
             merged[key] = msgspec.Raw(encoded)
             size += len(encoded)
-        return Update(merged).encoded.decode() if merged else None
-
-    def _clear(self) -> None:
-        self._waiting.clear()
-        self._count(-self._bytes)
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        self._queued.size += size
+        return push_frame(merged).decode() if merged else None

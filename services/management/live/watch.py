@@ -78,24 +78,21 @@ class Watch:
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
         """Judge sockets of a tenant anew, each user once; the next look finds what is left."""
+        known: dict[str, tuple[Principal, Grants] | None] = {}
         try:
-            await self._judge(subscribers, version)
+            for subscriber in subscribers:
+                user = subscriber.principal.subject
+                if user not in known:
+                    known[user] = await self.judge.of(subscriber.principal, version)
+                judged = known[user]
+                if judged is None:
+                    subscriber.close(POLICY, "the user is gone")
+                else:
+                    subscriber.principal, subscriber.grants = judged
+                    if isinstance(subscriber, Subscriber):
+                        await self.subscriptions.filter_anew(subscriber)
         except ThingwayError as error:
             log.warning("sockets could not be checked: %s", error)
-
-    async def _judge(self, subscribers: Iterable[Listener], version: int) -> None:
-        known: dict[str, tuple[Principal, Grants] | None] = {}
-        for subscriber in subscribers:
-            user = subscriber.principal.subject
-            if user not in known:
-                known[user] = await self.judge.of(subscriber.principal, version)
-            judged = known[user]
-            if judged is None:
-                subscriber.close(POLICY, "the user is gone")
-            else:
-                subscriber.principal, subscriber.grants = judged
-                if isinstance(subscriber, Subscriber):
-                    await self.subscriptions.filter_anew(subscriber)
 
 
 def _chunks(subscribers: list[Listener]) -> Iterable[list[Listener]]:

@@ -11,9 +11,9 @@ from services.management.live.following import (
     ChangeQueue,
     EncodedChange,
     Pattern,
+    QueuedBytes,
 )
 from services.management.live.frames import BadFrame, Follow, read_frame
-from services.management.live.queued import QueuedBytes
 
 KEY = "direct.device.S1.temperature"
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
@@ -89,7 +89,7 @@ def test_a_pattern_ends_with_null() -> None:
 
 def test_one_frame_has_everything_that_waits() -> None:
     """Each change with its thing, its time and its values."""
-    queue = ChangeQueue(QueuedBytes("t"))
+    queue = ChangeQueue(QueuedBytes(MOST_BYTES))
     queue.add(encoded(1))
     queue.add(encoded({"level": 3}, is_event=True))
 
@@ -114,7 +114,7 @@ def test_one_frame_has_everything_that_waits() -> None:
 )
 def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
     """No more than so many changes and bytes wait; one that alone is larger is kept."""
-    queued = QueuedBytes("t")
+    queued = QueuedBytes(10 * MOST_BYTES)
     queue = ChangeQueue(queued)
     for _ in range(MOST_CHANGES + 5):
         queue.add(encoded(text))

@@ -13,10 +13,10 @@ from libs.common.contracts.access import GrantedResources
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from services.management.live import frames
+from services.management.live.closing import Closer
 from services.management.live.exchange import Exchange
 from services.management.live.following import EncodedChange, Pattern
-from services.management.live.hub import Hub
-from services.management.live.queued import TENANT_BYTES
+from services.management.live.hub import TENANT_BYTES, Hub
 from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
@@ -25,19 +25,16 @@ KEY = KEYS[0]
 NOTHING = Grants(everything=False, resources=GrantedResources(version=1))
 
 
-class Socket:
+class Socket(Closer):
     """A socket whose client keeps up or not."""
 
     def __init__(self, hub: Hub, grants: Grants = ALL) -> None:
         self.sent: list[str] = []
         self.writable = asyncio.Event()
-        principal = Principal(Kind.USER, "t", "1")
-        self.subscriber = Subscriber(
-            principal, "", grants, self._send_next, lambda *_: None, hub.queued("t")
-        )
+        self.subscriber = Subscriber(Principal(Kind.USER, "t", "1"), "", grants, self)
         hub.enter(self.subscriber)
 
-    async def _send_next(self, _: str, next_frame: Callable[[], str | bytes | None]) -> None:
+    async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:
         await self.writable.wait()
         frame = next_frame()
         assert isinstance(frame, str)
@@ -52,6 +49,11 @@ class Socket:
         self.sent.clear()
         self.writable.clear()
         return found
+
+
+def waiting(hub: Hub) -> int:
+    """Return the bytes that wait for all sockets."""
+    return hub._tenants["t"].queued.size
 
 
 class Changes:
@@ -76,7 +78,6 @@ async def hub() -> AsyncIterator[Hub]:
     hub = Hub(Exchange(None, None))  # type: ignore[arg-type]
     yield hub
     for listener in list(hub.listeners):
-        listener.stop()  # type: ignore[attr-defined]
         hub.leave(listener)
 
 
@@ -176,12 +177,12 @@ async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> Non
     changes = Changes(hub)
     for number in range(40):
         await changes.report(**{f"k{number % 20}": f"{number}" + "x" * 100_000})
-        assert hub.queued("t").size <= MOST_BYTES + 101_000
+        assert waiting(hub) <= MOST_BYTES + 101_000
     told = await one.read()
     assert max(len(json.dumps(frame)) for frame in told) < 400_000
     latest = {key: value["value"] for frame in told for key, value in frame["values"].items()}
     assert [latest[KEYS[number]][:2] for number in range(20)] == [str(20 + n) for n in range(20)]
-    assert hub.queued("t").size == 0
+    assert waiting(hub) == 0
 
 
 async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
@@ -192,12 +193,11 @@ async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
     changes = Changes(hub)
     for number in range(12):
         await changes.report(k0=f"{number:02}" + "x" * 90_000)
-    assert hub.queued("t").size < TENANT_BYTES + 100_000
+    assert waiting(hub) < TENANT_BYTES + 100_000
     for one in sockets:
         assert (await one.read())[-1]["values"][KEY]["value"][:2] == "11"
-        hub.leave(one.subscriber)
         one.subscriber.stop()
-    assert hub.queued("t").size == 0
+    assert waiting(hub) == 0
 
 
 async def test_followers_of_one_pattern_share_a_change(
