@@ -221,7 +221,7 @@ DASHBOARDS = (
             _STREAMS,
             Panel(
                 "Fill of streams",
-                "Part of what each may hold; EVENTS and DEAD drop the oldest when they are full",
+                "Part of what each may hold; EVENTS purges tenants beyond their share from 80 % on",
                 {
                     "{{stream}}": "max by (stream) (thingway_stream_bytes)"
                     " / max by (stream) (thingway_stream_limit_bytes > 0)"

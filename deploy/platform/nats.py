@@ -95,6 +95,8 @@ _SERVICES: Mapping[str, Grant] = {
             *_EVENTS,
             "$JS.API.CONSUMER.NAMES.EVENTS",
             "$JS.API.CONSUMER.DELETE.EVENTS.*",
+            "$JS.API.STREAM.MSG.GET.EVENTS",
+            "$JS.API.STREAM.PURGE.EVENTS",
         ),
         subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
         calls=(

@@ -80,6 +80,7 @@ from services.auth.sign_in.open_api import issue_token
 from services.auth.sign_in.people import SignIn
 from services.auth.sign_in.refused import RefusedSessions
 from services.auth.sign_in.schemas import ClientCredentials
+from services.auth.tenants.event_shares import EventShares
 from services.auth.tenants.limits import TenantLimitsService
 from services.auth.tenants.messages import offer_tenants
 from services.auth.tenants.routes import ROUTES as LIMIT_ROUTES
@@ -209,6 +210,7 @@ def build_app(
         "revocations": partial(revoker.sweep, revocations),
         "grants": GrantSweep(accounts.grants, owners, grants).run,
         "access": partial(accounts.tenants.settle_versions, versions),
+        "events": EventShares(bus, accounts.tenants).run,
     }
 
     @asynccontextmanager

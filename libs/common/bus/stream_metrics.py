@@ -43,6 +43,8 @@ class Held(msgspec.Struct):
 
     messages: int = 0
     bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
     first_ts: datetime | None = None
 
 

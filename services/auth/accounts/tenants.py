@@ -1,9 +1,10 @@
 """Tenants in MongoDB, and the version of what their users may do.
 
-`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, additions?, viewersMayCommand,
-commandNotice?}`; `access` is the version of its users, roles, menus and grants, `limits` has the
-limits of its own by name, `additions` counts what was added under limits. `viewersMayCommand` is
-the setting of decision 0048, `commandNotice` says that an upgrade turned it on.
+`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, additions?, purge?,
+viewersMayCommand, commandNotice?}`; `access` is the version of its users, roles, menus and grants,
+`limits` has the limits of its own by name, `additions` counts what was added under limits, `purge`
+has the last purge of its events. `viewersMayCommand` is the setting of decision 0048,
+`commandNotice` says that an upgrade turned it on.
 """
 
 import asyncio
@@ -125,6 +126,30 @@ class TenantStore:
         return await self._database[collection].count_documents(
             {"tenant": tenant, **query}, **options
         )
+
+    async def event_limits(self, below: float) -> dict[str, int]:
+        """Return the tenants that may retain fewer than `below` bytes of events, with how many."""
+        name = "retainedEventBytes"
+        query = {} if self._defaults[name] < below else {f"limits.{name}": {"$lt": below}}
+        found = self._tenants.find(query, {f"limits.{name}": 1})
+        limits = {
+            tenant["_id"]: tenant.get("limits", {}).get(name, self._defaults[name])
+            async for tenant in found
+        }
+        return {tenant: most for tenant, most in limits.items() if most < below}
+
+    async def record_purge(self, tenant: str, events: int, share: int) -> None:
+        """Store that `events` of a tenant were purged, which exceeded its share (bytes)."""
+        change: Document = {
+            "$set": {"purge.at": datetime.now(UTC), "purge.share": share},
+            "$inc": {"purge.events": events},
+        }
+        await self._tenants.update_one({"_id": tenant}, change)
+
+    async def last_purge(self, tenant: str) -> Document | None:
+        """Return `at`, `share` and `events` of a tenant's purges, None when there was none."""
+        found = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
+        return None if found is None else found.get("purge")
 
     async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
         """Set the limits that are the tenant's own."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.clock import to_ms
 from libs.common.contracts.limits import AskUse, GetLimits, Limits, SetLimits, TenantLimits
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
@@ -12,7 +13,7 @@ from libs.common.wording import worded
 from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.tenants.schemas import LimitUse, TenantUse
+from services.auth.tenants.schemas import EventPurge, LimitUse, TenantUse
 
 NAMES = Limits.__struct_encode_fields__
 """The limits as they are called on the wire, in camelCase."""
@@ -58,12 +59,14 @@ class TenantLimitsService:
         used = {**await self._questions.ask(asked), **await self._store.used(caller.tenant)}
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
+        purge = await self._store.last_purge(caller.tenant)
         return TenantUse(
             caller.tenant,
             [
                 LimitUse(name, most, own=name in known.own, used=used.get(name))
                 for name, most in limits.items()
             ],
+            EventPurge(to_ms(purge["at"]), purge["share"], purge["events"]) if purge else None,
         )
 
     def _together(self, stored: dict[str, int]) -> TenantLimits:

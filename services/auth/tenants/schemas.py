@@ -15,11 +15,24 @@ class LimitUse(msgspec.Struct, omit_defaults=True):
     """Now; absent where it is not counted."""
 
 
-class TenantUse(msgspec.Struct):
+class EventPurge(msgspec.Struct):
+    """The last purge of events that exceeded the tenant's share of `EVENTS`."""
+
+    at: int
+    """Time in ms."""
+    share: int
+    """Bytes that the tenant's events could take then."""
+    events: int
+    """Number of events that were purged before they expired, in all purges."""
+
+
+class TenantUse(msgspec.Struct, omit_defaults=True):
     """The limits that hold for the caller."""
 
     tenant: str
     limits: list[LimitUse]
+    event_purge: EventPurge | None = None
+    """Absent when no purge is known."""
 
 
 class TenantSettings(msgspec.Struct, kw_only=True):

@@ -1,0 +1,25 @@
+"""How the bytes of a stream are divided among tenants."""
+
+import math
+
+import pytest
+
+from services.auth.tenants.event_shares import equal_share
+
+
+@pytest.mark.parametrize(
+    ("volumes", "room", "share"),
+    [
+        ([], 10, math.inf),
+        ([4, 6], 10, math.inf),
+        ([12], 10, 10),
+        ([1, 12], 10, 9),
+        ([7, 1, 8], 10, 4.5),
+        ([5, 5, 5, 5], 10, 2.5),
+        ([0, 0, 30], 10, 10),
+    ],
+)
+def test_a_share_is_what_others_leave(volumes: list[float], room: float, share: float):
+    """Volumes that are cut to the share fill the room exactly, or all of them fit as they are."""
+    assert equal_share(volumes, room) == share
+    assert sum(min(volume, share) for volume in volumes) <= room
