@@ -6,12 +6,13 @@
 import os
 
 from bench.neighbours import at_limits
+from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
 from bench.neighbours.reports import Reports
 from bench.neighbours.sockets import Sockets, SocketsRequest
 from bench.table import Row
 
-CONTESTS: list[type[Contest]] = [Reports, Sockets, SocketsRequest]
+CONTESTS: list[type[Contest]] = [Reports, Sockets, SocketsRequest, Listeners]
 
 
 async def run() -> list[Row]:

@@ -39,7 +39,9 @@ class Entities:
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
-        self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(self._update_many)
+        self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(
+            "custom entities", self._update_many, lambda update: update.tenant
+        )
 
     async def values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
         """Latest values; None of one that has none, and what is unknown is missing."""

@@ -1,10 +1,11 @@
 """Plans of the versions that run, compiled once in a process."""
 
+import sys
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from libs.common.errors import NotFound
-from services.workflow.fairness.turns import Bounds, Owner, Turns
+from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.flows.store import FlowStore
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
@@ -37,14 +38,16 @@ class Plans:
         self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
         self._sizes: Counter[str] = Counter()
         """Characters by tenant."""
-        self._reading = Turns(AT_ONCE, lambda _: Bounds(tenant=AT_ONCE, flow=1))
-        """Hundreds of runs of a flow ask for its plan at once."""
+        self._reading = FairScheduler(
+            "flow plans", AT_ONCE, items=sys.maxsize, caps=lambda _: Caps(AT_ONCE, sub=1)
+        )
+        """Hundreds of runs of a flow need its plan at once; they are bounded by `RunQueue`."""
 
     async def of(self, tenant: str, flow_id: int, version: int) -> Plan:
         """The plan; raise `NotFound`, or `DesignInvalid` for what can no longer run."""
         key = (flow_id, version)
         if key not in self._known:
-            async with self._reading.taken(Owner(tenant, flow_id)):
+            async with self._reading.slot(tenant, sub=flow_id):
                 if key not in self._known:
                     self._keep(key, await self._read(tenant, flow_id, version))
         self._known.move_to_end(key)

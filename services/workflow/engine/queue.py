@@ -1,8 +1,11 @@
 """The queue of runs: who may wait in it, and whose turn it is."""
 
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from opentelemetry import metrics
@@ -10,8 +13,8 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.contracts.limits import Limits as TenantLimits
 from libs.common.errors import TooManyRequests
-from services.workflow.fairness.shares import Shares
-from services.workflow.fairness.turns import Bounds, Owner, Turns
+from libs.common.scheduling import Caps, FairScheduler
+from services.workflow.owner import Owner
 
 QUICK = 16
 """Times as many quick runs may go on: they wait for stores alone, which take many at once."""
@@ -62,11 +65,18 @@ class RunQueue:
     def __init__(self, limits: Limits, of: Callable[[str], TenantLimits]) -> None:
         """`of` gives the limits of a tenant."""
         self._of = of
-        self._waiting = Shares(limits.waiting)
-        self._of_flows: dict[Owner, int] = {}
-        """Places by flow."""
-        self._slots = Turns(limits.running, self._bounds)
-        self._quick = Turns(QUICK * limits.running, self._quick_bounds)
+        self._free = limits.waiting
+        self._waiting: Counter[str | Owner] = Counter()
+        """Places of each tenant, and of each flow."""
+        self._slots = FairScheduler(
+            "flow runs", limits.running, items=sys.maxsize, caps=partial(self._caps, 1)
+        )
+        self._quick = FairScheduler(
+            "quick flow runs",
+            QUICK * limits.running,
+            items=sys.maxsize,
+            caps=partial(self._caps, QUICK),
+        )
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
             [self._observed],
@@ -76,11 +86,17 @@ class RunQueue:
     def lacks(self, place: Place) -> str:
         """The limit that keeps a run from waiting, as `Limits` has it on the wire; else nothing."""
         (tenant, _), number = place
-        limits = self._of(tenant)
-        if self._of_flows.get(place.owner, 0) + number > limits.each_waiting_runs:
+        if self._waiting[place.owner] + number > self._of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
-        few = self._waiting.of(tenant) + number <= limits.waiting_runs
-        return "" if few and self._waiting.fits(tenant, number) else "waitingRuns"
+        return "" if number <= self._room(tenant) else "waitingRuns"
+
+    def fits(self, tenant: str, number: int) -> bool:
+        """Whether a tenant has so many places left, or has all that it may have."""
+        return number <= self._room(tenant) or not self._waiting[tenant]
+
+    def _room(self, tenant: str) -> int:
+        """Return how many places a tenant may still take: it leaves as many free as it has."""
+        return min(self._of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
     def enter(self, place: Place) -> None:
         """Let a run wait; raise `NoRoom` when it cannot even do that."""
@@ -91,17 +107,18 @@ class RunQueue:
 
     def put(self, place: Place) -> None:
         """Let a run wait that has to be carried out in any case."""
-        self._waiting.take(place.owner.tenant, place.number)
-        self._of_flows[place.owner] = self._of_flows.get(place.owner, 0) + place.number
+        self._add(place.owner, place.number)
 
     def leave(self, place: Place) -> None:
         """A run does not wait any more."""
-        self._waiting.give_back(place.owner.tenant, place.number)
-        left = self._of_flows[place.owner] - place.number
-        if left:
-            self._of_flows[place.owner] = left
-        else:
-            del self._of_flows[place.owner]
+        self._add(place.owner, -place.number)
+
+    def _add(self, owner: Owner, number: int) -> None:
+        self._free -= number
+        for key in (owner.tenant, owner):
+            self._waiting[key] += number
+            if not self._waiting[key]:
+                del self._waiting[key]
 
     @asynccontextmanager
     async def turn(self, place: Place, *, quick: bool = False) -> AsyncIterator[None]:
@@ -109,28 +126,26 @@ class RunQueue:
 
         It waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
         """
-        slots = self._quick if quick else self._slots
-        await slots.take(place.owner)
-        self.leave(place)
-        try:
-            yield
-        finally:
-            self.put(place)
-            slots.give_back(place.owner)
+        tenant, flow_id = place.owner
+        async with (self._quick if quick else self._slots).slot(tenant, sub=flow_id):
+            self.leave(place)
+            try:
+                yield
+            finally:
+                self.put(place)
 
     def use(self, tenant: str) -> dict[str, int]:
         """How much a tenant uses of its limits in this process, by their names."""
         running = self._slots.held(tenant) + self._quick.held(tenant)
-        return {"runs": running, "waitingRuns": self._waiting.of(tenant)}
+        return {"runs": running, "waitingRuns": self._waiting[tenant]}
 
-    def _bounds(self, tenant: str) -> Bounds:
+    def _caps(self, times: int, tenant: str) -> Caps:
         limits = self._of(tenant)
-        return Bounds(limits.runs, limits.each_runs)
-
-    def _quick_bounds(self, tenant: str) -> Bounds:
-        limits = self._of(tenant)
-        return Bounds(QUICK * limits.runs, QUICK * limits.each_runs)
+        return Caps(times * limits.runs, times * limits.each_runs)
 
     def _observed(self, _: CallbackOptions) -> Iterable[Observation]:
-        found = self._waiting.held()
-        return [Observation(number, {"tenant": tenant}) for tenant, number in found.items()]
+        return [
+            Observation(number, {"tenant": key})
+            for key, number in self._waiting.items()
+            if isinstance(key, str)
+        ]

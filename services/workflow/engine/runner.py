@@ -21,9 +21,9 @@ from services.workflow.engine.execution import Execution
 from services.workflow.engine.notes import CircuitBreaker, Refused
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, place_of
-from services.workflow.fairness.turns import Owner
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
+from services.workflow.owner import Owner
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
 
@@ -39,7 +39,7 @@ TEST_SECONDS = 25.0
 """How long a test may take: somebody waits, behind a gateway that waits for thirty."""
 NO_MORE = "waitingRuns"
 """The limit of what had no room for so long that it is given up."""
-AT_ONCE = 500
+AT_ONCE = 200
 """Runs of events or timers that are recorded in one go."""
 LOOPED = f"stopped: {MOST_HOPS} flows have led to one another, see if they loop"
 
@@ -142,6 +142,10 @@ class Engine:
         limit = self._queue.lacks(_place_of(start)) or NO_MORE
         self._refused.note(start.flow, limit)
 
+    def fits(self, tenant: str, number: int) -> bool:
+        """Whether so many more runs of a tenant may wait; always when none does."""
+        return self._queue.fits(tenant, number)
+
     def has_room(self, run: Run) -> bool:
         """Whether a run that is recorded may wait here."""
         return not self._queue.lacks(_place(run.tenant, run.flow_id, run.entered))
@@ -206,7 +210,7 @@ class Engine:
                     await task
 
     async def _carry_out(self, run: Run) -> None:
-        name_lines(runId=str(run.id), flowId=str(run.flow_id))
+        name_lines(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
         try:
             with continued("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
                 if run.cause.hops >= MOST_HOPS:

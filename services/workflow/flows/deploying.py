@@ -9,7 +9,6 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.store.mongo import Session
 from services.workflow.entities import EntityAccess
-from services.workflow.fairness.turns import Owner
 from services.workflow.flows.model import AfterWrite, Deployments, Flow, SavedFlow
 from services.workflow.flows.normal import FIELD
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
@@ -17,6 +16,7 @@ from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.graph.structure import entries_of
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.trigger import Trigger
+from services.workflow.owner import Owner
 from services.workflow.runs.records import Deployed
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault.service import Vault

@@ -27,7 +27,7 @@ from services.workflow.expressions.references import (
     references_in,
     resolve,
 )
-from services.workflow.fairness.turns import Owner
+from services.workflow.owner import Owner
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""

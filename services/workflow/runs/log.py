@@ -28,9 +28,9 @@ class ReplicaLog:
     def __init__(self, store: RunStore, replica: str) -> None:
         self._store = store
         self._replica = replica
-        self._begins: Batches[Run, bool] = Batches(self._begin)
-        self._seals: Batches[Run, bool] = Batches(self._seal)
-        self._ends: Batches[Run, None] = Batches(self._end, _size)
+        self._begins: Batches[Run, bool] = Batches("flow run begins", self._begin, _tenant)
+        self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal, _tenant)
+        self._ends: Batches[Run, None] = Batches("flow run ends", self._end, _tenant, _size)
         self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
@@ -74,6 +74,10 @@ class ReplicaLog:
     async def _end(self, runs: Sequence[Run]) -> list[None]:
         await self._store.finish([(run, finished(run)) for run in runs], self._replica)
         return [None] * len(runs)
+
+
+def _tenant(run: Run) -> str:
+    return run.tenant
 
 
 def _size(run: Run) -> int:

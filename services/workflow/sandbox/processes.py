@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from asyncio.subprocess import Process
+from collections import deque
 from typing import Self
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
@@ -18,17 +19,17 @@ ended the run long before."""
 
 
 class Processes:
-    """A fixed number of workers; a run waits for one that is idle."""
+    """A fixed number of workers; `Sandbox` has no more runs at a time."""
 
     def __init__(self, count: int, limits: Limits) -> None:
         self._count = count
         self._limits = limits
-        self._idle: asyncio.Queue[Process | None] = asyncio.Queue()
+        self._idle: deque[Process | None] = deque()
         self._alive: set[Process] = set()
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
-            self._idle.put_nowait(await self._start())
+            self._idle.append(await self._start())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -37,7 +38,7 @@ class Processes:
 
     async def ask(self, request: bytes, seconds: float) -> bytes:
         """The answer of a worker; raise `CodeFailed` when there is none."""
-        process = await self._idle.get()
+        process = self._idle.popleft()
         spare: Process | None = None
         try:
             if process is None or process.returncode is not None:
@@ -52,7 +53,7 @@ class Processes:
             if spare is None and process is not None:
                 kill_worker(process)
                 self._alive.discard(process)
-            self._idle.put_nowait(spare)
+            self._idle.append(spare)
         return answer
 
     async def _start(self) -> Process:

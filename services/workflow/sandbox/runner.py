@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
+from libs.common.scheduling import FairScheduler, LaneFull
 from services.workflow.errors import NodeFailed
-from services.workflow.fairness.shares import Shares
-from services.workflow.fairness.turns import Bounds, Owner, Turns
+from services.workflow.owner import Owner
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
 from services.workflow.sandbox.processes import Processes
 from services.workflow.sandbox.python import Python
@@ -26,8 +26,8 @@ _STOP = "raise KeyError()"
 _SYNTAX = ("SyntaxError", "NotImplementedError")
 """What errors of reading begin with; the second one is of what this Python has not."""
 _LINE = re.compile(r"\(line ([0-9]+)\)$")
-MOST_WAITING = 1024
-"""Pieces of code in hand, those that wait for a process included; of one tenant half of them."""
+MOST_WAITING = 512
+"""Pieces of code of one tenant that wait for a process."""
 
 
 _Run = Callable[[str, Mapping[str, Any], float], Awaitable[Any]]
@@ -48,11 +48,10 @@ class Sandbox:
             "python": self._python.run,
             CEL: scripts.cel,
         }
-        ours = Turns(processes, lambda _: Bounds(processes, processes))
-        montys = Turns(processes, lambda _: Bounds(processes, processes))
-        self._turns = {"js": ours, CEL: ours, "python": montys}
+        ours = FairScheduler("code in JavaScript and CEL", processes, items=MOST_WAITING)
+        montys = FairScheduler("code in Python", processes, items=MOST_WAITING)
+        self._workers = {"js": ours, CEL: ours, "python": montys}
         self._held = AsyncExitStack()
-        self._open = Shares(MOST_WAITING)
 
     async def __aenter__(self) -> Self:
         await self._held.enter_async_context(self._python)
@@ -67,24 +66,19 @@ class Sandbox:
     ) -> Any:
         """The value of `code` with `arguments` for variables; raise `NodeFailed`.
 
-        It waits for its turn at a process (`fairness.turns`): of several, one tenant leaves some
-        to others. Then it gets `seconds`, and never more than the limit of the sandbox.
+        It waits for its turn at a process. Then it gets `seconds`, and never more than the limit of
+        the sandbox.
         """
         if language != CEL and language not in LANGUAGES:
             raise NodeFailed(unknown_language(language))
-        if not self._open.fits(owner.tenant):
-            raise NodeFailed(f"{self._open.of(owner.tenant)} pieces of code wait to be run already")
         name = LANGUAGES.get(language, language)
-        self._open.take(owner.tenant)
         try:
-            async with self._turns[name].taken(owner):
+            async with self._workers[name].slot(owner.tenant, sub=owner.flow_id):
                 return await self._languages[name](
                     code, arguments, min(seconds, self._limits.seconds)
                 )
-        except CodeFailed as error:
+        except (CodeFailed, LaneFull) as error:
             raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
-        finally:
-            self._open.give_back(owner.tenant)
 
     async def fault(
         self, owner: Owner, language: str, code: str, names: Sequence[str]

@@ -16,16 +16,13 @@ from libs.common.errors import (
     Conflict,
     InvalidInput,
     ThingwayError,
-    TooManyRequests,
     UpstreamFailed,
     UpstreamTimeout,
 )
-from libs.common.limits.metrics import count_limited
 from libs.common.telemetry.tracing import current_trace
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.fairness.shares import Shares
 from services.workflow.flows.deploying import begins_with_trigger
 from services.workflow.flows.model import Deployments, SavedFlow
 from services.workflow.flows.store import FlowStore
@@ -38,7 +35,7 @@ FIELD = "exchange"
 """Of the request that calls a service."""
 
 AT_ONCE = 4096
-"""Calls in hand; of one tenant half of them, so that others are answered."""
+"""Calls that are handled at a time, half of them of one tenant at most (`RpcServer`)."""
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +93,6 @@ class FlowCaller:
         self._deployed = deployed
         self._engine = engine
         self._entry = Trigger()
-        self._in_hand = Shares(AT_ONCE - 1)
 
     async def call(self, wanted: CallFlow) -> FlowOutputs:
         """Run a flow and give its last output, when that is a map.
@@ -104,18 +100,8 @@ class FlowCaller:
         Raises `Conflict` for a flow that does not run, `InvalidInput` for inputs that it does
         not take, `UpstreamFailed` with the reason when the run failed, `UpstreamTimeout` when
         it takes longer than the caller waits: it goes on then. Raises `TooManyRequests` when so
-        many calls of the tenant, or runs, wait that this one cannot.
+        many runs wait that this one cannot.
         """
-        if not self._in_hand.fits(wanted.tenant):
-            count_limited("waitingRuns", wanted.tenant)
-            raise TooManyRequests("too many calls of your flows wait", retry_after=1.0)
-        self._in_hand.take(wanted.tenant)
-        try:
-            return await self._call(wanted)
-        finally:
-            self._in_hand.give_back(wanted.tenant)
-
-    async def _call(self, wanted: CallFlow) -> FlowOutputs:
         flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
         if flow is None or flow.component != Trigger.name:
             raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)

@@ -9,7 +9,7 @@ from services.workflow.batches import Batches
 async def test_large_entries_go_in_several_writes(monkeypatch):
     """One that is larger than a write may be goes by itself; small ones stay together."""
     monkeypatch.setattr(batches, "LARGEST", 10)
-    monkeypatch.setattr(batches, "AT_ONCE", 1)
+    monkeypatch.setattr(batches, "EACH", 1)
     written: list[list[str]] = []
 
     async def write(entries):
@@ -18,6 +18,48 @@ async def test_large_entries_go_in_several_writes(monkeypatch):
         return [len(entry) for entry in entries]
 
     sizes = [3, 3, 3, 9, 20, 1, 1]
-    found = await Batches(write, len).put_all(["x" * size for size in sizes])
+    batches_of = Batches("test", write, lambda _: "t", len)
+    found = await batches_of.put_all(["x" * size for size in sizes])
     assert found == sizes
     assert [list(map(len, one)) for one in written] == [[3, 3, 3], [9], [20], [1, 1]]
+
+
+async def test_a_tenant_with_many_entries_does_not_delay_another_one():
+    """A write of the other one begins at once, and has none of the many."""
+    written: list[list[str]] = []
+    store = asyncio.Event()
+
+    async def write(entries):
+        written.append([*entries])
+        await store.wait()
+        return entries
+
+    several = Batches("test", write, lambda entry: entry[0])
+    many = asyncio.ensure_future(several.put_all(f"a{number}" for number in range(2_000)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(several.put("b"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [(len(one), one[0]) for one in written] == [(200, "a0"), (200, "a200"), (1, "b")]
+    store.set()
+    assert (len(await many), await other) == (2_000, "b")
+
+
+async def test_few_entries_of_many_tenants_go_in_one_write():
+    """What comes while all writers write costs one write more."""
+    written: list[list[int]] = []
+    store = asyncio.Event()
+
+    async def write(entries):
+        written.append([*entries])
+        await store.wait()
+        return entries
+
+    several = Batches("test", write, str)
+    found = asyncio.ensure_future(several.put_all(range(100)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    store.set()
+    assert await found == [*range(100)]
+    assert sorted(map(len, written)) == [100]

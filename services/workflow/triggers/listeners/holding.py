@@ -5,16 +5,15 @@ held back than are left to the others.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
-
-from services.workflow.fairness.shares import Shares
 
 MOST = 50_000
 """Events held back by a process; the bus lets all replicas have 200,000 in hand."""
-LONGEST = 60.0
-"""Seconds between two attempts."""
-MOST_ATTEMPTS = 10
-"""After 1, 2, 4, … seconds: five minutes. By its run, which stays for ten minutes at least
+SHORTEST, LONGEST = 1.0, 15.0
+"""Seconds between two attempts: as many as the event is old."""
+LATEST = 300.0
+"""Seconds after which an event is given up. By its run, which stays for ten minutes at least
 (`runs.retention`), an event is known that has made some of its runs and comes again for others."""
 
 
@@ -24,20 +23,27 @@ class HeldBack:
     def __init__(self, now: Callable[[], float], most: int = MOST) -> None:
         """`now` gives seconds."""
         self._now = now
-        self._shares = Shares(most)
+        self._free = most
+        self._held: Counter[str] = Counter()
         self._due: list[tuple[float, str]] = []
 
-    def hold(self, tenant: str, attempts: int) -> float | None:
+    def hold(self, tenant: str, age: float) -> float | None:
         """The seconds after which an event shall come again; None when it is to be given up.
 
-        `attempts` is how many there were, with this one.
+        `age` is how many seconds ago it was published.
         """
         now = self._now()
         while self._due and self._due[0][0] <= now:
-            self._shares.give_back(heapq.heappop(self._due)[1])
-        if attempts >= MOST_ATTEMPTS or not self._shares.fits(tenant):
+            self._count(heapq.heappop(self._due)[1], -1)
+        if age >= LATEST or self._held[tenant] >= self._free:
             return None
-        seconds = min(2.0 ** (attempts - 1), LONGEST)
-        self._shares.take(tenant)
+        seconds = min(max(age, SHORTEST), LONGEST)
+        self._count(tenant, 1)
         heapq.heappush(self._due, (now + seconds, tenant))
         return seconds
+
+    def _count(self, tenant: str, more: int) -> None:
+        self._free -= more
+        self._held[tenant] += more
+        if not self._held[tenant]:
+            del self._held[tenant]

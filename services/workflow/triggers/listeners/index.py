@@ -11,7 +11,10 @@ from services.workflow.triggers.listeners.patterns import Patterns
 
 
 class Heard(NamedTuple):
-    """A flow, and the values among those that came that it listens to."""
+    """A flow, and the values among those that came that it listens to.
+
+    Flows that listen to the same of them share one map.
+    """
 
     flow: Deployed
     values: dict[str, Any]
@@ -79,11 +82,12 @@ class ListenerIndex:
         known = self._tenants.get(tenant)
         if known is None:
             return []
-        found: dict[int, dict[str, Any]] = {}
-        for key, value in values.items():
+        found: dict[int, tuple[str, ...]] = {}
+        for key in values:
             for flow_id in known.listeners(key):
-                found.setdefault(flow_id, {})[key] = value
-        return [Heard(known.flows[flow_id][0], one) for flow_id, one in sorted(found.items())]
+                found[flow_id] = (*found.get(flow_id, ()), key)
+        chosen = {keys: {key: values[key] for key in keys} for keys in set(found.values())}
+        return [Heard(known.flows[one][0], chosen[keys]) for one, keys in sorted(found.items())]
 
 
 def starts_of(index: ListenerIndex, change: Changed, hops: int, trace: str = "") -> Iterator[Start]:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.fairness.turns import Owner
 from services.workflow.nodes.base import NodeContext
 from services.workflow.nodes.choice import Choice, ChoiceParameters
+from services.workflow.owner import Owner
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox
 
 OWNER = Owner("t", 1)

@@ -5,8 +5,7 @@ from uuid import uuid4
 
 from services.workflow.engine.queue import Place
 from services.workflow.engine.runner import Start
-from services.workflow.fairness.shares import Shares
-from services.workflow.fairness.turns import Owner
+from services.workflow.owner import Owner
 from services.workflow.runs.records import Cause
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
@@ -47,7 +46,7 @@ async def listens(user, key: str, *steps) -> int:
 async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Workflow):
     """Its hook answers 429 beyond the tenant's share; others' hooks, events and timers run."""
     core, loud, other = workflow.core, workflow.admin("loud"), workflow.admin("other")
-    core.queue._waiting = Shares(40)
+    core.queue._free = 40
     await workflow.limit("loud", runs=4)
     await following(core)
     key = device()

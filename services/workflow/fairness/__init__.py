@@ -1,1 +1,0 @@
-"""Fairness among tenants: shares of what is limited, and turns at what is scarce. No I/O."""
