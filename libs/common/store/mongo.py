@@ -186,6 +186,21 @@ async def read_rows(
             yield bson.decode(document.raw, collection.codec_options)
 
 
+async def distinct_values(
+    collection: Collection, field: str, query: Document, index: str | None = None
+) -> list[str]:
+    """Return the texts that `field` has in documents that match, each by one seek in `index`.
+
+    `distinct` reads all documents that match, unless MongoDB happens to choose this index.
+    """
+    found = [""]
+    while row := await collection.find_one(
+        {**query, field: {"$gt": found[-1]}}, {field: 1}, sort=[(field, 1)], hint=index
+    ):
+        found.append(row[field])
+    return found[1:]
+
+
 async def drop_present(collection: Collection, index: str) -> None:
     """Drop an index when it is there; another process may do the same just now."""
     try:

@@ -4,13 +4,15 @@ It is done beside the request: a command that an integration did not take is han
 by the delivery, until its device answers or its time is over.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.device.codecs.model import CodecFailed
 from services.device.commands.downlinks import Downlinks
@@ -27,12 +29,14 @@ from services.device.things.store import DeviceStore
 log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
+WORKERS, WAITING = 512, 10_000
+"""Commands that are handed over at a time, and those of a tenant that wait in memory."""
 REFUSALS = range(400, 500)
 """Statuses by which an integration says that it will not carry a command."""
 
 
 class CommandCarrier:
-    """Hands commands over, each in a task of its own."""
+    """Hands commands over; tenants take turns."""
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class CommandCarrier:
         self._client = client
         self._commands = commands
         self._downlinks = downlinks
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._scheduler = FairScheduler("carrying", WORKERS, items=WAITING)
 
     async def carries(self, integration: str) -> Carries:
         """What of commands goes to the integration instead of to the device."""
@@ -66,15 +70,17 @@ class CommandCarrier:
     ) -> None:
         """Hand over those that are carried, without waiting.
 
+        The delivery sends again those that have no room, as it does all that get no answer.
+
         `additional` is what integrations keep with devices, by id, of devices that have just
         been read.
         """
         for command in commands:
             if command.carrier:
                 known = (additional or {}).get(command.thing_id)
-                task = asyncio.ensure_future(self._carry(command, command.carrier, known))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                with suppress(LaneFull):
+                    carry = partial(self._carry, command, command.carrier, known)
+                    self._scheduler.start(command.tenant, carry)
 
     async def _carry(
         self, command: Command, carrier: str, additional: dict[str, Any] | None

@@ -1,16 +1,14 @@
 """Delivery: unanswered commands are sent again while their device is connected, and expire.
 
-Runs in one replica (a lease). What it sends may arrive twice; devices tell by `commandId`.
+Runs in one replica (a lease), where tenants take turns. What it sends may arrive twice; devices
+tell by `commandId`.
 """
 
-import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.common.bus import Bus, Outgoing
-from libs.common.errors import Unavailable
-from libs.common.store.mongo import StoreError
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
 from services.device.commands.model import OPEN, Command, now
@@ -18,8 +16,8 @@ from services.device.commands.store import CommandStore
 from services.device.devices.leaving import DELETED, NOT_RESTORED, REMOVED
 from services.device.things.store import DeviceStore
 
-log = logging.getLogger(__name__)
-
+WORKERS, CHUNK = 4, 500
+"""Tenants that have a turn at a time, and commands of one."""
 PERIOD = 0.3
 """Seconds between looks at what is due."""
 
@@ -34,18 +32,21 @@ class Delivery:
     carrier: CommandCarrier
 
     async def run(self) -> None:
-        """Work for ever; a store or bus that is away is waited for."""
-        while True:
-            try:
-                await self.once()
-            except (Unavailable, StoreError) as error:
-                log.warning("delivery of commands waits: %s", error)
-            await asyncio.sleep(PERIOD)
+        """Work for ever."""
+        await take_turns("delivery", WORKERS, self.commands.tenants_due, self.steps, PERIOD)
 
-    async def once(self) -> None:
-        """Deal with all that is due now; what its device will not answer any more ends."""
+    async def steps(self, tenant: str) -> Steps:
+        """Deal with the commands of a tenant until none is due."""
+        while await self.deliver(tenant) == CHUNK:
+            yield
+
+    async def deliver(self, tenant: str) -> int:
+        """Deal with commands that are due now, those due first at first; return their number.
+
+        Those that their device will not answer any more end.
+        """
         moment = now()
-        due = await self.commands.due(moment)
+        due = await self.commands.due(tenant, moment, CHUNK)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
             await self.commands.end(command, "TIMEOUT", "the device did not answer in time")
@@ -54,7 +55,7 @@ class Delivery:
             key=lambda command: (command.created_at, command.id),
         )
         if not waiting:
-            return
+            return len(due)
         devices = await self.devices.presence.standing({command.thing_id for command in waiting})
         for command in waiting:
             if command.thing_id not in devices:
@@ -71,6 +72,7 @@ class Delivery:
         await self.commands.rest(away)
         self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
+        return len(due)
 
     async def _send(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in to_device(command)]

@@ -16,7 +16,15 @@ from pymongo import ReturnDocument, UpdateOne
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
 from libs.common.contracts.frames import DownlinkState
-from libs.common.store.mongo import Document, Mongo, Session, page_stages, present, read_rows
+from libs.common.store.mongo import (
+    Document,
+    Mongo,
+    Session,
+    distinct_values,
+    page_stages,
+    present,
+    read_rows,
+)
 from libs.common.tsl import Tsl, mask_text, texts_beyond
 from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
@@ -51,6 +59,8 @@ ENDED_AT_ONCE = 100
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Not by id alone: each replica hands out ids of a block of its own."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
+DUE_INDEX, WIPE_INDEX = "due", "wipe"
+"""Names of indexes that begin with the tenant."""
 
 Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands, and what they say."""
@@ -247,9 +257,14 @@ class CommandStore:
             await self._outbox.withdraw(outbox_key(command), session)
         return bool(result.modified_count)
 
-    async def to_wipe(self, moment: datetime, limit: int = 100) -> list[Command]:
+    async def tenants_to_wipe(self) -> list[str]:
+        """Return the tenants of commands that `to_wipe` returns now."""
+        return await distinct_values(self._commands, "tenant", _to_wipe(now()), WIPE_INDEX)
+
+    async def to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
         """Return commands whose write-only values nats-server may keep and must not."""
-        found = self._commands.find({"wipeAt": {"$lte": moment}}, sort=[("wipeAt", 1)], limit=limit)
+        query = {"tenant": tenant, **_to_wipe(moment)}
+        found = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
         return msgspec.convert(await found.to_list(), list[Command])
 
     async def wiped(self, command: Command, again: datetime | None) -> None:
@@ -287,13 +302,14 @@ class CommandStore:
             await self._profiles.update_one({"_id": thing_id}, {"$set": {"values": listed}})
         return changed
 
-    async def due(self, now: datetime, limit: int = 500) -> list[Command]:
-        """Open commands that are to be sent again or have expired."""
-        cursor = self._commands.find(
-            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}},
-            sort=[("nextSendAt", 1)],
-            limit=limit,
-        )
+    async def tenants_due(self) -> list[str]:
+        """Return the tenants of commands that `due` returns now."""
+        return await distinct_values(self._commands, "tenant", _due(now()), DUE_INDEX)
+
+    async def due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
+        """Return open commands of a tenant that are to be sent again or have expired."""
+        query = {"tenant": tenant, **_due(moment)}
+        cursor = self._commands.find(query, sort=[("nextSendAt", 1)], limit=limit, hint=DUE_INDEX)
         return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def sent(self, commands: Sequence[Command], now: datetime) -> None:
@@ -427,6 +443,14 @@ class CommandStore:
         """Remove what a thing that is gone has left here; its commands end by themselves."""
         for collection in (self._profiles, self._turns):
             await collection.delete_one({"_id": thing_id})
+
+
+def _due(moment: datetime) -> Document:
+    return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
+
+
+def _to_wipe(moment: datetime) -> Document:
+    return {"wipeAt": {"$lte": moment}}
 
 
 def _pause(command: Command) -> int:

@@ -1,6 +1,5 @@
 """Removes write-only values of closed commands from what nats-server keeps for MQTT sessions."""
 
-import asyncio
 import logging
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,13 +11,15 @@ from nats.js.errors import APIError
 from libs.common.bus import Bus
 from libs.common.bus.deletion import delete_messages
 from libs.common.bus.streams import MQTT
-from libs.common.store.mongo import StoreError
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.commands.messages import stored_down
 from services.device.commands.model import OPEN, Command, now
 from services.device.commands.store import CommandStore
 
 log = logging.getLogger(__name__)
 
+WORKERS = 4
+"""Tenants that have a turn at a time."""
 PERIOD = 1.0
 """Seconds between looks at what is due."""
 LATE = timedelta(seconds=30)
@@ -37,20 +38,21 @@ class CommandWiper:
         self._bus = bus
 
     async def run(self) -> None:
-        """Work for ever; a store or bus that is away is waited for."""
-        while True:
-            try:
-                await self.wipe(now())
-            except StoreError as error:
-                log.warning("write-only values of closed commands wait: %s", error)
-            await asyncio.sleep(PERIOD)
+        """Work for ever."""
+        await take_turns("wiping", WORKERS, self._commands.tenants_to_wipe, self.steps, PERIOD)
 
-    async def wipe(self, moment: datetime) -> None:
+    async def steps(self, tenant: str) -> Steps:
+        """Delete the messages of a tenant's commands until none is due."""
+        while await self.wipe(tenant, now()):
+            yield
+
+    async def wipe(self, tenant: str, moment: datetime) -> int:
         """Delete the messages of closed commands, and of open ones whose device is away.
 
-        An open command is sent again when its device connects.
+        Return how many commands there were. An open one is sent again when its device connects.
         """
-        for command in await self._commands.to_wipe(moment):
+        commands = await self._commands.to_wipe(tenant, moment)
+        for command in commands:
             try:
                 await self._delete(command)
             except (NatsError, APIError, TimeoutError) as error:
@@ -59,6 +61,7 @@ class CommandWiper:
                 continue
             late = moment if command.status in OPEN else (command.finished_at or moment) + LATE
             await self._commands.wiped(command, again=None if moment >= late else late)
+        return len(commands)
 
     async def _delete(self, command: Command) -> None:
         """Delete the stored messages of a command."""

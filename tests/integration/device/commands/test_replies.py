@@ -300,7 +300,7 @@ async def test_write_only_values_are_wiped_when_their_command_is_closed(
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
 
-    await wiper(world).wipe(now())
+    await wiper(world).wipe("default", now())
 
     assert await world.latest_of(7) == {"interval": 5}
     found = await everything(world)
@@ -313,14 +313,14 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     late = secret_command(5)
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
-    await wiper(world).wipe(now())
+    await wiper(world).wipe("default", now())
     await world.outbox.relay(await added(world, to_device(late)))
     assert "s3cret-5" in await everything(world)
 
-    await wiper(world).wipe(now() + LATE)
+    await wiper(world).wipe("default", now() + LATE)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.to_wipe(now() + timedelta(days=1)) == []
+    assert await world.commands.to_wipe("default", now() + timedelta(days=1)) == []
 
 
 async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
@@ -351,7 +351,7 @@ async def test_a_command_that_a_backup_left_without_its_values_fails(world: Worl
         {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": now()}}
     )
 
-    await delivery(world).once()
+    await delivery(world).deliver("default")
 
     ended = await state(world, 5)
     assert (ended.status, ended.error_code) == ("FAILED", "values_not_restored")
@@ -375,12 +375,25 @@ async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
     await issue_all(world, secret_command(5))
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
 
-    await delivery(world).once()
-    await wiper(world).wipe(now())
+    await delivery(world).deliver("default")
+    await wiper(world).wipe("default", now())
 
     assert await kept_for_mqtt(world) == []
     assert (await state(world, 5)).sealed is not None
-    assert await world.commands.to_wipe(now() + timedelta(days=1)) == []
+    assert await world.commands.to_wipe("default", now() + timedelta(days=1)) == []
+
+
+async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: World, sn: str):
+    """A thousand commands of another tenant have been due for longer."""
+    await issue(world, command(5))
+    document = await world.database["commands"].find_one({"_id": 5})
+    before = now() - timedelta(seconds=60)
+    loud = [document | {"_id": n, "tenant": "loud", "nextSendAt": before} for n in range(6, 1006)]
+    await world.database["commands"].insert_many(loud)
+    await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": now()}})
+    assert await world.commands.tenants_due() == ["default", "loud"]
+    assert await delivery(world).deliver("default") == 1
+    assert await world.commands.tenants_due() == ["loud"]
 
 
 async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):
@@ -388,7 +401,7 @@ async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: s
     over = now() - timedelta(seconds=1)
     await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
     for _ in range(2):
-        await delivery(world).once()
+        await delivery(world).deliver("default")
     assert (await state(world, 5)).status == "TIMEOUT"
     ((subject, body),) = await world.said()
     assert (subject, body["status"]) == ("event.default.task.5.finished", "TIMEOUT")
@@ -447,7 +460,7 @@ async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: 
     users = command(3, thing=8, application_id=None, user_id=1)
     await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
-    await delivery(world).once()
+    await delivery(world).deliver("default")
     rows = await world.database["commands"].find().sort("_id", 1).to_list(None)
     assert [(row["_id"], row["status"], row.get("errorCode")) for row in rows] == [
         (3, "PENDING", None),
@@ -464,7 +477,9 @@ async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World
         await issue(world, command(number, created_at=over - timedelta(seconds=9), expires_at=over))
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
         messages = await world.fetch(1)
-        await asyncio.gather(world.first.ingest.handle(messages), delivery(world).once())
+        await asyncio.gather(
+            world.first.ingest.handle(messages), delivery(world).deliver("default")
+        )
     said = subjects(await world.said())
     totals, stored = await world.totals(), len(await world.stored())
     ends = [(await state(world, number)).status for number in range(1, 16)]
@@ -492,7 +507,7 @@ async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
     pauses = []
     for sending in range(1, 5):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
-        await delivery(world).once()
+        await delivery(world).deliver("default")
         await asyncio.wait_for(arrived.acquire(), 10)
         assert len(heard) == sending
         row = await world.database["commands"].find_one({"_id": 5})
@@ -511,9 +526,9 @@ async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: Worl
     await world.commands.rest([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
-    await delivery(world).once()
+    await delivery(world).deliver("default")
     await world.commands.wake([7], now())
-    await delivery(world).once()
+    await delivery(world).deliver("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
     await subscription.unsubscribe()
