@@ -30,6 +30,7 @@ from libs.common.http.document import DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
 from libs.common.http.request import REQUESTS, as_handled, identify, requester
+from libs.common.http.turns import Turns
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -97,6 +98,7 @@ def create_app(service: Service) -> Litestar:
         async with service.lifespan():
             yield
 
+    turns = Turns()
     given = {name: _given(service, name) for name in service.dependencies}
     given["principal"] = requester
     config = AppConfig(
@@ -117,7 +119,7 @@ def create_app(service: Service) -> Litestar:
             use_handler_docstrings=True,
         ),
         request_max_body_size=MAX_BODY,
-        middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths)],
+        middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths, turns)],
         logging_config=None,
     )
     return Application.from_config(config)

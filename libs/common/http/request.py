@@ -103,6 +103,11 @@ def address_of(connection: Connection) -> str:
     return connection.headers.get(CLIENT_ADDRESS_HEADER, "")
 
 
+def address_in(scope: Scope) -> str:
+    """Return what `address_of` does, before there is a connection."""
+    return dict(scope["headers"]).get(CLIENT_ADDRESS_HEADER.encode(), b"").decode("latin-1")
+
+
 def host_of(connection: Connection) -> str:
     """The host, with its port, that the client called."""
     headers = connection.headers

@@ -57,6 +57,7 @@ class SignInOperation(Operation):
     summary="Sign in, or refresh an access token",
     tags=["Authentication and current user"],
     security=[{}],
+    waits=True,
 )
 async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""

@@ -53,6 +53,7 @@ class TokenOperation(Operation):
     summary="Get or refresh an access token",
     tags=["Authentication"],
     security=[{}],
+    waits=True,
 )
 async def issue_token(
     request: HttpRequest, tokens: NamedDependency[TokenService]

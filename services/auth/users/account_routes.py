@@ -41,7 +41,7 @@ class OfTenant(Operation):
         self.parameters = [tenant_parameter()]
 
 
-@post("/register", operation_class=OfTenant, security=[{}])
+@post("/register", operation_class=OfTenant, security=[{}], waits=True)
 async def register_user(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
 ) -> None:
@@ -64,7 +64,7 @@ async def get_current_user(principal: Requester, directory: Directory) -> Profil
     return await directory.profile(principal)
 
 
-@put("/password", guards=[users])
+@put("/password", guards=[users], waits=True)
 async def change_own_password(
     request: HttpRequest, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
 ) -> None:

@@ -44,6 +44,7 @@ async def search_users(
     "/members",
     guards=[super_admins],
     example={"email": "ann@example.com", "nickname": "Ann", "password": "Secret123"},
+    waits=True,
 )
 async def create_user(request: HttpRequest, people: People, data: JSONBody[RegisterUser]) -> None:
     """Add a user without roles."""
@@ -58,7 +59,7 @@ async def update_user(
     await people.update(caller_of(request), user_id, data)
 
 
-@put("/members/{user_id:str}/change-password", guards=[super_admins])
+@put("/members/{user_id:str}/change-password", guards=[super_admins], waits=True)
 async def set_user_password(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> None:

@@ -102,7 +102,7 @@ class CommandPolls:
             arrived.set()
 
 
-@get("/commands")
+@get("/commands", waits=True)
 async def fetch_commands(
     principal: Requester,
     command_polls: NamedDependency[CommandPolls],

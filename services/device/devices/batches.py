@@ -45,7 +45,9 @@ async def tag_each_device(
     return _results(outcomes)
 
 
-@post("/delete", guards=[holders(Function.DEVICE_DELETE)], example={"device_id_list": []})
+@post(
+    "/delete", guards=[holders(Function.DEVICE_DELETE)], example={"device_id_list": []}, waits=True
+)
 async def delete_each_device(
     principal: Requester, user_devices: Users, data: JSONBody[DeleteDevices]
 ) -> DeviceResults:

@@ -54,6 +54,7 @@ async def find_devices(
         "integration": "direct",
         "param_entities": {"direct.integration.add_device.sn": "ROOF0003"},
     },
+    waits=True,
 )
 async def create_device(
     principal: Requester, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
@@ -62,7 +63,7 @@ async def create_device(
     await device_adder.add(principal, data)
 
 
-@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)])
+@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], waits=True)
 async def delete_devices(
     principal: Requester, user_devices: Devices, data: JSONBody[DeleteDevices]
 ) -> None:

@@ -189,7 +189,7 @@ async def export_entity_history(
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
 
 
-@post("/property/update", guards=[commanders])
+@post("/property/update", guards=[commanders], waits=True)
 async def update_entity_properties(
     principal: Requester,
     entity_writer: NamedDependency[EntityWriter],
@@ -203,7 +203,7 @@ async def update_entity_properties(
     await entity_writer.update(principal, data)
 
 
-@post("/service/call", guards=[commanders])
+@post("/service/call", guards=[commanders], waits=True)
 async def call_entity_services(
     request: HttpRequest, entity_caller: NamedDependency[EntityCaller], data: JSONBody[CallEntities]
 ) -> CalledServices:

@@ -49,7 +49,7 @@ async def make_device_sheet(
     return _file(made, "Devices", data.format)
 
 
-@post("/parse", guards=[ADDERS])
+@post("/parse", guards=[ADDERS], waits=True)
 async def parse_device_sheet(
     principal: Requester, sheets: Given, data: MultipartBody[SentSheet]
 ) -> ParsedSheet:
@@ -58,7 +58,7 @@ async def parse_device_sheet(
     return await sheets.parse(principal, data.integration, content)
 
 
-@post("/fill-error", guards=[ADDERS], media_type=MEDIA)
+@post("/fill-error", guards=[ADDERS], media_type=MEDIA, waits=True)
 async def fill_device_errors(
     request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
 ) -> Response[bytes]:
@@ -75,7 +75,7 @@ async def fill_device_errors(
     return _file(made, "Errors", "xlsx")
 
 
-@post("/import", guards=[ADDERS])
+@post("/import", guards=[ADDERS], waits=True)
 async def import_devices(
     principal: Requester, imports: Jobs, data: MultipartBody[SentImport]
 ) -> ImportRef:
@@ -137,7 +137,7 @@ async def get_import_keys(
     return await imports.keys(principal, import_id, wanted)
 
 
-@post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA)
+@post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
 async def export_devices(
     request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:

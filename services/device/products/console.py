@@ -201,7 +201,7 @@ async def get_codec_of_product(
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE)
+@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE, waits=True)
 async def save_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
@@ -217,7 +217,7 @@ async def remove_codec_of_product(
     await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL)
+@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL, waits=True)
 async def try_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:

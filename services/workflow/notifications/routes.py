@@ -44,7 +44,7 @@ async def put_alarm_notifications(
     await notifications.put(principal, data)
 
 
-@post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"})
+@post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
 async def test_alarm_notifications(
     principal: Requester, notification_sender: NamedDependency[Sender], data: JSONBody[TestChannel]
 ) -> ChannelResult:

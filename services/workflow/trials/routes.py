@@ -39,7 +39,7 @@ async def validate_design(
     )
 
 
-@post("/design/test", guards=[holders(*FUNCTIONS)])
+@post("/design/test", guards=[holders(*FUNCTIONS)], waits=True)
 async def test_design(
     principal: Requester, trials: Trials, data: JSONBody[TestDesign]
 ) -> TestedDesign:
@@ -50,7 +50,7 @@ async def test_design(
     return await trials.test_design(principal, data)
 
 
-@post("/node/test", guards=[holders(*FUNCTIONS)])
+@post("/node/test", guards=[holders(*FUNCTIONS)], waits=True)
 async def test_node(principal: Requester, trials: Trials, data: JSONBody[TestNode]) -> TraceItem:
     """Run one node with `input` as the output of the one before, which references are to."""
     return await trials.test_node(principal, data)
@@ -62,6 +62,7 @@ test_flow = post(
     summary="Test a flow",
     operation_id="testFlow",
     deprecated=True,
+    waits=True,
 )(test_design.fn)
 """The same under its older path."""
 

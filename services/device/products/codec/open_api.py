@@ -31,7 +31,7 @@ async def get_product_codec(
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", example=EXAMPLE)
+@put("/{model:str}/codec", example=EXAMPLE, waits=True)
 async def put_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
@@ -47,7 +47,7 @@ async def delete_product_codec(
     return await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", example=TRIAL)
+@post("/{model:str}/codec/test", example=TRIAL, waits=True)
 async def try_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:

@@ -42,7 +42,7 @@ async def get_blueprint_source(principal: Requester, templates: Library) -> Blue
     )
 
 
-@post(guards=[holders(*_EDITORS)], example={"source_type": "DEFAULT"})
+@post(guards=[holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
 async def set_blueprint_source(
     principal: Requester, templates: Library, data: JSONBody[SetBlueprintSource]
 ) -> None:
@@ -70,7 +70,7 @@ async def find_product_templates(
     return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
 
-@post("/import", guards=_MANAGERS, example={"models": ["AM102"]})
+@post("/import", guards=_MANAGERS, example={"models": ["AM102"]}, waits=True)
 async def import_product_templates(
     principal: Requester, templates: Library, data: JSONBody[ImportTemplates]
 ) -> list[ImportedTemplate]:

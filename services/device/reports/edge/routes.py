@@ -25,6 +25,7 @@ Wait = Annotated[
     status_code=202,
     body=ReportMessage | list[ReportMessage],
     example={"properties": {"temperature": 21.5}},
+    waits=True,
 )
 async def report_properties(
     request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
@@ -38,6 +39,7 @@ async def report_properties(
     status_code=202,
     body=EventMessage | list[EventMessage],
     example={"eventId": "alarm", "outputs": {"level": 2}},
+    waits=True,
 )
 async def report_event(
     request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
@@ -51,6 +53,7 @@ async def report_event(
     status_code=202,
     body=ReplyMessage | list[ReplyMessage],
     example={"commandId": 1000017, "status": "SUCCESS", "outputs": {}},
+    waits=True,
 )
 async def answer_command(
     request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None

@@ -45,6 +45,7 @@ class Hooks:
     example={"devEui": "24e124136b502217", "port": 85, "counter": 17, "data": "AXVkA2fXAA=="},
     request_max_body_size=LARGEST_HOOK,
     tags=["Integrations"],
+    waits=True,
 )
 async def take_hook(
     request: HttpRequest, network_hooks: NamedDependency[Hooks], token: FromPath[str]

@@ -34,7 +34,7 @@ class Begun(msgspec.Struct):
     run_id: str
 
 
-@post("/hooks/{token:str}", body=Any, example={"door": "open"})
+@post("/hooks/{token:str}", body=Any, example={"door": "open"}, waits=True)
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
 ) -> Begun:
@@ -50,6 +50,7 @@ async def begin_flow(
     ["/workflow-http-in/{access_key:str}", "/workflow-http-in/{access_key:str}/{rest:path}"],
     http_method=["GET", "POST", "PUT", "DELETE"],
     include_in_schema=False,
+    waits=True,
 )
 async def call_flows(
     request: HttpRequest, hooks: NamedDependency[HookCaller], logins: NamedDependency[HttpLogins]
