@@ -57,6 +57,15 @@ class FairScheduler:
         """Workers that no lane holds."""
         return self._free
 
+    @property
+    def size(self) -> int:
+        """Bytes of the items that wait."""
+        return self._lanes.size
+
+    def note_overflow(self, lane: str) -> None:
+        """Count an item that its caller dropped."""
+        self._lanes.note_overflow(lane)
+
     def held(self, lane: str) -> int:
         """Return how many workers a lane holds."""
         return self._lanes.running(lane)

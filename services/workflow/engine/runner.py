@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -139,7 +139,7 @@ class Engine:
 
     def refuse(self, start: Start) -> None:
         """Give up a run for which there is no room; it is counted, and the flow's log says so."""
-        limit = self._queue.lacks(_place_of(start)) or NO_MORE
+        limit = self._queue.lacks(Place(Owner(start.flow.tenant, start.flow.flow_id))) or NO_MORE
         self._refused.note(start.flow, limit)
 
     def fits(self, tenant: str, number: int) -> bool:
@@ -236,18 +236,20 @@ class Engine:
             await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
 
 
-async def admitted(engine: Engine, starts: Sequence[Start]) -> list[Start]:
+async def admitted(engine: Engine, starts: Iterable[Start]) -> list[Start]:
     """Record runs of events or timers and let them go; give those for which there is no room.
 
     Nobody waits here for the room of another. What raises has let go all that is recorded; to do
     all of it once more does no harm, as a cause makes one run.
     """
     refused: list[Start] = []
-    for begin in range(0, len(starts), AT_ONCE):
-        runs, more = await engine.admit(starts[begin : begin + AT_ONCE])
+    left = iter(starts)
+    while chunk := list(islice(left, AT_ONCE)):
+        runs, more = await engine.admit(chunk)
         refused += more
         for run in runs:
             engine.go(run)
+        await asyncio.sleep(0)  # what many flows listen to shall not hold up the process
     return refused
 
 

@@ -1,7 +1,6 @@
-"""Finds the flows that listen to a topic. No I/O."""
+"""Finds the flows that listen to a topic, level by level, however many flows there are. No I/O."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
 from services.workflow.runs.records import Deployed
@@ -9,43 +8,62 @@ from services.workflow.runs.records import Deployed
 Listener = tuple[Deployed, SimpleMqttParameters]
 
 
+class _Level:
+    """Filters with a common beginning."""
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level] = {}
+        self.flows: dict[int, Listener] = {}
+        """Flows whose filter ends here."""
+
+    def match(self, levels: Sequence[str]) -> Iterator[Listener]:
+        """Yield the flows whose filter means a topic (MQTT 3.1.1, 4.7)."""
+        if "#" in self.below:
+            yield from self.below["#"].flows.values()
+        if not levels:
+            yield from self.flows.values()
+            return
+        for name in (levels[0], "+"):
+            if name in self.below:
+                yield from self.below[name].match(levels[1:])
+
+
 class TopicIndex:
     """The flows that begin with a message, of all tenants."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, dict[int, Listener]] = defaultdict(dict)
-        self._tenant_of: dict[int, str] = {}
+        self._flows: dict[int, list[str]] = {}
+        """Tenant and levels of the filter of each flow."""
+        self._tenants = _Level()
 
     def flow_ids(self) -> set[int]:
         """The flows that are there."""
-        return set(self._tenant_of)
+        return set(self._flows)
 
     def put(self, flow: Deployed, parameters: SimpleMqttParameters) -> None:
         """Add a flow, or take it anew."""
         self.remove(flow.flow_id)
-        self._tenant_of[flow.flow_id] = flow.tenant
-        self._tenants[flow.tenant][flow.flow_id] = flow, parameters
+        names = self._flows[flow.flow_id] = [
+            flow.tenant,
+            *parameters.subscription_topic.split("/"),
+        ]
+        level = self._tenants
+        for name in names:
+            level = level.below.setdefault(name, _Level())
+        level.flows[flow.flow_id] = flow, parameters
 
     def remove(self, flow_id: int) -> None:
         """Drop a flow; it may be unknown."""
-        tenant = self._tenant_of.pop(flow_id, None)
-        if tenant is not None:
-            del self._tenants[tenant][flow_id]
-            if not self._tenants[tenant]:
-                del self._tenants[tenant]
+        names = self._flows.pop(flow_id, [])
+        path = [self._tenants]
+        for name in names:
+            path.append(path[-1].below[name])
+        path[-1].flows.pop(flow_id, None)
+        while names and not (path[-1].flows or path[-1].below):
+            path.pop()
+            del path[-1].below[names.pop()]
 
     def match(self, tenant: str, topic: str) -> list[Listener]:
         """The flows of a tenant that listen to a topic."""
-        levels = topic.split("/")
-        found = self._tenants.get(tenant, {}).values()
-        return [one for one in found if matches(one[1].subscription_topic.split("/"), levels)]
-
-
-def matches(pattern: Sequence[str], levels: Sequence[str]) -> bool:
-    """Whether a topic is one that a filter means (MQTT 3.1.1, 4.7)."""
-    for at, wanted in enumerate(pattern):
-        if wanted == "#":
-            return True
-        if at >= len(levels) or wanted not in {"+", levels[at]}:
-            return pattern[at:] == ["#"]
-    return len(pattern) == len(levels)
+        known = self._tenants.below.get(tenant)
+        return [] if known is None else list(known.match(topic.split("/")))

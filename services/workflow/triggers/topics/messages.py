@@ -6,6 +6,8 @@ Replicas share the messages. A message is not kept: it runs the flows that liste
 import base64
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from uuid import uuid4
 
 from nats.aio.msg import Msg
@@ -13,6 +15,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.bus.subjects import OUTSIDE_TOPICS, outside_topic
 from libs.common.errors import ThingwayError
+from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.runs.records import Cause
@@ -20,52 +23,63 @@ from services.workflow.triggers.listeners.following import FollowedIndex
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 10_000
-"""Messages that wait; of more the newest are dropped."""
-LARGEST_WAITING = 64 * 1024**2
-"""Bytes of these."""
+WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
+"""Messages of a tenant that wait, and their bytes; of more the newest are dropped."""
+MOST_BYTES, FEW = 128 * 1024**2, 100
+"""While so many bytes wait for all tenants, a tenant has at most so few messages."""
+COST = 512
+"""Bytes of memory that a message takes beside its payload."""
 LARGEST = 256 * 1024
 """Bytes of a message; a larger one is dropped."""
-BATCH = 200
+HANDLED, EACH = 256, 16
+"""Messages that are handled at a time, and those of one tenant."""
 
 
 class TopicListening:
-    """Begins the runs of messages."""
+    """Begins the runs of messages, in turns of tenants."""
 
     def __init__(self, bus: Bus, followed: FollowedIndex, engine: Engine) -> None:
         self._bus = bus
         self._followed = followed
         self._engine = engine
+        self._scheduler = FairScheduler(
+            "messages for flows",
+            HANDLED,
+            items=WAITING,
+            size=WAITING_BYTES,
+            caps=lambda _: Caps(EACH, sub=EACH),
+        )
 
     async def run(self) -> None:
-        """Listen for ever."""
-        subscription = await self._bus.client.subscribe(
+        """Begin to listen."""
+        await self._bus.client.subscribe(
             OUTSIDE_TOPICS,
             queue="workflow",
-            pending_msgs_limit=MOST_WAITING,
-            pending_bytes_limit=LARGEST_WAITING,
+            cb=self._take,
+            pending_msgs_limit=WAITING,
+            pending_bytes_limit=WAITING_BYTES,
         )
-        await self._followed.ready.wait()
-        while True:
-            batch = [await subscription.next_msg(timeout=None)]
-            while subscription.pending_msgs and len(batch) < BATCH:
-                batch.append(await subscription.next_msg())
-            await self._take(batch)
 
-    async def _take(self, messages: list[Msg]) -> None:
-        starts = [start for message in messages for start in self._starts(message)]
+    async def _take(self, message: Msg) -> None:
+        tenant = outside_topic(message.subject)[0].rpartition("@")[2]
+        full = self._scheduler.size >= MOST_BYTES and self._scheduler.waiting(tenant) >= FEW
+        if full or len(message.data) > LARGEST:
+            self._scheduler.note_overflow(tenant)
+            return
+        size = len(message.data) + COST
+        with suppress(LaneFull):
+            self._scheduler.start(tenant, partial(self._begin, tenant, message), size=size)
+
+    async def _begin(self, tenant: str, message: Msg) -> None:
+        await self._followed.ready.wait()
         try:
-            for start in await admitted(self._engine, starts):
+            for start in await admitted(self._engine, self._starts(tenant, message)):
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
-            log.warning("%d messages began no flow: %s", len(messages), error)
+            log.warning("a message of %s began no flow: %s", tenant, error)
 
-    def _starts(self, message: Msg) -> Iterator[Start]:
-        access_key, topic = outside_topic(message.subject)
-        if len(message.data) > LARGEST:
-            log.info("a message of %s has more than %d bytes", access_key, LARGEST)
-            return
-        tenant = access_key.rpartition("@")[2]
+    def _starts(self, tenant: str, message: Msg) -> Iterator[Start]:
+        _, topic = outside_topic(message.subject)
         for flow, parameters in self._followed.topics.match(tenant, topic):
             if parameters.encoding == "Base64":
                 payload = base64.b64encode(message.data).decode()

@@ -1,12 +1,18 @@
 """Which flows a message of an MQTT client begins."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from libs.common.bus.subjects import outside_topic
+from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.reading import read
 from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
 from services.workflow.runs.records import Deployed
-from services.workflow.triggers.topics.index import TopicIndex, matches
+from services.workflow.triggers.topics import messages
+from services.workflow.triggers.topics.index import TopicIndex
+from services.workflow.triggers.topics.messages import TopicListening
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,11 @@ from services.workflow.triggers.topics.index import TopicIndex, matches
 )
 def test_filters_mean_what_mqtt_says(pattern: str, topic: str, expected: bool) -> None:
     """Levels, `+` and `#` (MQTT 3.1.1, 4.7)."""
-    assert matches(pattern.split("/"), topic.split("/")) is expected
+    index, flow = TopicIndex(), _flow(1, "t")
+    index.put(flow, SimpleMqttParameters(subscription_topic=pattern))
+    assert [found for found, _ in index.match("t", topic)] == [flow] * expected
+    index.remove(1)
+    assert not index._tenants.below
 
 
 @pytest.mark.parametrize(
@@ -67,6 +77,51 @@ def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
     index.remove(1)
     index.remove(1)
     assert (index.match("t", "c"), index.flow_ids()) == ([], {2})
+
+
+class Followed:
+    """An index that is in step."""
+
+    def __init__(self) -> None:
+        self.topics = TopicIndex()
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+
+class Engine:
+    """Records the runs of one tenant only when it is let to."""
+
+    def __init__(self) -> None:
+        self.recorded: list[str] = []
+        self.busy = asyncio.Event()
+
+    async def admit(self, starts):
+        for start in starts:
+            if start.flow.tenant == "busy":
+                await self.busy.wait()
+            self.recorded.append(start.flow.tenant)
+        return Admitted([], [])
+
+
+async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatch) -> None:
+    """However many wait; those that a tenant has no room for are dropped alone."""
+    monkeypatch.setattr(messages, "WAITING", 50)
+    followed, engine = Followed(), Engine()
+    for number, tenant in ((1, "busy"), (2, "other")):
+        parameters = SimpleMqttParameters(subscription_topic="#")
+        followed.topics.put(_flow(number, tenant), parameters)
+    listening = TopicListening(None, followed, engine)
+    for tenant in ["busy"] * 1000 + ["other"]:
+        message = SimpleNamespace(subject=f"beaver-iot.mqtt@{tenant}.a", data=b"1")
+        await listening._take(message)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert engine.recorded == ["other"]
+    engine.busy.set()
+    await listening._scheduler.finish()
+    while listening._scheduler.held("busy"):
+        await listening._scheduler.finish()
+    assert engine.recorded.count("busy") == 50 + messages.EACH
 
 
 def _flow(number: int, tenant: str):
