@@ -147,7 +147,7 @@ class Core:
         run_ids = IdAllocator(database, "runs", RUN_IDS).take
         timers, hooks = TimerStore(database), HookStore(database)
         self.deployed = DeployedFlows(database)
-        self.followed = FollowedIndex(self.deployed)
+        self.followed = FollowedIndex(self.deployed, self.limits.of)
         deploying = Deploying(
             self.registry,
             self.outside.sandbox,

@@ -8,11 +8,15 @@ all of them, for what a replica of an earlier version has changed, or a tenant t
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from libs.common.store.mongo import StoreError
+from libs.common.contracts.limits import Limits
+from libs.common.errors import TooManyRequests
+from libs.common.limits.metrics import count_limited
+from libs.common.store.mongo import Session, StoreError
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
 from services.workflow.nodes.reading import read
@@ -37,13 +41,28 @@ log = logging.getLogger(__name__)
 class FollowedIndex(Deployments):
     """Indexes of entities and of topics that are in step while `ready` is set."""
 
-    def __init__(self, deployed: DeployedFlows) -> None:
+    def __init__(self, deployed: DeployedFlows, limits: Callable[[str], Limits]) -> None:
+        """`limits` gives the limits of a tenant."""
         self.index = ListenerIndex()
         self.topics = TopicIndex()
         self.ready = asyncio.Event()
         self._deployed = deployed
+        self._limits = limits
         self._own = 0
         """Changes that this replica made."""
+
+    async def apply(
+        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+    ) -> None:
+        """Raise `TooManyRequests` if too many flows listen to a key that is new for this flow."""
+        if deployed is None or deployed.component != EventListener.name:
+            return
+        most = self._limits(tenant).key_flows
+        key = self.index.crowded_key(deployed, keys_of(deployed), most)
+        if key is not None:
+            count_limited("keyFlows", tenant)
+            text = f"entities: {most} flows listen to {key}, and no more may"
+            raise TooManyRequests(text, retry_after=60.0)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Take a change that this replica made at once."""
@@ -88,9 +107,13 @@ class FollowedIndex(Deployments):
         self.topics.remove(flow_id)
         try:
             if flow is not None and flow.component == EventListener.name:
-                keys = read(EventListenerParameters, flow.parameters).entity_keys()
-                self.index.put(flow, keys)
+                self.index.put(flow, keys_of(flow))
             elif flow is not None and flow.component == SimpleMqtt.name:
                 self.topics.put(flow, read(SimpleMqttParameters, flow.parameters))
         except msgspec.ValidationError as error:
             log.warning("flow %d cannot listen: %s", flow_id, error)
+
+
+def keys_of(flow: Deployed) -> list[str]:
+    """Return the keys of the entities that a flow listens to; raise `ValidationError`."""
+    return read(EventListenerParameters, flow.parameters).entity_keys()

@@ -82,12 +82,22 @@ class ListenerIndex:
         known = self._tenants.get(tenant)
         if known is None:
             return []
-        found: dict[int, tuple[str, ...]] = {}
+        found: defaultdict[int, list[str]] = defaultdict(list)
         for key in values:
             for flow_id in known.listeners(key):
-                found[flow_id] = (*found.get(flow_id, ()), key)
-        chosen = {keys: {key: values[key] for key in keys} for keys in set(found.values())}
-        return [Heard(known.flows[one][0], chosen[keys]) for one, keys in sorted(found.items())]
+                found[flow_id].append(key)
+        heard = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
+        chosen = {keys: {key: values[key] for key in keys} for keys in set(heard.values())}
+        return [Heard(known.flows[flow_id][0], chosen[keys]) for flow_id, keys in heard.items()]
+
+    def crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
+        """Return a key that `most` other flows listen to, and this one not yet."""
+        known = self._tenants.get(flow.tenant)
+        if known is None:
+            return None
+        _, own = known.flows.get(flow.flow_id, (flow, ()))
+        new = (key for key in keys if key not in own)
+        return next((key for key in new if len(known.listeners(key)) >= most), None)
 
 
 def starts_of(index: ListenerIndex, change: Changed, hops: int, trace: str = "") -> Iterator[Start]:
