@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -123,28 +123,24 @@ class Beside:
             log.error("%s failed", name, exc_info=task.exception())
 
 
-class Bounded:
-    """Tasks beside each other, at most `most` at a time."""
+async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Return the results of calls in their order; at most `most` run at a time.
 
-    def __init__(self, most: int) -> None:
-        self._slots = asyncio.Semaphore(most)
-        self._running: set[asyncio.Task[None]] = set()
+    For the calls of one request or turn: tenants share nothing here. Raises what the first that
+    fails raises, and cancels the others.
+    """
+    waiting, results = enumerate(calls), dict[int, T]()
 
-    async def begin(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin `job`, once there is a slot for it."""
-        await self._slots.acquire()
-        task = asyncio.ensure_future(job())
-        self._running.add(task)
-        task.add_done_callback(self._ended)
+    async def work() -> None:
+        for number, call in waiting:
+            results[number] = await call()
 
-    async def finish(self) -> None:
-        """Wait until those that are running have ended."""
-        if self._running:
-            await asyncio.wait(self._running)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
-        self._slots.release()
+    tasks = [asyncio.ensure_future(work()) for _ in range(most)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await ended(*tasks)
+    return [results[number] for number in sorted(results)]
 
 
 def end_process(reason: str, error: BaseException | None = None) -> None:

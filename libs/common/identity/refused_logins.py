@@ -1,19 +1,21 @@
 """Log-ins of devices that were refused: one note of each device that there is, for its people.
 
 `tw:refused-login:{SN in capitals}` says when the last one was, over what, and what was
-wrong. A door only puts it into a short list; what is in there is written every few seconds, once
-for each device. So neither the answer nor its time tells whether there is such a device, and a
-storm costs what drizzle does.
+wrong. A door only puts it into a short list, in which tenants take turns; what is in there is
+written every few seconds, once for each device. So neither the answer nor its time tells whether
+there is such a device, and a storm costs what drizzle does.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Way, Wrong
 from libs.common.identity.device_keys import DeviceKeyCopy
+from libs.common.scheduling import FairQueue, Overflow
 from libs.common.store.redis import Redis, RedisError
 
 log = logging.getLogger(__name__)
@@ -21,9 +23,11 @@ log = logging.getLogger(__name__)
 EVERY = 5.0
 """Seconds between two writings."""
 MOST = 200
-"""Devices of one writing; the log-ins of others are not noted."""
+"""Devices of one writing, of tenants in turn."""
 SHARE = 50
-"""Those of one tenant, so that its storm leaves places to others."""
+"""Devices of one tenant that wait; the log-ins of others are not noted."""
+LARGEST = 1024
+"""Bytes of a key at most."""
 LIFE = 7 * 86_400
 """Seconds that a note is kept."""
 
@@ -46,36 +50,38 @@ class RefusedLogins:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._waiting: dict[str, RefusedLogin] = {}
-        self._some = asyncio.Event()
+        self._queue: FairQueue[str] = FairQueue(
+            "refused log-ins of devices",
+            items=SHARE,
+            size=SHARE * LARGEST,
+            overflow=Overflow.DROP_NEWEST,
+        )
+        """Those of `_waiting`."""
 
     def note(self, device: DeviceKeyCopy, wrong: Wrong, over: Way) -> None:
         """Have it noted that a log-in as a device, which there is, was refused; never waits."""
         key = _key(device.sn)
-        if key in self._waiting or self._has_place(device.tenant):
+        if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):
             self._waiting[key] = RefusedLogin(
                 device.device_id, device.tenant, now_ms(), over, wrong
             )
-            self._some.set()
-
-    def _has_place(self, tenant: str) -> bool:
-        if len(self._waiting) >= MOST:
-            return False
-        return sum(one.tenant == tenant for one in self._waiting.values()) < SHARE
 
     async def run(self) -> None:
         """Write what waits, for ever."""
         while True:
-            await self._some.wait()
+            keys = await self._queue.take(MOST, MOST * LARGEST)
             try:
-                await self.write()
+                await self._write(keys)
             except (RedisError, OSError) as error:
                 log.warning("refused log-ins of devices are not noted: %s", error)
             await asyncio.sleep(EVERY)
 
     async def write(self) -> None:
         """Write what waits; raises what Redis raises, and then it is lost."""
-        waiting, self._waiting = self._waiting, {}
-        self._some.clear()
+        await self._write(self._queue.take_now(MOST, MOST * LARGEST))
+
+    async def _write(self, keys: Iterable[tuple[str, str]]) -> None:
+        waiting = {key: self._waiting.pop(key) for _, key in keys}
         async with self._redis.pipeline(transaction=False) as pipe:
             for key, login in waiting.items():
                 pipe.set(key, msgspec.json.encode(login), ex=LIFE)

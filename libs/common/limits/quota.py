@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from libs.common.contracts.limits import AskUse
 from libs.common.errors import TooManyRequests
@@ -56,7 +57,7 @@ class Quota:
         self._field = tenant
         self._only = only
         self._counted: Recent[str, _Counted] = Recent(KEPT)
-        self._counting = asyncio.Lock()
+        self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def take(self, tenant: str) -> None:
         """Count one more; raise `TooManyRequests` when the tenant has as many as it may."""
@@ -79,7 +80,7 @@ class Quota:
         return {self._limit: (await self._count(wanted.tenant, most)).number}
 
     async def _count(self, tenant: str, most: int) -> _Counted:
-        async with self._counting:
+        async with self._counting.setdefault(tenant, asyncio.Lock()):
             known, started = self._counted.get(tenant), time.monotonic()
             if known is not None and known.until > started:
                 return known

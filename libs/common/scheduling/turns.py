@@ -36,13 +36,23 @@ async def take_turns(
     step of a tenant runs at a time. A tenant whose step fails begins again with the next list.
     """
     scheduler, working, wake = FairScheduler(name, workers), Beside(), wake or asyncio.Event()
+    again: set[str] = set()
+
+    async def work(tenant: str) -> None:
+        again.add(tenant)
+        while tenant in again:
+            again.remove(tenant)
+            await _work(name, scheduler, tenant, steps)
+
     try:
         while True:
+            woken = wake.is_set()
             wake.clear()
             try:
                 for tenant in await tenants():
-                    work = partial(_work, name, scheduler, tenant, steps)
-                    working.begin(f"{name} for {tenant}", work)
+                    begun = working.begin(f"{name} for {tenant}", partial(work, tenant))
+                    if woken and not begun:  # what woke us may be behind the steps that run
+                        again.add(tenant)
             except (StoreError, ThingwayError) as error:
                 log.warning("%s waits: %s", name, error)
             await happened(wake, period)

@@ -6,7 +6,6 @@ where a process left it, and a device that follows another version is looked at 
 such values meanwhile.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, get_args
@@ -26,7 +25,8 @@ from libs.common.bus.subjects import (
     thing_event,
 )
 from libs.common.contracts.events import AlarmChange, Dead
-from libs.common.store.mongo import Collection, Document, StoreError
+from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.store.mongo import Collection, Document
 from libs.common.things import own_sn
 from libs.common.tsl import Tsl
 from services.device.commands.store import CommandStore
@@ -41,6 +41,8 @@ from services.device.things.tsls import Tsls
 
 log = logging.getLogger(__name__)
 
+WORKERS = 2
+"""Tenants that have a turn at a time."""
 PERIOD = 300.0
 """Seconds between two looks at TSLs."""
 CHUNK = 50
@@ -85,17 +87,16 @@ class WriteOnlyEraser:
         self._erase_alarms = erase_alarms
 
     async def run(self) -> None:
-        """Work for ever; a store that is away is waited for."""
-        while True:
-            try:
-                await self.once()
-            except StoreError as error:
-                log.warning("write-only values that are stored wait: %s", error)
-            await asyncio.sleep(PERIOD)
+        """Work for ever."""
+        await take_turns("erasing", WORKERS, self.tenants, self.steps, PERIOD)
 
-    async def once(self) -> None:
-        """Erase the values of all things that have not been looked at under their TSL."""
-        for tenant, model, version, content in await self._tsls.concealing():
+    async def tenants(self) -> set[str]:
+        """Return the tenants with things that may have values to erase."""
+        return {*await self._tsls.concealing_tenants(), *await self._own.not_erased_tenants()}
+
+    async def steps(self, tenant: str) -> Steps:
+        """Erase the values of a tenant's things that have not been looked at under their TSL."""
+        for model, version, content in await self._tsls.concealing(tenant):
             tsl = await self._tsls.find(tenant, model, version)
             while devices := await self._devices.lists.not_erased(
                 tenant, model, version, content, CHUNK
@@ -104,15 +105,17 @@ class WriteOnlyEraser:
                     async with at_ease():
                         subjects = [device_event(tenant, device_id, "reported")]
                         await self._erase(tenant, device_id, sn, tsl, subjects)
+                    yield
                 ids = [device_id for device_id, _ in devices]
                 await self._redecodes.forget_values(tenant, model, ids)
                 await self._devices.notes.erased(ids, content)
-        for document in await self._own.not_erased():
+        for document in await self._own.not_erased(tenant):
             thing = self._own.thing(document)
             if thing.tsl.conceals:
-                subjects = [thing_event(thing.tenant, thing.id, "reported")]
-                await self._erase(thing.tenant, thing.id, own_sn(thing.id), thing.tsl, subjects)
+                subjects = [thing_event(tenant, thing.id, "reported")]
+                await self._erase(tenant, thing.id, own_sn(thing.id), thing.tsl, subjects)
             await self._own.erased(document)
+            yield
 
     async def _erase(
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]

@@ -5,7 +5,6 @@ missed; who wants to add such a device before that has it freed at once.
 """
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,19 +13,18 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.subjects import auth_event
 from libs.common.contracts.auth import Application, ApplicationRef
-from libs.common.errors import NotFound, ThingwayError
-from libs.common.jobs import happened
-from libs.common.store.mongo import StoreError
+from libs.common.errors import NotFound
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.devices.leaving import ORPHANED, Leaving
 from services.device.products.rps.store import RpsStore
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
 
-log = logging.getLogger(__name__)
-
+WORKERS = 2
+"""Tenants that have a turn at a time."""
 PERIOD = 300.0
 """Seconds between two looks."""
-CHUNK = 100
+CHUNK = 20
 """Devices that are read at a time."""
 
 
@@ -77,27 +75,27 @@ class Orphans:
         subject = auth_event("*", "application.deleted")
         subscription = await bus.client.subscribe(subject, cb=heard)
         try:
-            while True:
-                ended.clear()
-                try:
-                    await self.once()
-                except (StoreError, ThingwayError) as error:
-                    log.warning("devices of applications that are gone wait: %s", error)
-                await happened(ended, PERIOD)
+            await take_turns("orphans", WORKERS, self.tenants, self.steps, PERIOD, ended)
         finally:
             if bus.connected:
                 await subscription.unsubscribe()
 
-    async def once(self) -> None:
-        """Free all that there is."""
-        for tenant in await self.devices.lists.tenants():
-            for application in await self.devices.applications(tenant):
-                if await self.applications.exists(tenant, application):
-                    continue
-                while some := await self.devices.of_application(tenant, application, CHUNK):
-                    for device in some:
-                        await self._free(device, application)
-        for owner in await self.records.owners():
-            if not await self.applications.exists(*owner):
+    async def tenants(self) -> set[str]:
+        """Return the tenants that have devices or RPS records."""
+        return {*await self.devices.lists.tenants(), *await self.records.tenants()}
+
+    async def steps(self, tenant: str) -> Steps:
+        """Free all that applications of a tenant have left."""
+        for application in await self.devices.applications(tenant):
+            if await self.applications.exists(tenant, application):
+                continue
+            while some := await self.devices.of_application(tenant, application, CHUNK):
+                for device in some:
+                    await self._free(device, application)
+                yield
+        for application in await self.records.applications(tenant):
+            if not await self.applications.exists(tenant, application):
+                owner = tenant, application
                 for key in await self.records.keys(owner):
                     await self.records.delete(owner, key)
+                yield

@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from libs.common.bus import RpcServer
@@ -29,6 +30,7 @@ from libs.common.contracts.entities import (
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTimeout
 from libs.common.identity import PLATFORM, Kind, Principal
+from libs.common.jobs import gather_limited
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
@@ -38,6 +40,9 @@ from services.device.entities.writing import EntityWriter, Update
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
+
+AT_ONCE = 64
+"""Updates of one request that are written at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +107,7 @@ class EntityRpc:
         good = [update for update in updates if update.error is None]
         await asyncio.gather(
             self._write_custom([one for one in good if one.custom]),
-            *(self._write(one) for one in good if not one.custom),
+            gather_limited(AT_ONCE, (partial(self._write, one) for one in good if not one.custom)),
         )
         return UpdatedEntities(list(map(_outcome, updates)))
 

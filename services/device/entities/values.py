@@ -1,10 +1,11 @@
 """Latest values of entities: what was reported, and what is known of every device."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from libs.common.clock import to_ms
+from libs.common.jobs import gather_limited
 from libs.common.store.mongo import Document
 from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS
 from services.device.alarms.model import Alarm
@@ -17,7 +18,7 @@ from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
 
-AT_ONCE = 50
+AT_ONCE = 16
 """Kinds of events that are looked up at the same time."""
 
 Entries = dict[str, Any]
@@ -74,14 +75,13 @@ class ValueReader:
             for one in entities
             if one.member.type == "EVENT"
         }
-        kinds, found = list(by_kind.items()), dict[int, Entries]()
-        for start in range(0, len(kinds), AT_ONCE):
-            some = kinds[start : start + AT_ONCE]
-            rows = await asyncio.gather(*(self._last(thing, name) for (_, name), thing in some))
-            for ((thing_id, name), _), row in zip(some, rows, strict=True):
-                if row is not None:
-                    entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}
-                    found.setdefault(thing_id, {})[name] = entry
+        found = dict[int, Entries]()
+        calls = (partial(self._last, thing, name) for (_, name), thing in by_kind.items())
+        rows = await gather_limited(AT_ONCE, calls)
+        for (thing_id, name), row in zip(by_kind, rows, strict=True):
+            if row is not None:
+                entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}
+                found.setdefault(thing_id, {})[name] = entry
         return found
 
     async def _last(self, thing: EntityThing, name: str) -> Document | None:

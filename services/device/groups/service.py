@@ -1,7 +1,6 @@
 """Groups on behalf of users: all who may see devices see their names."""
 
 import asyncio
-import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,15 +8,15 @@ from libs.common.contracts.names import DescribedGroups, DescribeGroups
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
-from libs.common.store.mongo import StoreError
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.groups.schemas import FindGroups, ShownGroup
 from services.device.groups.store import GroupStore
 from services.device.things.messages import GrantsOverRpc
 from services.device.things.seen import NOTHING, without_groups
 from services.device.things.store import DeviceStore
 
-log = logging.getLogger(__name__)
-
+WORKERS = 2
+"""Tenants that have a turn at a time."""
 PERIOD = 60.0
 """Seconds between two looks for deletions that broke off."""
 
@@ -80,17 +79,13 @@ class Groups:
 
     async def run(self) -> None:
         """Finish deletions that broke off, for ever; run by the lease holder."""
-        while True:
-            try:
-                await self.finish()
-            except StoreError as error:
-                log.warning("the end of groups waits: %s", error)
-            await asyncio.sleep(PERIOD)
+        await take_turns("groups", WORKERS, self.store.ending_tenants, self.finish, PERIOD)
 
-    async def finish(self) -> None:
-        """Finish the deletions that broke off."""
-        for tenant, group_id in await self.store.ending():
+    async def finish(self, tenant: str) -> Steps:
+        """Finish the deletions of a tenant that broke off."""
+        for group_id in await self.store.ending(tenant):
             await self._end(tenant, group_id)
+            yield
 
     async def describe(self, wanted: DescribeGroups) -> DescribedGroups:
         """Answer `auth`, which grants groups."""

@@ -129,10 +129,14 @@ class GroupStore:
         if not found.matched_count:
             raise group_not_found(group_id)
 
-    async def ending(self) -> list[tuple[str, int]]:
-        """The groups, with their tenants, that are being deleted."""
-        found = self._groups.find({"name": None}, {"tenant": 1})
-        return [(group["tenant"], group["_id"]) async for group in found]
+    async def ending_tenants(self) -> list[str]:
+        """Return the tenants of groups that are being deleted."""
+        return list(await self._groups.distinct("tenant", {"name": None}))
+
+    async def ending(self, tenant: str) -> list[int]:
+        """Return the groups of a tenant that are being deleted."""
+        found = self._groups.find({"tenant": tenant, "name": None}, {"_id": 1})
+        return [group["_id"] async for group in found]
 
     async def end(self, group_id: int) -> None:
         """No device is in it any more."""

@@ -11,6 +11,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound, TooManyRequest
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.jobs import gather_limited
 from libs.common.things import DIRECT
 from libs.common.wording import worded
 from services.device.devices.adding import Form
@@ -192,19 +193,15 @@ class Imports:
             raise Forbidden("keys are for who imported devices that connect themselves")
         found, total = await self._store.created(import_id, wanted.skip, wanted.size)
         devices = await self._devices.with_serials([key_of(one) for one in found])
-        places = asyncio.Semaphore(KEYS_ABREAST)
 
         async def first(device: Device) -> FirstKey:
-            async with places:
-                look = partial(self._there, device)
-                key = await issue_first_key(self._keys, device, look)
+            look = partial(self._there, device)
+            key = await issue_first_key(self._keys, device, look)
             return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
 
-        own = [one for one in devices if one.tenant == known.tenant]
-        rows = await asyncio.gather(*map(first, own))
-        return Page(
-            page_size=wanted.size, page_number=wanted.number, total=total, content=list(rows)
-        )
+        own = (partial(first, one) for one in devices if one.tenant == known.tenant)
+        rows = await gather_limited(KEYS_ABREAST, own)
+        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def _there(self, device: Device) -> None:
         if await self._devices.find(device.tenant, device.id) is None:

@@ -120,9 +120,13 @@ class ImportStore:
             await self._imports.delete_many({"_id": {"$in": ids}})
             await self._rows.delete_many({"import": {"$in": ids}})
 
-    async def running(self, tenant: str | None = None) -> list[Import]:
-        """The imports under way, of all tenants or of one; the oldest first."""
-        query = {"state": "RUNNING"} | ({} if tenant is None else {"tenant": tenant})
+    async def tenants(self) -> list[str]:
+        """Return the tenants with imports under way."""
+        return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
+
+    async def running(self, tenant: str) -> list[Import]:
+        """Return the imports of a tenant that are under way, the oldest first."""
+        query = {"state": "RUNNING", "tenant": tenant}
         found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
         return msgspec.convert(found, list[Import])
 

@@ -1,4 +1,4 @@
-"""Works off imports, by turns of tenants: a row at a time, or many abreast.
+"""Works on imports, in one replica, where tenants take turns; many rows at a time.
 
 A row that is done says so in the transaction that counts it. A process that dies in between begins
 again with the rows that do not: what they have brought already is found by its identifier.
@@ -8,8 +8,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from libs.common.bus import NobodyAnswers
 from libs.common.errors import (
@@ -21,7 +22,9 @@ from libs.common.errors import (
     Unavailable,
 )
 from libs.common.identity import Principal
-from libs.common.jobs import ended
+from libs.common.jobs import gather_limited
+from libs.common.recent import Recent
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.devices.adding import DeviceAdder, Form
 from services.device.devices.bringing import Brought, DeviceBringer
 from services.device.devices.schemas import CreateDevice
@@ -31,23 +34,61 @@ from services.device.imports.reading import Sheet
 from services.device.imports.schemas import Outcome
 from services.device.imports.sheets import Sheets
 from services.device.imports.store import Import, ImportStore, Row
-from services.device.imports.turns import Turns
 from services.device.things.model import DeviceChanges
 from services.device.things.serials import SerialTaken, key_of
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-TENANTS = 8
-"""Whose imports have a turn at a time."""
+WORKERS = 8
+"""Tenants whose imports have a turn at a time."""
 TURN = 5.0
 """Seconds of a turn in which rows are begun; an answer to the last ones may take longer."""
 CHUNK, ABREAST = 100, 16
 """Rows that are counted together, and rows that are worked on at a time."""
 PERIOD = 0.5
 """Seconds until new imports are noticed."""
-PAUSES = (0.5, 1.0, 2.0)
+RETRIES = (0.5, 1.0, 2.0)
 """Seconds until an integration that cannot now is asked once more for a device."""
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until an import that could not go on is tried again; the last one for ever."""
+FAILING = 10_000
+"""Imports whose failures are remembered."""
+
+
+class _Failure(NamedTuple):
+    times: int
+    """How often the import could not go on before."""
+    reason: str
+    until: float
+    """When it is tried again."""
+
+
+class Pauses:
+    """Imports that could not go on pause, longer each time. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._failures: Recent[int, _Failure] = Recent(FAILING)
+
+    def next(self, running: Sequence[Import], now: float) -> Import | None:
+        """Return the first import that does not pause."""
+        for job in running:
+            failure = self._failures.get(job.id)
+            if failure is None or failure.until <= now:
+                return job
+        return None
+
+    def went(self, job: Import) -> None:
+        """Note that an import went on."""
+        self._failures.pop(job.id)
+
+    def failed(self, job: Import, now: float, reason: str) -> bool:
+        """Let an import pause; return whether the reason is a new one."""
+        before = self._failures.get(job.id)
+        times = 0 if before is None else before.times + 1
+        pause = PAUSES[min(times, len(PAUSES) - 1)]
+        self._failures.put(job.id, _Failure(times, reason, now + pause))
+        return before is None or before.reason != reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,35 +102,29 @@ class ImportWorker:
     devices: DeviceStore
     groups: GroupStore
 
-    async def run(self) -> None:
-        """Work off imports for ever, those of a tenant one after the other."""
-        turns = Turns()
-        working: dict[str, asyncio.Task[None]] = {}
-        try:
-            while True:
-                working = {tenant: task for tenant, task in working.items() if not task.done()}
-                waiting = turns.next(await self.store.running(), working, time.monotonic())
-                for job in waiting[: TENANTS - len(working)]:
-                    working[job.tenant] = asyncio.ensure_future(self._turn(job, turns))
-                if working:
-                    first = asyncio.FIRST_COMPLETED
-                    await asyncio.wait(working.values(), timeout=PERIOD, return_when=first)
-                else:
-                    await asyncio.sleep(PERIOD)
-        finally:
-            await ended(*working.values())
+    _pauses: Pauses = field(default_factory=Pauses, init=False)
 
-    async def _turn(self, job: Import, turns: Turns) -> None:
+    async def run(self) -> None:
+        """Work for ever."""
+        await take_turns("imports", WORKERS, self.store.tenants, self.steps, PERIOD)
+
+    async def steps(self, tenant: str) -> Steps:
+        """Work on the imports of a tenant, the oldest that does not pause first."""
+        while job := self._pauses.next(await self.store.running(tenant), time.monotonic()):
+            await self._turn(job)
+            yield
+
+    async def _turn(self, job: Import) -> None:
         """Go on with an import; what keeps it from that is logged when it changes."""
         try:
             away = await self._attempt(job)
         except Exception as error:
-            if turns.failed(job, time.monotonic(), repr(error)):
+            if self._pauses.failed(job, time.monotonic(), repr(error)):
                 log.exception("import %d goes on later", job.id)
             return
         if away is None:
-            turns.went(job, time.monotonic())
-        elif turns.failed(job, time.monotonic(), repr(away)):
+            self._pauses.went(job)
+        elif self._pauses.failed(job, time.monotonic(), repr(away)):
             log.warning("import %d waits: %s", job.id, away)
 
     async def _attempt(self, job: Import) -> NobodyAnswers | None:
@@ -115,29 +150,28 @@ class ImportWorker:
             await self.store.end(job.id, "CANCELLED")
             return
         taken = await self.store.identifiers(job.id)
-        places, until = asyncio.Semaphore(ABREAST), time.monotonic() + TURN
+        until = time.monotonic() + TURN
         away: list[NobodyAnswers] = []
 
         async def prepare(row: Row) -> tuple[Row, Brought] | None:
-            async with places:
-                if away or time.monotonic() > until:
-                    return None
-                request, _ = columns.request(heads, row.cells)
-                try:
-                    wanted = await self._prepare(job.principal, form, request)
-                    _claim(row, wanted.new.identifier, taken)
-                except NobodyAnswers as error:
-                    away.append(error)
-                    return None
-                except ThingwayError as error:
-                    fail(row, error)
-                    return None
-                return row, wanted
+            if away or time.monotonic() > until:
+                return None
+            request, _ = columns.request(heads, row.cells)
+            try:
+                wanted = await self._prepare(job.principal, form, request)
+                _claim(row, wanted.new.identifier, taken)
+            except NobodyAnswers as error:
+                away.append(error)
+                return None
+            except ThingwayError as error:
+                fail(row, error)
+                return None
+            return row, wanted
 
         while rows := await self.store.waiting(job.id, CHUNK):
             if not await self.store.is_running(job.id):
                 return
-            ready = await asyncio.gather(*map(prepare, rows))
+            ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
             await self._write(job, form, [one for one in ready if one is not None])
             await self.store.settle(job.id, rows)
             if away:
@@ -151,7 +185,7 @@ class ImportWorker:
         await self.store.end(job.id, "DONE")
 
     async def _prepare(self, principal: Principal, form: Form, request: CreateDevice) -> Brought:
-        for pause in PAUSES:
+        for pause in RETRIES:
             try:
                 return await self.adder.prepare(principal, form, request)
             except NobodyAnswers:

@@ -14,6 +14,7 @@ from libs.common.tsl import Tsl
 from services.device.things.tsls import Tsls
 
 ERASED = 1000
+NOT_ERASED = {"$expr": {"$ne": ["$erased", "$hash"]}}
 """Things that are looked at together for values which must not be read."""
 _FIELDS = {"tenant": 1, "integration": 1, "hash": 1}
 
@@ -72,9 +73,13 @@ class OwnThings:
         await self._things.delete_many(gone, session=session)
         return found
 
-    async def not_erased(self) -> list[Document]:
-        """Whole documents of things that may have values which their TSL conceals."""
-        return await self._things.find({"$expr": {"$ne": ["$erased", "$hash"]}}).to_list(ERASED)
+    async def not_erased_tenants(self) -> list[str]:
+        """Return the tenants of things that `not_erased` returns."""
+        return list(await self._things.distinct("tenant", NOT_ERASED))
+
+    async def not_erased(self, tenant: str) -> list[Document]:
+        """Return whole documents of things that may have values which their TSL conceals."""
+        return await self._things.find({"tenant": tenant, **NOT_ERASED}).to_list(ERASED)
 
     async def erased(self, document: Document) -> None:
         """Note that a thing has no values which its TSL conceals."""

@@ -91,13 +91,18 @@ class Tsls:
         ignored = head.get("keysIgnored") and head["hash"] == tsl.plain_hash
         return "KEYED" if ignored else "CHANGED"
 
-    async def concealing(self) -> list[tuple[str, str, str, str]]:
-        """Tenant, product, version and hash of each TSL that has write-only members.
+    async def concealing_tenants(self) -> list[str]:
+        """Return the tenants of TSLs that may have write-only members."""
+        return list(await self._tsls.distinct("_id.tenant", {"conceals": {"$ne": False}}))
+
+    async def concealing(self, tenant: str) -> list[tuple[str, str, str]]:
+        """Return product, version and hash of each TSL that has write-only members.
 
         Whether one has any is noted with it.
         """
         found = []
-        async for stored in self._tsls.find({"conceals": {"$ne": False}}, {"document": 0}):
+        query = {"_id.tenant": tenant, "conceals": {"$ne": False}}
+        async for stored in self._tsls.find(query, {"document": 0}):
             conceals = stored.get("conceals")
             key = _key(stored)
             if conceals is None:
@@ -105,7 +110,7 @@ class Tsls:
                 same = {"_id": stored["_id"], "hash": stored["hash"]}
                 await self._tsls.update_one(same, {"$set": {"conceals": conceals}})
             if conceals:
-                found.append((*key, str(stored["hash"])))
+                found.append((*key[1:], str(stored["hash"])))
         return found
 
     async def put(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> None:

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import signal
+from functools import partial
 
 import pytest
 
-from libs.common.jobs import Beside, ended, happened, running, together, within
+from libs.common.jobs import Beside, ended, gather_limited, happened, running, together, within
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -191,3 +192,24 @@ async def test_a_job_beside_may_begin_again_as_soon_as_it_has_ended():
     assert other is not None
     await other
     assert done == ["first", "second"]
+
+
+async def test_results_of_a_limited_number_of_calls_come_in_order():
+    """Never more than two of ten run at a time; the first failure is raised."""
+    now, most = 0, 0
+
+    async def call(number: int) -> int:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(10 - number):
+            await asyncio.sleep(0)
+        now -= 1
+        if number == 10:
+            raise KeyError(number)
+        return number
+
+    assert await gather_limited(2, (partial(call, number) for number in range(10))) == [*range(10)]
+    assert most == 2
+    with pytest.raises(KeyError):
+        await gather_limited(2, (partial(call, number) for number in range(9, 12)))

@@ -8,10 +8,12 @@ grows with every addition to entities, so that adding a tag and deleting it conf
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 from pymongo import DeleteOne, UpdateOne
 
+from libs.common.jobs import gather_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
 from libs.common.things import LAST_MEMBER, entity_id
@@ -27,6 +29,8 @@ COLUMNS = {
 """What tags may be sorted by."""
 MOST_FOUND = 100_000
 """Entities that a search by tags finds at most."""
+AT_ONCE = 8
+"""Tags of one request whose uses are counted at a time."""
 Change = Callable[[list[int]], list[int]]
 """The tags that an entity is to have, of those that it has."""
 
@@ -73,9 +77,9 @@ class TagStore:
 
     async def uses(self, tenant: str, ids: Collection[int]) -> dict[int, int]:
         """How many entities have each of some tags."""
-        counts = await asyncio.gather(
-            *(self._tagged.count_documents({"tenant": tenant, "tags": one}) for one in ids)
-        )
+        queries = ({"tenant": tenant, "tags": one} for one in ids)
+        counted = (partial(self._tagged.count_documents, query) for query in queries)
+        counts = await gather_limited(AT_ONCE, counted)
         return dict(zip(ids, counts, strict=True))
 
     async def add(self, tenant: str, wanted: WrittenTag) -> int:

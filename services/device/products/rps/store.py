@@ -72,11 +72,13 @@ class RpsStore:
         """Whether the owner has a record of this SN."""
         return await self._records.find_one({"_id": key, **_of(owner)}, {"_id": 1}) is not None
 
-    async def owners(self) -> list[tuple[str, int]]:
-        """Who has records."""
-        grouped = {"_id": {"tenant": "$tenant", "application": "$applicationId"}}
-        rows = await self._records.aggregate([{"$group": grouped}])
-        return [(row["_id"]["tenant"], row["_id"]["application"]) async for row in rows]
+    async def tenants(self) -> list[str]:
+        """Return the tenants that have records."""
+        return list(await self._records.distinct("tenant"))
+
+    async def applications(self, tenant: str) -> list[int]:
+        """Return the applications of a tenant that have records."""
+        return list(await self._records.distinct("applicationId", {"tenant": tenant}))
 
     async def keys(self, owner: tuple[str, int]) -> list[str]:
         """The SNs, in upper case, of an owner's records."""

@@ -4,9 +4,9 @@ The user is `client.user` of an event and `authorized_user` of a CONNZ row; both
 `issuer_key` only when they came through the auth callout (measured, 2.15.1): services do not.
 """
 
-import asyncio
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from libs.common.bus import Bus
 from libs.common.bus.accounts import ACCOUNT
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
+from libs.common.jobs import gather_limited
 
 SYSTEM_ACCOUNT = "SYS"
 PAGE = 2048
@@ -222,13 +223,8 @@ def _users(server: str, rows: Iterable[_Row]) -> list[User]:
 
 
 async def closed_among(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
-    """Those whose connection has ended: each is asked for by itself."""
-    slots = asyncio.Semaphore(at_once)
-
-    async def ended(user: User) -> bool:
-        async with slots:
-            return not await account.is_open(user.connection)
-
+    """Return those whose connection has ended; each is asked for by itself."""
     listed = list(users)
-    answers = await asyncio.gather(*map(ended, listed))
-    return [user for user, over in zip(listed, answers, strict=True) if over]
+    asked = (partial(account.is_open, user.connection) for user in listed)
+    opened = await gather_limited(at_once, asked)
+    return [user for user, is_open in zip(listed, opened, strict=True) if not is_open]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from libs.common.clock import from_ms, now_ms
 from libs.common.jobs import Beside
 from libs.common.recent import Recent
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.device.reports.presence.store import PresenceStore
 from services.device.things import Thing
@@ -23,8 +24,8 @@ AGAIN = 1.0
 """Seconds until a note that failed is tried again."""
 KEPT = 50_000
 """Devices whose last note is remembered; one that is forgotten is noted with its next report."""
-NOTES = 16
-"""Notes that are being written at the same time; one that fails goes to the end of the queue."""
+NOTES = 32
+"""Notes that are written at a time, half of them of one tenant; one that fails waits again."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class HttpPresence:
         self._together: set[int] = set()
         """Those that are just being noted together."""
         self._noting = Beside()
-        self._slots = asyncio.Semaphore(NOTES)
+        self._scheduler = FairScheduler("presence over HTTP", NOTES, items=KEPT)
 
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
@@ -72,26 +73,31 @@ class HttpPresence:
     async def heard_all(self, things: Iterable[Thing]) -> None:
         """The same of devices that have spoken together."""
         held = self._spoke.keys() | self._together
-        new = {one.id: one for one in things if one.id not in held and not self.is_noted(one)}
-        if new:
-            self._together |= new.keys()
-            note = self._noting.begin(object(), partial(self._note_together, new))
-            if note is not None:
-                await asyncio.wait([note], timeout=PATIENCE)
+        tenants: dict[str, dict[int, Thing]] = defaultdict(dict)
+        for one in things:
+            if one.id not in held and not self.is_noted(one):
+                tenants[one.tenant][one.id] = one
+        notes = []
+        for tenant, some in tenants.items():
+            self._together |= some.keys()
+            note = partial(self._note_together, tenant, some)
+            notes.append(self._noting.begin(object(), note))
+        if noting := [note for note in notes if note is not None]:
+            await asyncio.wait(noting, timeout=PATIENCE)
 
-    async def _note_together(self, things: Mapping[int, Thing]) -> None:
-        """Note devices at once; one by one, when that fails."""
+    async def _note_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
+        """Note devices of a tenant at once; one by one, when that fails."""
         spoke = _Spoke(time.monotonic(), from_ms(now_ms()))
         lives: dict[float, list[int]] = defaultdict(list)
         try:
             for key, thing in things.items():
                 lives[await self._life_of(thing) or self._life].append(key)
             for life, ids in lives.items():
-                async with self._slots:
+                async with self._scheduler.slot(tenant):
                     await self._store.heard_together(ids, spoke.at, timedelta(seconds=life))
                 for key in ids:
                     self._keep_quiet(key, spoke, life)
-        except StoreError as error:
+        except (StoreError, LaneFull) as error:
             log.warning("%d devices were heard, each is noted by itself: %r", len(things), error)
             for key, thing in things.items():
                 self._spoke.setdefault(key, spoke)
@@ -116,9 +122,9 @@ class HttpPresence:
         while (spoke := self._spoke[thing.id]).at + timedelta(seconds=life) > datetime.now(UTC):
             try:
                 life = await self._life_of(thing) or self._life
-                async with self._slots:
+                async with self._scheduler.slot(thing.tenant):
                     await self._store.heard(thing.id, spoke.at, timedelta(seconds=life))
-            except StoreError as error:
+            except (StoreError, LaneFull) as error:
                 log.warning("device %d was heard, noting it waits: %r", thing.id, error)
                 await asyncio.sleep(AGAIN)
             else:

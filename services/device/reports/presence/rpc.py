@@ -1,14 +1,18 @@
 """`rpc.device.find_connections` and `close_connections`: for those whose key has ended."""
 
-import asyncio
+from functools import partial
 
 from nats.errors import Error as NatsError
 
 from libs.common.bus import RpcServer
 from libs.common.contracts.auth import Connections, Done, FindConnections
 from libs.common.errors import Unavailable
+from libs.common.jobs import gather_limited
 from services.device.reports.presence.connections import SystemAccount
 from services.device.reports.presence.store import PresenceStore
+
+ABREAST = 64
+"""Connections of one request that are closed at a time."""
 
 
 def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccount) -> None:
@@ -26,7 +30,7 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
         return Connections(list(found))
 
     async def close(request: Connections) -> Done:
-        await asyncio.gather(*map(account.close, request.connections))
+        await gather_limited(ABREAST, (partial(account.close, one) for one in request.connections))
         return Done()
 
     rpc.offer("find_connections", FindConnections, find)

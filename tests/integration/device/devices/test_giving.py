@@ -84,7 +84,7 @@ async def test_a_given_device_goes_back_to_the_users_with_its_key(
         await platform.sibling.done("PUT", f"/devices/remove/{device}")
     else:
         platform.applications.gone.add(2)
-        await platform.orphans.once()
+        assert [step async for step in platform.orphans.steps("default")]
     assert (list(platform.keys.issued), len(platform.provisioning.ended)) == (["SN1"], 1)
     for caller in (platform.mine, platform.sibling):
         await caller.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})

@@ -138,12 +138,13 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
     assert "group_name" not in await world.admin().done("GET", f"/device/{device}")
     body = {"group_id": group, "device_id_list": [str(device)]}
     await world.admin().refused(404, "POST", "/device/move-to-group", body)
-    await Groups(
+    ended = Groups(
         store.GroupStore(world.database),
         world.base.devices,
         GrantReader(world.base.rpc),
         GrantsOverRpc(world.base.rpc),
-    ).finish()
+    ).finish("default")
+    assert len([step async for step in ended]) == 1
     assert "group" not in await world.device("G6-a")
     assert await world.database["device_groups"].find_one({"_id": int(group)}) is None
 

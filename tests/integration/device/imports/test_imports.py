@@ -15,7 +15,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.errors import TooManyRequests
 from libs.common.identity.functions import Function
 from services.device.groups import store
-from services.device.imports import turns, working
+from services.device.imports import working
 from services.device.imports.writing import MEDIA
 from tests.console import User
 from tests.integration.device.values.world import LAMP, Lamps, World
@@ -444,8 +444,7 @@ def given_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_tenants_take_turns(world: World, lamps: Lamps, monkeypatch: pytest.MonkeyPatch):
-    """Where one has a place, a short import does not wait for the end of a long one."""
-    monkeypatch.setattr(working, "TENANTS", 1)
+    """A short import does not wait for the end of another tenant's long one."""
     monkeypatch.setattr(working, "TURN", 0.05)
     lamps.answers.clear()
     heads = ["Name", "add_lamp.serial"]
@@ -471,7 +470,7 @@ async def test_an_import_waits_for_an_integration_that_is_away(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """It says so, in the log once and without a trace; another one of its tenant goes on."""
-    monkeypatch.setattr(turns, "PAUSES", (0.05,))
+    monkeypatch.setattr(working, "PAUSES", (0.05,))
     lamps = Lamps()
     async with world.hosting(lamps):
         pass

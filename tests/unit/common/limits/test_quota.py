@@ -1,5 +1,6 @@
 """How many documents a tenant may still add."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -23,3 +24,20 @@ async def test_what_would_be_too_many_is_known_before(wanted, beyond):
         found, error = await quota.beyond("t", wanted)
         assert found == beyond
         assert "5 of these" in str(error)
+
+
+async def test_a_slow_count_of_one_tenant_does_not_delay_others():
+    """Ten million documents take seconds."""
+
+    class Slow(Three):
+        async def count_documents(self, query: dict[str, Any], limit: int) -> int:
+            if query["tenant"] == "large":
+                await asyncio.Event().wait()
+            return await super().count_documents(query, limit)
+
+    quota = Quota(Slow(), limits_of(devices=5), "devices")
+    counting = asyncio.ensure_future(quota.take("large"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await quota.take("small")
+    counting.cancel()
