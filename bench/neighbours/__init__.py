@@ -8,11 +8,21 @@ import os
 from bench.neighbours import at_limits
 from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
+from bench.neighbours.notifications import Notifications, SlowWebhooks
 from bench.neighbours.reports import Reports
 from bench.neighbours.sockets import Sockets, SocketsRequest
+from bench.neighbours.users import NewUsers
 from bench.table import Row
 
-CONTESTS: list[type[Contest]] = [Reports, Sockets, SocketsRequest, Listeners]
+CONTESTS: list[type[Contest]] = [
+    Reports,
+    Notifications,
+    SlowWebhooks,
+    Sockets,
+    SocketsRequest,
+    Listeners,
+    NewUsers,
+]
 
 
 async def run() -> list[Row]:

@@ -41,6 +41,8 @@ PERIOD = 1.0
 """Seconds between two looks."""
 DELIVERIES = 64
 """Messages on their way at a time; most of their time they wait for the other side."""
+LOOKUPS = 8
+"""Messages that are prepared at a time: stores and services work for each."""
 DEADLINE, CLAIM = 40.0, 45.0
 """Seconds that a delivery may take, and after which another process repeats it."""
 TEST_PAUSE = 10.0
@@ -63,6 +65,9 @@ class Sender:
     rpc: RpcClient
     grants: GrantReader
     slots: FairScheduler = field(default_factory=lambda: FairScheduler("notifications", DELIVERIES))
+    lookups: FairScheduler = field(
+        default_factory=lambda: FairScheduler("notification lookups", LOOKUPS)
+    )
     deliveries: Beside = field(default_factory=Beside)
 
     async def run(self) -> None:
@@ -121,16 +126,17 @@ class Sender:
     async def _tell(self, subscriber: Subscriber, channel: Channel) -> None:
         """Send what waits, and end the claim."""
         user = subscriber.id
-        notices = await self.store.waiting(user, channel)
-        if not notices or not _wanted(subscriber, channel):
-            await self.store.drop(notices)
-            await self.store.finish(user, channel)
-            return
-        quiet = timing.quiet_until(subscriber.settings, datetime.now(UTC))
-        if quiet is not None:
-            await self.store.finish(user, channel, due=to_ms(quiet))
-            return
-        seen = await self._seen(subscriber, notices)
+        async with self.lookups.slot(subscriber.tenant):
+            notices = await self.store.waiting(user, channel)
+            if not notices or not _wanted(subscriber, channel):
+                await self.store.drop(notices)
+                await self.store.finish(user, channel)
+                return
+            quiet = timing.quiet_until(subscriber.settings, datetime.now(UTC))
+            if quiet is not None:
+                await self.store.finish(user, channel, due=to_ms(quiet))
+                return
+            seen = await self._seen(subscriber, notices)
         trouble = subscriber.trouble.get(channel, Trouble())
         told = [notice.told for notice in notices if notice.told.device_id in seen]
         if told:

@@ -86,6 +86,8 @@ class Outside:
         self.sent: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
         self.broken = False
+        self.slow: set[str] = set()
+        """Tenants whose lookups hang."""
 
     def opened(self, one: Subscriber) -> Notifications:
         return one.settings
@@ -93,6 +95,8 @@ class Outside:
     async def call(self, subject: str, request: Any, answer: type) -> Any:
         if self.broken:
             raise Unavailable("auth restarts")
+        if request.tenant in self.slow:
+            await self.hanging.wait()
         if answer is Access:
             return Access(1, frozenset({Function.DEVICE_VIEW}), super_admin=False)
         return DescribedDevices([DescribedDevice(5, "oven", "direct", 0)], 0)
@@ -138,6 +142,22 @@ async def test_webhooks_that_hang_delay_no_other_tenant():
     outside.hanging.set()
     await settle()
     assert outside.sent[NOISY] == DELIVERIES * 2 - 1
+    await sender.deliveries.stop()
+
+
+async def test_lookups_that_hang_delay_no_other_tenant():
+    """Messages of a crowd are prepared a few at a time."""
+    store = Store([subscriber(NOISY, user) for user in range(1, DELIVERIES)])
+    outside = Outside()
+    outside.slow = {NOISY}
+    sender = sender_of(store, outside)
+    await sender.look()
+    await settle()
+    store.subscribers[1000] = subscriber(QUIET, 1000)
+    store.ready.add(1000)
+    await sender.look()
+    await settle()
+    assert outside.sent == {QUIET: 1}
     await sender.deliveries.stop()
 
 

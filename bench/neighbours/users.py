@@ -1,0 +1,94 @@
+"""Users: one tenant creates many at the same time, while another one's signs in."""
+
+import asyncio
+import itertools
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import aiohttp
+
+from bench.neighbours.harness import Contest, Count, Ground
+from bench.tenants import PASSWORD, data
+
+CALLERS = 64
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who is signed in."""
+
+    http: aiohttp.ClientSession
+    token: str
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Call a management operation."""
+        async with self.http.post(path, json=body, headers=self._headers) as answer:
+            return await data(answer)
+
+    async def put(self, path: str, body: Any) -> None:
+        """Set something."""
+        async with self.http.put(path, json=body, headers=self._headers) as answer:
+            await data(answer)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+async def add_users(ground: Ground, number: int) -> list[Person]:
+    """Add super-admins to the loud tenant and sign them in."""
+    admin = Person(ground.http, ground.loud.token)
+    page = {"page_size": 999, "page_number": 1}
+    roles = (await admin.post("/user/roles/search", page))["content"]
+    emails = [f"user{one}@example.com" for one in range(number)]
+    for email in emails:
+        await admin.post("/user/members", _user(email))
+    found = (await admin.post("/user/members/search", page))["content"]
+    ids = [one["user_id"] for one in found if one["email"] in emails]
+    (role,) = [one["role_id"] for one in roles if one["name"] == "super_admin"]
+    await admin.post(f"/user/roles/{role}/associate-user", {"user_ids": ids})
+    people = []
+    for email in emails:
+        form = dict(parse_qsl(ground.loud.sign_in)) | {"username": email}
+        async with ground.http.post("/oauth2/token", data=form) as answer:
+            people.append(Person(ground.http, (await data(answer))["access_token"]))
+    return people
+
+
+class NewUsers(Contest):
+    """64 callers create users; a log-in."""
+
+    name = f"8. {CALLERS} callers create users; a log-in"
+
+    async def prepare(self, ground: Ground) -> None:
+        """Keep the tokens and the form."""
+        self.base, self.token = ground.base, ground.loud.token
+        self._form = dict(parse_qsl(ground.quiet.sign_in))
+
+    async def probe(self, ground: Ground, number: int) -> None:
+        """Sign in."""
+        async with ground.http.post("/oauth2/token", data=self._form) as answer:
+            await data(answer)
+
+    async def attack(self, count: Count) -> None:
+        """Create users."""
+        numbers = itertools.count()
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(self.base, connector=connector) as http:
+            admin = Person(http, self.token)
+
+            async def create() -> None:
+                while True:
+                    with suppress(RuntimeError):  # refused
+                        await admin.post("/user/members", _user(f"new{next(numbers)}@example.com"))
+                        count()
+
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(CALLERS):
+                    tasks.create_task(create())
+
+
+def _user(email: str) -> dict[str, str]:
+    return {"email": email, "nickname": email.partition("@")[0], "password": PASSWORD}
