@@ -100,6 +100,7 @@ ROWS = (
         rewriting.own_thing,
     ),
     Row("device.latest", By.THING, {"_id": "device.things"}),
+    Row("device.latest_parts", By.THING_RANGE, change=rewriting.key_of_thing),
     Row("device.profiles", By.THING, {"_id": "device.things"}),
     Row("device.history_*", By.THING_RANGE, change=rewriting.key_of_thing),
     Row("device.frames", By.THING_RANGE, change=rewriting.frame),

@@ -22,6 +22,7 @@ from services.device.reports.checking import Reply, read_reply
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
+from services.device.things.folding import BEYOND
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 
@@ -51,10 +52,8 @@ class ReplyHandler:
         command = await self.commands.find_for_thing(command_id, thing.id)
         if command is not None and command.status in OPEN:
             command = command.readable_by(thing.tsl)
-            try:
-                _answer(command, reply, thing, uplink.received)
-            except InvalidValues as error:
-                return f"command {command_id}: {error}"
+            if refusal := await self._refusal(command, reply, thing, uplink.received):
+                return f"command {command_id}: {refusal}"
             properties = _confirmed(command, thing)
             if properties is not None:  # who sees the command closed finds these values
                 await self.latest.apply([(thing.id, uplink.received, properties)])
@@ -70,6 +69,18 @@ class ReplyHandler:
         if command.closed_by != uplink.key:
             await self.reports.store_repetition(uplink)
         return None
+
+    async def _refusal(
+        self, command: Command, reply: Reply, thing: Thing, received: int
+    ) -> str | None:
+        """Let a command end as the reply says; return why not, when the reply is refused."""
+        try:
+            _answer(command, reply, thing, received)
+        except InvalidValues as error:
+            return str(error)
+        properties = _confirmed(command, thing) or {}
+        names = (await self.latest.beyond([(thing.id, received, properties)])).get(thing.id)
+        return f"{', '.join(sorted(names))} {BEYOND}" if names else None
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
         properties = _confirmed(command, thing)

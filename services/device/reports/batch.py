@@ -1,14 +1,17 @@
 """Sorts a batch of uplinks into what is to be stored, said and refused. No I/O."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from libs.common.limits.meter import Excess
-from libs.common.tsl import Fault, Refusal
+from libs.common.tsl import Fault, InvalidValues, Refusal
+from services.device.codecs.memories import Reading
 from services.device.reports.checking import read_event, read_report
+from services.device.reports.frames.judging import LONGEST
 from services.device.reports.frames.model import KeptFrame, StoredFrame, settle
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink
 from services.device.things import Thing
@@ -77,6 +80,32 @@ class Batch:
         yield from (refused.uplink for refused in self.refused)
         yield from (frame.uplink for frame in self.frames)
         yield from self.repeated
+
+    def reject(self, names: Mapping[int, Collection[str]], reason: str) -> None:
+        """Reject properties, named by thing id; refuse a report that has no others."""
+        rejected: dict[int, list[Fault]] = defaultdict(list)
+
+        def good(uplink: Uplink, thing: Thing, properties: dict[str, Any]) -> dict[str, Any]:
+            bad = properties.keys() & names.get(thing.id, ())
+            rejected[uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
+            return {key: value for key, value in properties.items() if key not in bad}
+
+        reports, self.reports = self.reports, []
+        for report in reports:
+            properties = good(report.uplink, report.thing, report.properties)
+            faults = [*report.faults, *rejected[report.uplink.sequence]]
+            if properties:
+                changed = msgspec.structs.replace(report, properties=properties, faults=faults)
+                self.reports.append(changed)
+            else:
+                text = str(InvalidValues(faults))
+                self.refused.append(Refused(report.uplink, text, report.thing, faults))
+        for at, frame in enumerate(self.frames):
+            readings = [(ts, good(frame.uplink, frame.thing, past)) for ts, past in frame.past]
+            if faults := rejected[frame.uplink.sequence]:
+                text = "; ".join(filter(None, [frame.reason, *map(str, faults)]))
+                past = [Reading(*one) for one in readings if one[1]]
+                self.frames[at] = msgspec.structs.replace(frame, past=past, reason=text[:LONGEST])
 
     def settle(self, stored: Iterable[StoredFrame] = ()) -> None:
         """Take out frames that repeat one of this batch, or one that is `stored`."""

@@ -34,6 +34,7 @@ from services.device.reports.store import ReportStore
 from services.device.reports.tracing import ReportSpans
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
+from services.device.things.folding import BEYOND
 from services.device.things.latest import LatestValues
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,19 @@ class Ingest:
         if batch.unread:
             with step("read frames", SpanKind.INTERNAL):
                 await self.frames.read(batch)
+        await self._reject_beyond(batch)
         return batch
+
+    async def _reject_beyond(self, batch: Batch) -> None:
+        """Reject properties with which latest values of a thing would be too large together."""
+        reports = [
+            (one.thing.id, one.as_of, one.properties)
+            for one in (*batch.reports, *remembered(batch.frames))
+            if self.latest.may_exceed(one.thing.id, len(one.uplink.payload))
+            or one.uplink.channel == "frame"
+        ]
+        if reports and (names := await self.latest.beyond(reports)):
+            batch.reject(names, BEYOND)
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with step("store batch", SpanKind.CLIENT):

@@ -1,5 +1,7 @@
 """Indexes of reports, presence and retention, in the order they came."""
 
+import logging
+
 from pymongo import ASCENDING
 
 from libs.common.store.migrations import Migration
@@ -15,7 +17,11 @@ from services.device.reports.frames.store import FRAMES
 from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
 from services.device.reports.store import SEEN
+from services.device.things.folding import LARGE, MOST
+from services.device.things.latest import PARTS, LatestValues
 from services.device.things.removed import REMOVED
+
+log = logging.getLogger(__name__)
 
 SEEN_FOR = 86_400
 """Seconds for which an uplink that left no document is remembered."""
@@ -107,6 +113,28 @@ async def _events_by_kind(database: Database) -> None:
     await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
 
 
+async def _make_parts(database: Database) -> None:
+    await create_missing(database, PARTS)
+
+
+async def divide_values(database: Database) -> None:
+    """Move large latest values, and those of things with many, to documents of their own.
+
+    The log lists the things that have more than a thing may have now: they keep their values.
+    """
+    latest = LatestValues(database)
+    large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
+    for thing in [one["_id"] async for one in database["latest"].find(large, {"_id": 1})]:
+        size = await latest.divide(thing)
+        if size > MOST:
+            found = await database["devices"].find_one({"_id": thing}, {"tenant": 1, "sn": 1}) or {}
+            log.warning(
+                "thing %d (tenant %s, SN %s) has %d bytes of latest values, more than %d: it keeps "
+                "them, and cannot add any",
+                *(thing, found.get("tenant"), found.get("sn"), size, MOST),
+            )
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(3, "index of connection states", _presence),
@@ -118,4 +146,6 @@ MIGRATIONS = [
     Migration(3207, "turns of redecodings by tenant", _redecodes_by_tenant),
     Migration(1801, "gaps between frames", _gaps),
     Migration(3161, "index of events by their kind", _events_by_kind),
+    Migration(3201, "parts of latest values", _make_parts),
+    Migration(3202, "large latest values in documents of their own", divide_values, contract=True),
 ]

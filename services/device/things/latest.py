@@ -1,6 +1,10 @@
 """Latest values: one document per thing, `{_id, t, a, v: {key: {v: value, t: ms}}}`.
 
-`t` is the time of the newest report, `a` the time at which the last one arrived.
+`t` is the time of the newest report, `a` the time at which the last one arrived. Large values, and
+those of things with many, are in parts (`folding`), documents `{_id, v, n}` with the size `n` of
+their values in bytes; `p` in the document of a thing says that it has parts: 1 of single values, 2
+of all. A value that moves to a part leaves the document of its thing; should it be in both, because
+processes wrote at the same time, the newer one counts.
 
 Reports of a batch are folded per thing first, so a busy device costs one update. The
 quick update applies when everything in it is at least as new as all that is stored;
@@ -11,6 +15,7 @@ for each update, which takes longer than the update.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -20,38 +25,69 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from pymongo import ReplaceOne, UpdateMany, UpdateOne
+from pymongo import ReplaceOne
 
-from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Document, Session
+from libs.common.recent import Recent
+from libs.common.store.mongo import (
+    DUPLICATE_KEY,
+    BulkFailed,
+    Database,
+    Document,
+    Session,
+)
+from libs.common.store.mongo import Collection as Stored
+from services.device.things.folding import (
+    INLINE,
+    LARGE,
+    MOST,
+    PART,
+    Fold,
+    Reported,
+    fold_reports,
+    join_entries,
+    merged,
+    own_part,
+    shared_part,
+    size_of,
+    size_of_all,
+)
+from services.device.things.latest_updates import (
+    ALL,
+    OWN,
+    SIZED,
+    Update,
+    careful_update,
+    part_update,
+    quick_update,
+)
 
 log = logging.getLogger(__name__)
 
+PARTS = "latest_parts"
 TOO_LARGE = {15, 10334, 17419, 17420}
 """MongoDB's codes of a document that is too large, or nested too deeply."""
-
 NEWEST = 20
 """Reports of a thing that mostly have all of its properties."""
+SMALL = 512
+"""Bytes of a report that cannot take a thing without parts beyond its limit, however many come in a
+batch."""
+KNOWN = 50_000
+"""Things with parts that a process remembers."""
+KEYS = 500
+"""Values that are moved to parts together."""
 
-Reported = tuple[int, int, dict[str, Any]]
-"""Thing id, ts in ms, properties."""
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is stored of a thing."""
 
-@dataclass(slots=True)
-class _Fold:
-    oldest: int
-    newest: int
-    values: dict[str, Any] = field(default_factory=dict)
-    times: dict[str, int] = field(default_factory=dict)
-    arrived: int = 0
-    """ms: when the last report arrived."""
-
-    def settles(self, names: Iterable[str]) -> bool:
-        """Whether older reports say no more of properties: objects may lack members."""
-        values = [self.values.get(name, {}) for name in names]
-        return not any(isinstance(value, dict) for value in values)
+    newest: int = 0
+    inline: int = 0
+    """Bytes of the values in the document of the thing."""
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +107,9 @@ class LatestValues:
 
     def __init__(self, database: Database) -> None:
         self._latest = database["latest"]
+        self._parts = database[PARTS]
+        self._divided: Recent[int, int] = Recent(KNOWN)
+        """Things that have parts."""
 
     async def apply(
         self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
@@ -80,41 +119,158 @@ class LatestValues:
         `arrivals` are the times (ms) at which the last report of each thing arrived; without them
         reports count as arriving when they were measured.
         """
-        folds = _fold(reports)
+        folds = fold_reports(reports)
         if not folds:
             return
         for key, fold in folds.items():
             fold.arrived = (arrivals or {}).get(key, fold.newest)
-        known = await self.times(list(folds))
-        newer = [key for key, fold in folds.items() if known.get(key, 0) <= fold.oldest]
-        written, left = await self._write({key: _quick(key, folds[key]) for key in newer})
+        known = await self._states(list(folds))
+        await self._write_parts(folds, known)
+        newer = [
+            key
+            for key, fold in folds.items()
+            if not fold.parts and known[key].newest <= fold.oldest
+        ]
+        written, left = await self._write(
+            self._latest, {key: quick_update(key, folds[key]) for key in newer}
+        )
         if written < len(newer):  # others have written newer ones meanwhile
-            known |= await self.times(newer)
-        left += [key for key, fold in folds.items() if known.get(key, 0) > fold.oldest]
+            known |= await self._states(newer)
+        left += [
+            key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
+        ]
         while left:
-            _, left = await self._write({key: _careful(key, folds[key]) for key in left})
+            changes = {key: careful_update(key, folds[key]) for key in left}
+            _, left = await self._write(self._latest, changes)
 
-    async def _write(self, changes: Mapping[int, UpdateMany | UpdateOne]) -> tuple[int, list[int]]:
-        """How many were written or failed, and the things whose documents others made meanwhile.
+    async def _write_parts(self, folds: Mapping[int, Fold], known: Mapping[int, _Stored]) -> None:
+        """Write the values that parts hold, with what documents of things still have of them."""
+        large: dict[int, Fold] = {}
+        for key, fold in folds.items():
+            size = size_of_all(fold.values)
+            if known[key].parts or size > LARGE or known[key].inline + size > INLINE:
+                large[key] = fold
+        if not large:
+            return
+        wanted = [
+            own_part(key, name)
+            for key, fold in large.items()
+            for name in fold.values
+            if known[key].parts
+        ]
+        own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
+        for key, fold in large.items():
+            state = known[key]
+            fold.place(key, own, state.inline, is_spread=state.parts == ALL)
+        moved = {key: fold for key, fold in large.items() if fold.parts}
+        names = {f"v.{name}": 1 for fold in moved.values() for name in fold.parts}
+        async for before in self._latest.find({"_id": {"$in": list(moved)}}, names | {"_id": 1}):
+            fold = moved[before["_id"]]
+            for name, entry in before.get("v", {}).items():
+                if name in fold.parts:  # of two of a time the reported one is the newer one
+                    ts = entry["t"] - (entry["t"] == fold.times[name])
+                    fold_reports([(before["_id"], ts, {name: entry["v"]})], moved)
+        changes: dict[bytes, Update] = {}
+        for fold in moved.values():
+            names_of: dict[bytes, list[str]] = defaultdict(list)
+            for name, part in fold.parts.items():
+                names_of[part].append(name)
+            changes |= {part: part_update(part, fold, some) for part, some in names_of.items()}
+        while changes:
+            _, left = await self._write(self._parts, changes)
+            changes = {part: changes[part] for part in left}
+
+    async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
+        """What is stored of each thing."""
+        states = dict.fromkeys(thing_ids, _Stored())
+        shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
+        async for one in self._latest.find(_in(thing_ids), shown):
+            parts = one.get("p", 0)
+            states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts)
+            if parts:
+                self._divided.put(one["_id"], parts)
+        return states
+
+    async def _write(
+        self, documents: Stored, changes: Mapping[Any, Update]
+    ) -> tuple[int, list[Any]]:
+        """How many were written or failed, and the keys of documents others made meanwhile.
 
         What one document cannot hold is left out: history has it.
         """
         if not changes:
             return 0, []
         try:
-            done = await self._latest.bulk_write(list(changes.values()), ordered=False)
+            done = await documents.bulk_write(list(changes.values()), ordered=False)
         except BulkFailed as error:
             faults = _faults(error)
             if {fault["code"] for fault in faults} - TOO_LARGE - {DUPLICATE_KEY}:
                 raise
-            things = list(changes)
-            taken = [things[one["index"]] for one in faults if one["code"] == DUPLICATE_KEY]
+            keys = list(changes)
+            taken = [keys[one["index"]] for one in faults if one["code"] == DUPLICATE_KEY]
             if len(taken) < len(faults):
                 large = len(faults) - len(taken)
                 log.warning("latest values of %d things are too large", large)
             details = error.details or {}
             return details["nModified"] + details["nUpserted"] + len(faults), taken
         return done.modified_count + done.upserted_count, []
+
+    def may_exceed(self, thing_id: int, size: int) -> bool:
+        """Whether a report of `size` bytes may take the values of a thing beyond `MOST`."""
+        return size > SMALL or thing_id in self._divided
+
+    async def beyond(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
+        """The properties, by thing, with which its values would have more than `MOST` bytes.
+
+        What does not grow is never beyond, also where a thing has more already.
+        """
+        sizes: dict[int, int] = {}
+        folds = fold_reports(reports)
+        for key, fold in folds.items():
+            size = size_of_all(fold.values)
+            if self.may_exceed(key, size):
+                sizes[key] = size
+        if not sizes:
+            return {}
+        states = await self._states(sizes)
+        stored = {key: state.inline for key, state in states.items()}
+        if divided := [key for key, state in states.items() if state.parts]:
+            async for part in self._parts.find(_parts_of(divided), {"n": 1}):
+                stored[PART.unpack(part["_id"])[0]] += part["n"]
+        beyond: dict[int, set[str]] = defaultdict(set)
+        for key, size in sizes.items():
+            room = MOST - stored[key]
+            if size <= room:
+                continue
+            values = folds[key].values
+            found = (await self.entries([key], keys=values)).get(key, {})
+            grown = {
+                name: size_of(merged(found[name]["v"], value)) - size_of(found[name]["v"])
+                if name in found
+                else size_of(value)
+                for name, value in values.items()
+            }
+            for name in sorted(values, key=lambda name, grown=grown: grown[name]):
+                if grown[name] <= max(room, 0):
+                    room -= grown[name]
+                else:
+                    beyond[key].add(name)
+        return beyond
+
+    async def divide(self, thing_id: int) -> int:
+        """Move values of a thing to the parts that are to hold them; return their bytes."""
+        entries = (await self.entries([thing_id])).get(thing_id, {})
+        sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
+        for names in (
+            [name for name, size in sizes.items() if size > LARGE],
+            [name for name, size in sizes.items() if size <= LARGE],
+        ):
+            for first in range(0, len(names), KEYS):
+                some = {name: entries[name] for name in names[first : first + KEYS]}
+                await self.apply(
+                    (thing_id, one["t"], {name: one["v"]}) for name, one in some.items()
+                )
+        return sum(sizes.values())
 
     async def of(
         self, thing_ids: Sequence[int], session: Session | None = None
@@ -127,11 +283,45 @@ class LatestValues:
         }
 
     async def entries(
-        self, thing_ids: Sequence[int], session: Session | None = None
+        self,
+        thing_ids: Collection[int],
+        session: Session | None = None,
+        keys: Collection[str] | None = None,
     ) -> dict[int, dict[str, Any]]:
-        """The same with times: `{key: {"v": value, "t": ms}}` of each property, by thing."""
-        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)
-        return {document["_id"]: document["v"] async for document in cursor}
+        """The same with times: `{key: {"v": value, "t": ms}}`; of some `keys` or all, by thing."""
+        documents: dict[int, list[Document]] = defaultdict(list)
+        async for thing, document in self._documents(thing_ids, session, keys):
+            documents[thing].append(document)
+        return {thing: _joined(some) for thing, some in documents.items()}
+
+    async def _documents(
+        self,
+        thing_ids: Collection[int],
+        session: Session | None = None,
+        keys: Collection[str] | None = None,
+    ) -> AsyncIterator[tuple[int, Document]]:
+        """The documents of things, and then their parts, each with its thing."""
+        shown = None if keys is None else {"p": 1, **{f"v.{key}": 1 for key in keys}}
+        divided = []
+        async for document in self._latest.find(_in(thing_ids), shown, session=session):
+            if "p" in document:
+                divided.append(document["_id"])
+            yield document["_id"], document
+        if divided:
+            query = (
+                _parts_of(divided)
+                if keys is None
+                else _in(
+                    [
+                        key(one, name)
+                        for one in divided
+                        for name in keys
+                        for key in (own_part, shared_part)
+                    ]
+                )
+            )
+            async for part in self._parts.find(query, shown, session=session):
+                yield PART.unpack(part["_id"])[0], part
 
     async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """The time (ms) of the newest report of each thing that has one."""
@@ -149,10 +339,10 @@ class LatestValues:
         self, thing_ids: Iterable[int], keys: Iterable[str]
     ) -> dict[int, dict[str, tuple[Any, int]]]:
         """Values of some top-level properties with their times (ms), by thing."""
-        fields = {f"v.{key}": 1 for key in keys}
+        found = await self.entries(list(thing_ids), keys=list(keys))
         return {
-            document["_id"]: {key: (entry["v"], entry["t"]) for key, entry in document["v"].items()}
-            async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
+            thing: {key: (entry["v"], entry["t"]) for key, entry in entries.items()}
+            for thing, entries in found.items()
         }
 
     async def rebuild(self, things: Mapping[int, Rewritten]) -> None:
@@ -163,24 +353,34 @@ class LatestValues:
         """
         left = dict(things)
         while left:
-            found = self._latest.find({"_id": {"$in": list(left)}})
-            before = {document["_id"]: document async for document in found}
+            before: dict[int, list[Document]] = {key: [] for key in left}
+            async for key, document in self._documents(left):
+                before[key].append(document)
+            stored = {key: _joined(documents) for key, documents in before.items()}
             made = await asyncio.gather(
-                *(_remade(before.get(key), thing) for key, thing in left.items())
+                *(_remade(stored[key], thing) for key, thing in left.items())
             )
-            changes = {
-                key: _replacement(key, before.get(key), entries)
+            changes: dict[bool, list[ReplaceOne[Document]]] = {True: [], False: []}
+            changed = [
+                (key, entries)
                 for key, entries in zip(left, made, strict=True)
-                if entries != before.get(key, {}).get("v", {})
-            }
-            if not changes or await self._replaced(list(changes.values())):
+                if entries != stored[key]
+            ]
+            for key, entries in changed:
+                for is_part, change in _replacements(key, before[key], entries):
+                    changes[is_part].append(change)
+            if await self._replaced(self._parts, changes[True]) and await self._replaced(
+                self._latest, changes[False]
+            ):
                 return
-            left = {key: left[key] for key in changes}
+            left = {key: left[key] for key, _ in changed}
 
-    async def _replaced(self, changes: Sequence[ReplaceOne[Document]]) -> bool:
+    async def _replaced(self, documents: Stored, changes: Sequence[ReplaceOne[Document]]) -> bool:
         """Whether all of `changes` found what they replace."""
+        if not changes:
+            return True
         try:
-            written = await self._latest.bulk_write(changes, ordered=False)
+            written = await documents.bulk_write(changes, ordered=False)
         except BulkFailed as error:
             if {fault["code"] for fault in _faults(error)} != {DUPLICATE_KEY}:
                 raise
@@ -193,55 +393,40 @@ class LatestValues:
         """Remove what `readable` leaves out of the values of a thing; whether there was any."""
         erased = False
         while True:
-            entries = (await self.entries([thing_id])).get(thing_id, {})
-            values = {key: entry["v"] for key, entry in entries.items()}
-            kept = readable(values)
-            gone = [key for key in values if key not in kept or kept[key] != values[key]]
-            if not gone:
+            found = False
+            async for _, document in self._documents([thing_id]):
+                is_part = isinstance(document["_id"], bytes)
+                entries = document.get("v", {})
+                values = {key: entry["v"] for key, entry in entries.items()}
+                kept = readable(values)
+                for key, value in values.items():
+                    if key in kept and kept[key] == value:
+                        continue
+                    found = True
+                    same = {"_id": document["_id"], f"v.{key}": entries[key]}
+                    change: Document = {f"v.{key}": "$$REMOVE"}
+                    if key in kept:
+                        change = {f"v.{key}.v": {"$literal": kept[key]}}
+                    documents = self._parts if is_part else self._latest
+                    await documents.update_one(same, [{"$set": change}, *([SIZED] * is_part)])
+            if not found:
                 return erased
             erased = True
-            for key in gone:
-                change: Document = {"$unset": {f"v.{key}": ""}}
-                if key in kept:
-                    change = {"$set": {f"v.{key}.v": kept[key]}}
-                await self._latest.update_one({"_id": thing_id, f"v.{key}": entries[key]}, change)
 
-    async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
+    async def forget_all(self, thing_ids: Collection[int], session: Session | None = None) -> None:
         """Remove what things that go have left here."""
-        await self._latest.delete_many({"_id": {"$in": list(thing_ids)}}, session=session)
+        await self._latest.delete_many(_in(thing_ids), session=session)
+        if thing_ids:
+            await self._parts.delete_many(_parts_of(thing_ids), session=session)
 
     async def forget(self, thing_id: int, session: Session | None = None) -> None:
         """Remove what a thing that goes, or is gone, has left here."""
-        await self._latest.delete_one({"_id": thing_id}, session=session)
+        await self.forget_all([thing_id], session)
 
 
-def _fold(reports: Iterable[Reported], into: dict[int, _Fold] | None = None) -> dict[int, _Fold]:
-    folds = {} if into is None else into
-    for thing_id, ts, properties in reports:
-        fold = folds.get(thing_id)
-        if fold is None:
-            folds[thing_id] = _Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
-            continue
-        fold.oldest = min(fold.oldest, ts)
-        fold.newest = max(fold.newest, ts)
-        values, times = fold.values, fold.times
-        for key, value in properties.items():
-            before = times.get(key)
-            if before is None or (before <= ts and not isinstance(value, dict)):
-                values[key] = value
-            elif before <= ts:
-                values[key] = _merged(values[key], value)
-            else:
-                values[key] = _merged(value, values[key])
-                continue
-            times[key] = ts
-    return folds
-
-
-async def _remade(before: Document | None, thing: Rewritten) -> dict[str, Any]:
+async def _remade(stored: dict[str, Any], thing: Rewritten) -> dict[str, Any]:
     """The entries of a thing as its reports give them."""
-    stored = (before or {}).get("v", {})
-    known = _Fold(0, 0) if thing.names is None else await _folded(thing.read(NEWEST))
+    known = Fold(0, 0) if thing.names is None else await _folded(thing.read(NEWEST))
     if thing.names is None or not known.settles({*stored, *thing.names}):
         known = await _folded(thing.read(None))
     entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
@@ -252,36 +437,64 @@ async def _remade(before: Document | None, thing: Rewritten) -> dict[str, Any]:
     return entries
 
 
-def _replacement(
-    thing_id: int, before: Document | None, entries: dict[str, Any]
-) -> ReplaceOne[Document]:
-    """Puts entries in the place of those of `before`, as long as they are there."""
-    latest = max((entry["t"] for entry in entries.values()), default=0)
+def _replacements(
+    thing_id: int, documents: Sequence[Document], entries: dict[str, Any]
+) -> list[tuple[bool, ReplaceOne[Document]]]:
+    """Replace entries in the document of a thing, and in its parts (marked True), if unchanged."""
+    before = {document["_id"]: document for document in documents}
+    main = before.get(thing_id, {})
+    fold = Fold(0, 0, {key: entry["v"] for key, entry in entries.items()})
+    fold.place(thing_id, before, 0, is_spread=main.get("p") == ALL)
+    contents: dict[Any, dict[str, Any]] = {key: {} for key in (thing_id, *before)}
+    for key, entry in entries.items():
+        contents.setdefault(fold.parts.get(key, thing_id), {})[key] = entry
+    newest = max((entry["t"] for entry in entries.values()), default=0)
+    after: Document = {"_id": thing_id, "t": newest, "v": contents.pop(thing_id)}
+    after |= {"a": main["a"]} if "a" in main else {}
+    if parts := max(main.get("p", 0), ALL if fold.is_spread else OWN if fold.parts else 0):
+        after["p"] = parts
     same: Document = {"_id": thing_id, "t": {"$exists": False}}
-    after: Document = {"_id": thing_id, "t": latest, "v": entries}
-    if before is not None:
-        same = {"_id": thing_id} | {name: before.get(name) for name in ("t", "a", "v")}
-        after |= {"a": before["a"]} if "a" in before else {}
-    return ReplaceOne(same, after, upsert=before is None)
+    if main:
+        same = {"_id": thing_id} | {name: main.get(name) for name in ("t", "a", "p", "v")}
+    changes = [(False, ReplaceOne(same, after, upsert=not main))]
+    for key, values in contents.items():
+        stored = before.get(key, {}).get("v")
+        if stored != values:
+            same = {"_id": key, "v": stored or {"$exists": False}}
+            after = {"_id": key, "v": values, "n": size_of(values)}
+            changes.append((True, ReplaceOne(same, after, upsert=stored is None)))
+    return changes
 
 
-async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> _Fold:
+async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
     """Reports of one thing, the oldest first."""
-    folds: dict[int, _Fold] = {}
+    folds: dict[int, Fold] = {}
     async for reports in parts:
-        _fold(reports, folds)
-    return next(iter(folds.values()), _Fold(0, 0))
+        fold_reports(reports, folds)
+    return next(iter(folds.values()), Fold(0, 0))
 
 
-def _merged(old: Any, new: Any) -> Any:
-    """A STRUCT that was reported in part keeps its other members."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
-    return new
+def _joined(documents: Sequence[Document]) -> dict[str, Any]:
+    """The entries of the document of a thing and of its parts."""
+    entries: dict[str, Any] = dict(documents[0].get("v", {})) if documents else {}
+    for document in documents[1:]:
+        for key, entry in document.get("v", {}).items():
+            entries[key] = join_entries(entries.get(key), entry)
+    return entries
 
 
-def _is_name(key: str) -> bool:
-    return bool(key) and "." not in key and not key.startswith("$")
+def _in(keys: Collection[Any]) -> Document:
+    return {"_id": {"$in": list(keys)}}
+
+
+def _parts_of(thing_ids: Iterable[int]) -> Document:
+    """All parts of some things."""
+    return {
+        "$or": [
+            {"_id": {"$gte": PART.pack(one, 0, 0), "$lt": PART.pack(one + 1, 0, 0)}}
+            for one in thing_ids
+        ]
+    }
 
 
 def _faults(error: BulkFailed) -> list[dict[str, Any]]:
@@ -290,46 +503,3 @@ def _faults(error: BulkFailed) -> list[dict[str, Any]]:
     if not faults:
         raise error
     return faults
-
-
-def _quick(thing_id: int, fold: _Fold) -> UpdateMany:
-    """Of one document, as "many": MongoDB notes for each of the others how it could come again."""
-    values, times = fold.values, fold.times
-    plain = {
-        key: {"v": value, "t": times[key]}
-        for key, value in values.items()
-        if not isinstance(value, dict)
-    }
-    parts = {
-        key: {"v": _replacing(f"$v.{key}.v", value), "t": times[key]}
-        for key, value in values.items()
-        if isinstance(value, dict)
-    }
-    entries = {"$mergeObjects": ["$v", {"$literal": plain}, *([parts] if parts else [])]}
-    arrived = {"$max": ["$a", fold.arrived]}
-    change = {
-        "$cond": [{"$gt": ["$t", fold.oldest]}, {}, {"t": fold.newest, "a": arrived, "v": entries}]
-    }
-    replaced = {"$replaceWith": {"$mergeObjects": ["$$ROOT", change]}}
-    return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
-
-
-def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
-    changes: dict[str, Any] = {
-        "t": {"$max": ["$t", fold.newest]},
-        "a": {"$max": ["$a", fold.arrived]},
-    }
-    for key, value in fold.values.items():
-        newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
-        entry = {"v": _replacing(f"$v.{key}.v", value), "t": fold.times[key]}
-        changes[f"v.{key}"] = {"$cond": [newer, entry, f"$v.{key}"]}
-    return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
-
-
-def _replacing(old: str, value: Any) -> Any:
-    """An expression: `value` laid over what stands at the path `old`, at every level."""
-    if not isinstance(value, dict) or not all(map(_is_name, value)):
-        return {"$literal": value}
-    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
-    is_object = {"$eq": [{"$type": old}, "object"]}
-    return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}

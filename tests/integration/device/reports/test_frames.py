@@ -17,6 +17,7 @@ from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
+from services.device.things.folding import BEYOND, MOST
 from tests.integration.device.reports.world import TSL, World
 
 DAY_MS = 86_400_000
@@ -78,6 +79,31 @@ async def test_a_frame_becomes_the_report_that_its_codec_reads(world: World):
     assert msgspec.json.decode(row["f"], type=Frame).gateways == heard
     assert row["c"] == f"{version}/v1.0"
     assert await world.totals() == Totals(stored=1, rejected=0)
+
+
+async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_history(
+    world: World,
+):
+    """Of a report, of a frame and of what the device remembered; other properties are stored."""
+    sn = await world.add(7)
+    await put_codec(world)
+    await world.latest.apply([(7, 1, {f"k{number}": "x" * 250_000}) for number in range(16)])
+    await world.latest.apply([(7, 2, {"interval": 1, "rest": "x" * (MOST - 4_000_100)})])
+    await world.say(sn, {"properties": {"interval": 2, "firmware_version": "y" * 600}})
+    await world.say(sn, {"properties": {"firmware_version": "y" * 600}})
+    await hear(world, sn, 1, b"\x01\x15")
+    await hear(world, sn, 2, b"\x04\x00\x16")
+    await world.deal(4)
+    (stored,) = await world.stored()
+    assert stored["p"] == {"interval": 2}
+    found = await world.latest_of(7)
+    assert (found["interval"], len(found)) == (2, 18)
+    assert (await world.reasons())[0] == f"properties.firmware_version: {BEYOND}"
+    assert (await world.reasons())[1] == f"properties.temperature: {BEYOND}"
+    assert [row["w"] for row in await kept(world)] == [f"properties.temperature: {BEYOND}"] * 2
+    events = [subject.rpartition(".")[2] for subject, _ in await world.said()]
+    assert sorted(events) == ["rejected", "rejected", "rejected", "reported"]
+    assert await world.totals() == Totals(stored=2, rejected=2)
 
 
 async def test_a_frame_of_a_gateway_with_a_wrong_clock_is_of_its_arrival(world: World):

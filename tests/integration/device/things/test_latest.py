@@ -6,9 +6,12 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
+import bson
 import pytest
 
-from services.device.things.latest import LatestValues, Rewritten
+from services.device.reports.migrations import divide_values
+from services.device.things.folding import INLINE, size_of
+from services.device.things.latest import PARTS, LatestValues, Rewritten
 from tests.integration.device.reports.world import World
 
 Reported = tuple[int, int, dict[str, Any]]
@@ -110,13 +113,83 @@ async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
     assert await world.latest_of(3) == {"a": 7}
 
 
-async def test_a_thing_whose_values_outgrow_a_document_does_not_stop_its_batch(world: World):
-    """16 MB of latest values are the end for one thing, and for nobody else."""
-    large = "x" * 1_000_000
-    for number in range(17):
-        await world.latest.apply([(1, number, {f"k{number}": large}), (2, number, {"a": number})])
-    assert await world.latest_of(2) == {"a": 16}
-    assert 10 < len(await world.latest_of(1)) < 17
+LONG, SHORT = "x" * 200_000, "y" * 2000
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_report_costs_what_it_has(world: World, late: bool):
+    """The document of a thing stays small, and its values are complete in every order."""
+    reports = [
+        (10, {f"k{number}": LONG for number in range(10)} | {"s": {"a": LONG}, "t": 1}),
+        (20, {f"m{number}": SHORT for number in range(200)} | {"k0": "short", "t": 2}),
+        (30, {"s": {"b": 2}, "k1": {"now": "an object"}, "m1": SHORT + "new"}),
+        (40, {"k1": {"then": 1}, "t": 3}),
+    ]
+    for ts, values in reversed(reports) if late else reports:
+        await world.latest.apply([(1, ts, values)])
+    wanted = reports[0][1] | reports[1][1] | reports[2][1] | reports[3][1]
+    wanted["s"] = {"a": LONG, "b": 2}
+    wanted["k1"] = {"then": 1} if late else {"now": "an object", "then": 1}
+    assert await world.latest_of(1) == wanted
+    document = await world.database["latest"].find_one({"_id": 1})
+    assert len(bson.encode(document)) < INLINE
+    assert (document["t"], await world.latest.times([1])) == (40, {1: 40})
+    found = await world.latest.some([1], ["k0", "k2", "m1", "t", "none"])
+    assert found == {
+        1: {"k0": ("short", 20), "k2": (LONG, 10), "m1": (SHORT + "new", 30), "t": (3, 40)}
+    }
+    sizes = [part["n"] async for part in world.database[PARTS].find()]
+    assert sum(sizes) == pytest.approx(sum(map(size_of, wanted.values())), rel=0.1)
+
+
+async def test_a_value_that_two_processes_wrote_to_different_documents_is_the_newest(world: World):
+    """One knew only the document of the thing when the other moved the value to a part."""
+    await world.latest.apply([(1, 10, {"s": {"a": LONG, "b": 1}})])
+    await world.database["latest"].update_one(
+        {"_id": 1}, {"$set": {"v.s": {"v": {"b": 2}, "t": 20}}}
+    )
+    assert await world.latest_of(1) == {"s": {"a": LONG, "b": 2}}
+    await world.latest.apply([(1, 30, {"s": {"c": 3}})])
+    assert await world.latest_of(1) == {"s": {"a": LONG, "b": 2, "c": 3}}
+    document = await world.database["latest"].find_one({"_id": 1})
+    assert document["v"] == {}
+
+
+async def test_values_of_a_thing_have_a_limit(world: World):
+    """What grows is beyond it; what has been there may be reported again, also where it is more."""
+    values = {f"k{number}": LONG for number in range(21)} | {"s": {"a": 1, "b": LONG[:8000]}}
+    await world.latest.apply([(1, 10, {key: values[key]}) for key in values])
+    more = {"k0": LONG, "k1": LONG + "x", "s": {"a": 22}, "new": "z"}
+    assert await world.latest.beyond([(1, 20, more)]) == {1: {"k1", "new"}}
+    assert await world.latest.beyond([(1, 20, more | {"k2": ""})]) == {}
+    assert await world.latest.beyond([(2, 20, more), (3, 20, values)]) == {3: {"k20"}}
+
+
+async def test_values_of_before_are_divided(world: World):
+    """By a migration; a thing that has more than it may have now keeps all."""
+    large = {f"k{number}": LONG for number in range(30)} | {"a": 1, "s": {"x": 1}}
+    many = {f"m{number}": SHORT for number in range(900)}
+    for thing, values in enumerate((large, many, {"a": LONG[:5000], "b": 1}, {"a": "small"})):
+        entries = {key: {"v": value, "t": 10} for key, value in values.items()}
+        await world.database["latest"].insert_one({"_id": thing, "t": 10, "a": 12, "v": entries})
+    for _ in range(2):
+        await divide_values(world.database)
+        for thing, values in enumerate((large, many, {"a": LONG[:5000], "b": 1}, {"a": "small"})):
+            assert await world.latest_of(thing) == values
+    documents = await world.database["latest"].find({}, {"v": 1, "p": 1, "a": 1}).to_list(None)
+    assert [set(one["v"]) for one in documents] == [{"a", "s"}, set(), {"b"}, {"a"}]
+    assert [(one.get("p"), one["a"]) for one in documents] == [
+        (1, 12),
+        (2, 12),
+        (1, 12),
+        (None, 12),
+    ]
+    assert await world.latest.beyond([(0, 20, {"k1": LONG, "z": LONG})]) == {0: {"z"}}
+    await world.latest.forget(1)
+    await world.latest.apply([(0, 20, {"k1": "less"})])
+    assert (await world.latest_of(0), await world.latest_of(1)) == (large | {"k1": "less"}, {})
+    assert await world.latest.erase(0, lambda values: {k: v for k, v in values.items() if k < "k2"})
+    assert set(await world.latest_of(0)) == {"a"} | {key for key in large if key < "k2"}
 
 
 async def test_two_writers_at_once_leave_the_newest(world: World):
@@ -148,3 +221,18 @@ async def test_values_are_made_anew_while_reports_come(world: World, known: dict
     assert await world.latest_of(1) == {"a": "right", "c": "new"}
     assert await world.latest_of(2) == {"a": "right"}
     assert asked.count(1) > 1
+
+
+async def test_large_values_are_made_anew(world: World):
+    """In their parts, where no report has them any more they go."""
+    many = {f"m{number}": SHORT for number in range(90)}
+    await world.latest.apply([(1, 10, many | {"a": LONG, "b": LONG, "c": 1}), (2, 10, {"a": 1})])
+
+    async def read(thing: int, _: int | None) -> AsyncIterator[Sequence[Reported]]:
+        yield [(thing, 10, many | {"a": LONG + "new", "c": 2})]
+
+    things = {thing: Rewritten(partial(read, thing), {10}, {"a"}) for thing in (1, 2, 3)}
+    await world.latest.rebuild(things)
+    for thing in things:
+        assert await world.latest_of(thing) == many | {"a": LONG + "new", "c": 2}
+    assert await world.database["latest"].count_documents({"p": 2}) == 3

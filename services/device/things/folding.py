@@ -1,0 +1,135 @@
+"""Folds reports of things into latest values, and chooses the documents that hold them. No I/O.
+
+The document of a thing holds its values. Two kinds of values are in *parts*, documents with the
+key (thing, kind, number): a value of more than `LARGE` bytes has a part of its own, for good. When
+the others exceed `INLINE` bytes, they are spread over `SPREAD` parts by their names.
+"""
+
+import struct
+import zlib
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import bson
+
+LARGE = 4 * 1024
+"""Bytes of a value, encoded as BSON, above which it has a document of its own."""
+INLINE = 128 * 1024
+"""Bytes of other values that the document of a thing holds."""
+MOST = 4 * 1024 * 1024
+"""Bytes of all latest values of a thing."""
+BEYOND = f"would take the latest values of the device beyond {MOST} bytes"
+"""Why a property is rejected."""
+SPREAD = 32
+"""Parts that share the other values of a thing when these exceed `INLINE`."""
+PART = struct.Struct(">QQQ")
+"""The key of a part: the thing, its kind (0 shared, 1 of one value) and its number."""
+LONG = 256
+"""Characters of a text that need not be counted in bytes: four each at most."""
+
+Reported = tuple[int, int, dict[str, Any]]
+"""Thing id, ts in ms, properties."""
+
+
+@dataclass(slots=True)
+class Fold:
+    """The reports of a thing as one."""
+
+    oldest: int
+    newest: int
+    values: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    arrived: int = 0
+    """ms: when the last report arrived."""
+    parts: dict[str, bytes] = field(default_factory=dict)
+    """The values that parts hold, with the keys of these."""
+    is_spread: bool = False
+    """Whether parts hold all values of the thing."""
+
+    def settles(self, names: Iterable[str]) -> bool:
+        """Whether older reports say no more of properties: objects may lack members."""
+        values = [self.values.get(name, {}) for name in names]
+        return not any(isinstance(value, dict) for value in values)
+
+    def place(self, thing_id: int, own: Container[bytes], inline: int, *, is_spread: bool) -> None:
+        """Choose the part of each value that the document of the thing does not hold.
+
+        `own` are the parts of single values that exist; `inline` is how many bytes of values the
+        document of the thing holds now.
+        """
+        small: dict[str, int] = {}
+        for key, value in self.values.items():
+            size, part = size_of(value), own_part(thing_id, key)
+            if size > LARGE or part in own:
+                self.parts[key] = part
+            else:
+                small[key] = size
+        if is_spread or (small and inline + sum(small.values()) > INLINE):
+            self.is_spread = True
+            self.parts |= {key: shared_part(thing_id, key) for key in small}
+
+
+def fold_reports(
+    reports: Iterable[Reported], into: dict[int, Fold] | None = None
+) -> dict[int, Fold]:
+    """Fold reports by thing, value by value: newer values replace older ones."""
+    folds = {} if into is None else into
+    for thing_id, ts, properties in reports:
+        fold = folds.get(thing_id)
+        if fold is None:
+            folds[thing_id] = Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
+            continue
+        fold.oldest = min(fold.oldest, ts)
+        fold.newest = max(fold.newest, ts)
+        values, times = fold.values, fold.times
+        for key, value in properties.items():
+            before = times.get(key)
+            if before is None or (before <= ts and not isinstance(value, dict)):
+                values[key] = value
+            elif before <= ts:
+                values[key] = merged(values[key], value)
+            else:
+                values[key] = merged(value, values[key])
+                continue
+            times[key] = ts
+    return folds
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return a new value; a STRUCT that was reported in part keeps its other members."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def join_entries(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """Return two entries of a value, `{v, t}`, as one."""
+    if one is None:
+        return other
+    old, new = sorted((one, other), key=lambda entry: entry["t"])
+    return {"v": merged(old["v"], new["v"]), "t": new["t"]}
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value has as BSON."""
+    if isinstance(value, str):
+        return len(value) if len(value) <= LONG else len(value.encode())
+    return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
+
+
+def size_of_all(values: dict[str, Any]) -> int:
+    """Return about how many bytes values have together."""
+    return sum(map(size_of, values.values()))
+
+
+def own_part(thing_id: int, key: str) -> bytes:
+    """The key of the part that holds one value only."""
+    digest = blake2b(key.encode(), digest_size=8).digest()
+    return PART.pack(thing_id, 1, int.from_bytes(digest))
+
+
+def shared_part(thing_id: int, key: str) -> bytes:
+    """The key of the part that holds a value among others."""
+    return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
