@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, InvalidValues, Refusal
@@ -85,27 +86,25 @@ class Batch:
         """Reject properties, named by thing id; refuse a report that has no others."""
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
-        def good(uplink: Uplink, thing: Thing, properties: dict[str, Any]) -> dict[str, Any]:
-            bad = properties.keys() & names.get(thing.id, ())
-            rejected[uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
+        def good(one: GoodReport | KeptFrame, properties: dict[str, Any]) -> dict[str, Any]:
+            bad = properties.keys() & names.get(one.thing.id, ())
+            rejected[one.uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
             return {key: value for key, value in properties.items() if key not in bad}
 
         reports, self.reports = self.reports, []
         for report in reports:
-            properties = good(report.uplink, report.thing, report.properties)
+            properties = good(report, report.properties)
             faults = [*report.faults, *rejected[report.uplink.sequence]]
             if properties:
-                changed = msgspec.structs.replace(report, properties=properties, faults=faults)
-                self.reports.append(changed)
+                self.reports.append(replace(report, properties=properties, faults=faults))
             else:
                 text = str(InvalidValues(faults))
                 self.refused.append(Refused(report.uplink, text, report.thing, faults))
         for at, frame in enumerate(self.frames):
-            readings = [(ts, good(frame.uplink, frame.thing, past)) for ts, past in frame.past]
-            if faults := rejected[frame.uplink.sequence]:
-                text = "; ".join(filter(None, [frame.reason, *map(str, faults)]))
-                past = [Reading(*one) for one in readings if one[1]]
-                self.frames[at] = msgspec.structs.replace(frame, past=past, reason=text[:LONGEST])
+            past = [Reading(ts, left) for ts, values in frame.past if (left := good(frame, values))]
+            said = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
+            text = "; ".join(filter(None, said))[:LONGEST]
+            self.frames[at] = replace(frame, past=past, reason=text)
 
     def settle(self, stored: Iterable[StoredFrame] = ()) -> None:
         """Take out frames that repeat one of this batch, or one that is `stored`."""

@@ -18,7 +18,7 @@ from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
 from services.device.reports.store import SEEN
 from services.device.things.folding import LARGE, MOST
-from services.device.things.latest import PARTS, LatestValues
+from services.device.things.latest import LatestValues
 from services.device.things.removed import REMOVED
 
 log = logging.getLogger(__name__)
@@ -113,26 +113,17 @@ async def _events_by_kind(database: Database) -> None:
     await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
 
 
-async def _make_parts(database: Database) -> None:
-    await create_missing(database, PARTS)
-
-
 async def divide_values(database: Database) -> None:
     """Move large latest values, and those of things with many, to documents of their own.
 
     The log lists the things that have more than a thing may have now: they keep their values.
     """
-    latest = LatestValues(database)
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
-    for thing in [one["_id"] async for one in database["latest"].find(large, {"_id": 1})]:
-        size = await latest.divide(thing)
+    async for one in database["latest"].find(large, {"_id": 1}):
+        size = await LatestValues(database).divide(one["_id"])
         if size > MOST:
-            found = await database["devices"].find_one({"_id": thing}, {"tenant": 1, "sn": 1}) or {}
-            log.warning(
-                "thing %d (tenant %s, SN %s) has %d bytes of latest values, more than %d: it keeps "
-                "them, and cannot add any",
-                *(thing, found.get("tenant"), found.get("sn"), size, MOST),
-            )
+            text = "latest values of device %d have %d bytes, and it can add none beyond %d"
+            log.warning(text, one["_id"], size, MOST)
 
 
 MIGRATIONS = [
@@ -146,6 +137,5 @@ MIGRATIONS = [
     Migration(3207, "turns of redecodings by tenant", _redecodes_by_tenant),
     Migration(1801, "gaps between frames", _gaps),
     Migration(3161, "index of events by their kind", _events_by_kind),
-    Migration(3201, "parts of latest values", _make_parts),
-    Migration(3202, "large latest values in documents of their own", divide_values, contract=True),
+    Migration(3201, "large latest values in documents of their own", divide_values, contract=True),
 ]

@@ -1,4 +1,4 @@
-"""Folds reports of things into latest values, and chooses the documents that hold them. No I/O.
+"""Latest values without I/O: reports as one, the documents that hold values, and their updates.
 
 The document of a thing holds its values. Two kinds of values are in *parts*, documents with the
 key (thing, kind, number): a value of more than `LARGE` bytes has a part of its own, for good. When
@@ -13,6 +13,9 @@ from hashlib import blake2b
 from typing import Any
 
 import bson
+from pymongo import UpdateMany, UpdateOne
+
+from libs.common.store.mongo import Document
 
 LARGE = 4 * 1024
 """Bytes of a value, encoded as BSON, above which it has a document of its own."""
@@ -29,6 +32,12 @@ PART = struct.Struct(">QQQ")
 LONG = 256
 """Characters of a text that need not be counted in bytes: four each at most."""
 
+OWN, ALL = 1, 2
+"""Which values of a thing are in parts (`p`): some, each in a part of its own, or all."""
+SIZED: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
+"""The stage that counts the bytes of a part."""
+
+Update = UpdateMany | UpdateOne
 Reported = tuple[int, int, dict[str, Any]]
 """Thing id, ts in ms, properties."""
 
@@ -104,12 +113,20 @@ def merged(old: Any, new: Any) -> Any:
     return new
 
 
-def join_entries(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
-    """Return two entries of a value, `{v, t}`, as one."""
-    if one is None:
-        return other
-    old, new = sorted((one, other), key=lambda entry: entry["t"])
-    return {"v": merged(old["v"], new["v"]), "t": new["t"]}
+def join(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries, `{key: {v, t}}`, of two documents of a thing; newer ones count."""
+    joined = dict(entries or {})
+    for key, entry in more.items():
+        old, new = sorted((joined.get(key, entry), entry), key=lambda one: one["t"])
+        joined[key] = {"v": merged(old["v"], new["v"]), "t": new["t"]}
+    return joined
+
+
+def growth(entry: dict[str, Any] | None, value: Any) -> int:
+    """Return by how many bytes a stored entry grows when a value is reported."""
+    if entry is None:
+        return size_of(value)
+    return size_of(merged(entry["v"], value)) - size_of(entry["v"])
 
 
 def size_of(value: Any) -> int:
@@ -133,3 +150,72 @@ def own_part(thing_id: int, key: str) -> bytes:
 def shared_part(thing_id: int, key: str) -> bytes:
     """The key of the part that holds a value among others."""
     return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
+
+
+def thing_of(part: bytes) -> int:
+    """The thing whose values a part holds."""
+    thing_id: int = PART.unpack(part)[0]
+    return thing_id
+
+
+def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
+    """Set values unless the document has newer ones.
+
+    Of one document, as "many": MongoDB notes for each of the others how it could come again.
+    """
+    values, times = fold.values, fold.times
+    plain = {
+        key: {"v": value, "t": times[key]}
+        for key, value in values.items()
+        if not isinstance(value, dict)
+    }
+    parts = {
+        key: {"v": _replacing(f"$v.{key}.v", value), "t": times[key]}
+        for key, value in values.items()
+        if isinstance(value, dict)
+    }
+    entries = {"$mergeObjects": ["$v", {"$literal": plain}, *([parts] if parts else [])]}
+    arrived = {"$max": ["$a", fold.arrived]}
+    change = {
+        "$cond": [{"$gt": ["$t", fold.oldest]}, {}, {"t": fold.newest, "a": arrived, "v": entries}]
+    }
+    replaced = {"$replaceWith": {"$mergeObjects": ["$$ROOT", change]}}
+    return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
+
+
+def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
+    """Set the values that are newer than those stored; remove those that parts hold now."""
+    changes: dict[str, Any] = {
+        "t": {"$max": ["$t", fold.newest]},
+        "a": {"$max": ["$a", fold.arrived]},
+    }
+    if fold.parts:
+        changes["p"] = {"$max": ["$p", ALL if fold.is_spread else OWN]}
+    changes |= {f"v.{key}": _newer(key, fold, in_part=key in fold.parts) for key in fold.values}
+    return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
+
+
+def part_update(part: bytes, fold: Fold) -> UpdateOne:
+    """Set the values of a part that are newer than those stored."""
+    changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
+    return UpdateOne({"_id": part}, [{"$set": changes}, SIZED], upsert=True)
+
+
+def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
+    """An expression: the entry of a value, unless the stored one is newer; none if `in_part`."""
+    is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
+    entry: Any = {"v": _replacing(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
+    return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}
+
+
+def _is_name(key: str) -> bool:
+    return bool(key) and "." not in key and not key.startswith("$")
+
+
+def _replacing(old: str, value: Any) -> Any:
+    """An expression: `value` laid over what stands at the path `old`, at every level."""
+    if not isinstance(value, dict) or not all(map(_is_name, value)):
+        return {"$literal": value}
+    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
+    is_object = {"$eq": [{"$type": old}, "object"]}
+    return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}

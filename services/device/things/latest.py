@@ -28,7 +28,7 @@ from collections.abc import (
 from dataclasses import dataclass
 from typing import Any
 
-from pymongo import ReplaceOne
+from pymongo import DeleteOne, ReplaceOne
 
 from libs.common.recent import Recent
 from libs.common.store.mongo import (
@@ -39,30 +39,8 @@ from libs.common.store.mongo import (
     Session,
 )
 from libs.common.store.mongo import Collection as Stored
-from services.device.things.folding import (
-    INLINE,
-    LARGE,
-    MOST,
-    PART,
-    Fold,
-    Reported,
-    fold_reports,
-    join_entries,
-    merged,
-    own_part,
-    shared_part,
-    size_of,
-    size_of_all,
-)
-from services.device.things.latest_updates import (
-    ALL,
-    OWN,
-    SIZED,
-    Update,
-    careful_update,
-    part_update,
-    quick_update,
-)
+from services.device.things import folding
+from services.device.things.folding import Fold, Reported, Update, size_of
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +97,7 @@ class LatestValues:
         `arrivals` are the times (ms) at which the last report of each thing arrived; without them
         reports count as arriving when they were measured.
         """
-        folds = fold_reports(reports)
+        folds = folding.fold_reports(reports)
         if not folds:
             return
         for key, fold in folds.items():
@@ -132,7 +110,7 @@ class LatestValues:
             if not fold.parts and known[key].newest <= fold.oldest
         ]
         written, left = await self._write(
-            self._latest, {key: quick_update(key, folds[key]) for key in newer}
+            self._latest, {key: folding.quick_update(key, folds[key]) for key in newer}
         )
         if written < len(newer):  # others have written newer ones meanwhile
             known |= await self._states(newer)
@@ -140,42 +118,39 @@ class LatestValues:
             key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
         ]
         while left:
-            changes = {key: careful_update(key, folds[key]) for key in left}
+            changes = {key: folding.careful_update(key, folds[key]) for key in left}
             _, left = await self._write(self._latest, changes)
 
     async def _write_parts(self, folds: Mapping[int, Fold], known: Mapping[int, _Stored]) -> None:
         """Write the values that parts hold, with what documents of things still have of them."""
         large: dict[int, Fold] = {}
         for key, fold in folds.items():
-            size = size_of_all(fold.values)
-            if known[key].parts or size > LARGE or known[key].inline + size > INLINE:
+            size = folding.size_of_all(fold.values)
+            if (
+                known[key].parts
+                or size > folding.LARGE
+                or known[key].inline + size > folding.INLINE
+            ):
                 large[key] = fold
         if not large:
             return
-        wanted = [
-            own_part(key, name)
-            for key, fold in large.items()
-            for name in fold.values
-            if known[key].parts
-        ]
+        divided = [key for key in large if known[key].parts]
+        wanted = [folding.own_part(key, name) for key in divided for name in large[key].values]
         own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
         for key, fold in large.items():
-            state = known[key]
-            fold.place(key, own, state.inline, is_spread=state.parts == ALL)
-        moved = {key: fold for key, fold in large.items() if fold.parts}
-        names = {f"v.{name}": 1 for fold in moved.values() for name in fold.parts}
-        async for before in self._latest.find({"_id": {"$in": list(moved)}}, names | {"_id": 1}):
-            fold = moved[before["_id"]]
+            fold.place(key, own, known[key].inline, is_spread=known[key].parts == folding.ALL)
+        names = {f"v.{name}": 1 for fold in large.values() for name in fold.parts}
+        async for before in self._latest.find(_in(large), {"_id": 1, **names}):
+            fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # of two of a time the reported one is the newer one
                     ts = entry["t"] - (entry["t"] == fold.times[name])
-                    fold_reports([(before["_id"], ts, {name: entry["v"]})], moved)
-        changes: dict[bytes, Update] = {}
-        for fold in moved.values():
-            names_of: dict[bytes, list[str]] = defaultdict(list)
-            for name, part in fold.parts.items():
-                names_of[part].append(name)
-            changes |= {part: part_update(part, fold, some) for part, some in names_of.items()}
+                    folding.fold_reports([(before["_id"], ts, {name: entry["v"]})], large)
+        changes: Mapping[bytes, Update] = {
+            part: folding.part_update(part, fold)
+            for fold in large.values()
+            for part in set(fold.parts.values())
+        }
         while changes:
             _, left = await self._write(self._parts, changes)
             changes = {part: changes[part] for part in left}
@@ -224,33 +199,28 @@ class LatestValues:
 
         What does not grow is never beyond, also where a thing has more already.
         """
-        sizes: dict[int, int] = {}
-        folds = fold_reports(reports)
-        for key, fold in folds.items():
-            size = size_of_all(fold.values)
-            if self.may_exceed(key, size):
-                sizes[key] = size
-        if not sizes:
+        folds = {
+            key: fold
+            for key, fold in folding.fold_reports(reports).items()
+            if self.may_exceed(key, folding.size_of_all(fold.values))
+        }
+        if not folds:
             return {}
-        states = await self._states(sizes)
+        states = await self._states(folds)
         stored = {key: state.inline for key, state in states.items()}
         if divided := [key for key, state in states.items() if state.parts]:
             async for part in self._parts.find(_parts_of(divided), {"n": 1}):
-                stored[PART.unpack(part["_id"])[0]] += part["n"]
+                stored[folding.thing_of(part["_id"])] += part["n"]
         beyond: dict[int, set[str]] = defaultdict(set)
-        for key, size in sizes.items():
-            room = MOST - stored[key]
-            if size <= room:
+        for key, fold in folds.items():
+            room = folding.MOST - stored[key]
+            if folding.size_of_all(fold.values) <= room:
                 continue
-            values = folds[key].values
-            found = (await self.entries([key], keys=values)).get(key, {})
+            found = (await self.entries([key], keys=fold.values)).get(key, {})
             grown = {
-                name: size_of(merged(found[name]["v"], value)) - size_of(found[name]["v"])
-                if name in found
-                else size_of(value)
-                for name, value in values.items()
+                name: folding.growth(found.get(name), value) for name, value in fold.values.items()
             }
-            for name in sorted(values, key=lambda name, grown=grown: grown[name]):
+            for name in sorted(grown, key=grown.__getitem__):
                 if grown[name] <= max(room, 0):
                     room -= grown[name]
                 else:
@@ -260,17 +230,15 @@ class LatestValues:
     async def divide(self, thing_id: int) -> int:
         """Move values of a thing to the parts that are to hold them; return their bytes."""
         entries = (await self.entries([thing_id])).get(thing_id, {})
-        sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
-        for names in (
-            [name for name, size in sizes.items() if size > LARGE],
-            [name for name, size in sizes.items() if size <= LARGE],
-        ):
-            for first in range(0, len(names), KEYS):
-                some = {name: entries[name] for name in names[first : first + KEYS]}
-                await self.apply(
-                    (thing_id, one["t"], {name: one["v"]}) for name, one in some.items()
-                )
-        return sum(sizes.values())
+        for is_large in (True, False):
+            some = [
+                (thing_id, entry["t"], {name: entry["v"]})
+                for name, entry in entries.items()
+                if (size_of(entry["v"]) > folding.LARGE) is is_large
+            ]
+            for first in range(0, len(some), KEYS):
+                await self.apply(some[first : first + KEYS])
+        return sum(size_of(entry["v"]) for entry in entries.values())
 
     async def of(
         self, thing_ids: Sequence[int], session: Session | None = None
@@ -289,10 +257,11 @@ class LatestValues:
         keys: Collection[str] | None = None,
     ) -> dict[int, dict[str, Any]]:
         """The same with times: `{key: {"v": value, "t": ms}}`; of some `keys` or all, by thing."""
-        documents: dict[int, list[Document]] = defaultdict(list)
+        found: dict[int, dict[str, Any]] = {}
         async for thing, document in self._documents(thing_ids, session, keys):
-            documents[thing].append(document)
-        return {thing: _joined(some) for thing, some in documents.items()}
+            entries = document.get("v", {})
+            found[thing] = folding.join(found[thing], entries) if thing in found else entries
+        return found
 
     async def _documents(
         self,
@@ -308,20 +277,18 @@ class LatestValues:
                 divided.append(document["_id"])
             yield document["_id"], document
         if divided:
-            query = (
-                _parts_of(divided)
-                if keys is None
-                else _in(
+            query = _parts_of(divided)
+            if keys is not None:
+                pairs = [(one, name) for one in divided for name in keys]
+                query = _in(
                     [
-                        key(one, name)
-                        for one in divided
-                        for name in keys
-                        for key in (own_part, shared_part)
+                        key(*pair)
+                        for pair in pairs
+                        for key in (folding.own_part, folding.shared_part)
                     ]
                 )
-            )
             async for part in self._parts.find(query, shown, session=session):
-                yield PART.unpack(part["_id"])[0], part
+                yield folding.thing_of(part["_id"]), part
 
     async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """The time (ms) of the newest report of each thing that has one."""
@@ -354,38 +321,49 @@ class LatestValues:
         left = dict(things)
         while left:
             before: dict[int, list[Document]] = {key: [] for key in left}
+            stored: dict[int, dict[str, Any]] = {key: {} for key in left}
             async for key, document in self._documents(left):
                 before[key].append(document)
-            stored = {key: _joined(documents) for key, documents in before.items()}
+                stored[key] = folding.join(stored[key], document.get("v", {}))
             made = await asyncio.gather(
                 *(_remade(stored[key], thing) for key, thing in left.items())
             )
-            changes: dict[bool, list[ReplaceOne[Document]]] = {True: [], False: []}
-            changed = [
-                (key, entries)
+            changed = {
+                key: entries
                 for key, entries in zip(left, made, strict=True)
                 if entries != stored[key]
+            }
+            changes = [
+                _replacement(key, next(iter(before[key]), None), entries)
+                for key, entries in changed.items()
             ]
-            for key, entries in changed:
-                for is_part, change in _replacements(key, before[key], entries):
-                    changes[is_part].append(change)
-            if await self._replaced(self._parts, changes[True]) and await self._replaced(
-                self._latest, changes[False]
+            parts = [
+                DeleteOne({n: one[n] for n in ("_id", "v")})
+                for key in changed
+                for one in before[key][1:]
+            ]
+            if await self._replaced(self._latest, changes) and await self._replaced(
+                self._parts, parts
             ):
+                for key, entries in changed.items():
+                    if before[key][1:] or folding.size_of_all(entries) > folding.LARGE:
+                        await self.divide(key)
                 return
-            left = {key: left[key] for key, _ in changed}
+            left = {key: left[key] for key in changed}
 
-    async def _replaced(self, documents: Stored, changes: Sequence[ReplaceOne[Document]]) -> bool:
-        """Whether all of `changes` found what they replace."""
+    async def _replaced(
+        self, documents: Stored, changes: Sequence[ReplaceOne[Document] | DeleteOne]
+    ) -> bool:
+        """Whether all of `changes` found what they replace or delete."""
         if not changes:
             return True
         try:
-            written = await documents.bulk_write(changes, ordered=False)
+            done = await documents.bulk_write(changes, ordered=False)
         except BulkFailed as error:
             if {fault["code"] for fault in _faults(error)} != {DUPLICATE_KEY}:
                 raise
             return False
-        return written.matched_count + written.upserted_count == len(changes)
+        return done.matched_count + done.upserted_count + done.deleted_count == len(changes)
 
     async def erase(
         self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
@@ -395,20 +373,21 @@ class LatestValues:
         while True:
             found = False
             async for _, document in self._documents([thing_id]):
-                is_part = isinstance(document["_id"], bytes)
+                is_part = document["_id"] != thing_id
                 entries = document.get("v", {})
-                values = {key: entry["v"] for key, entry in entries.items()}
-                kept = readable(values)
-                for key, value in values.items():
-                    if key in kept and kept[key] == value:
+                kept = readable({key: entry["v"] for key, entry in entries.items()})
+                for key, entry in entries.items():
+                    if key in kept and kept[key] == entry["v"]:
                         continue
                     found = True
-                    same = {"_id": document["_id"], f"v.{key}": entries[key]}
                     change: Document = {f"v.{key}": "$$REMOVE"}
                     if key in kept:
                         change = {f"v.{key}.v": {"$literal": kept[key]}}
                     documents = self._parts if is_part else self._latest
-                    await documents.update_one(same, [{"$set": change}, *([SIZED] * is_part)])
+                    same = {"_id": document["_id"], f"v.{key}": entry}
+                    await documents.update_one(
+                        same, [{"$set": change}, *([folding.SIZED] * is_part)]
+                    )
             if not found:
                 return erased
             erased = True
@@ -437,50 +416,25 @@ async def _remade(stored: dict[str, Any], thing: Rewritten) -> dict[str, Any]:
     return entries
 
 
-def _replacements(
-    thing_id: int, documents: Sequence[Document], entries: dict[str, Any]
-) -> list[tuple[bool, ReplaceOne[Document]]]:
-    """Replace entries in the document of a thing, and in its parts (marked True), if unchanged."""
-    before = {document["_id"]: document for document in documents}
-    main = before.get(thing_id, {})
-    fold = Fold(0, 0, {key: entry["v"] for key, entry in entries.items()})
-    fold.place(thing_id, before, 0, is_spread=main.get("p") == ALL)
-    contents: dict[Any, dict[str, Any]] = {key: {} for key in (thing_id, *before)}
-    for key, entry in entries.items():
-        contents.setdefault(fold.parts.get(key, thing_id), {})[key] = entry
-    newest = max((entry["t"] for entry in entries.values()), default=0)
-    after: Document = {"_id": thing_id, "t": newest, "v": contents.pop(thing_id)}
-    after |= {"a": main["a"]} if "a" in main else {}
-    if parts := max(main.get("p", 0), ALL if fold.is_spread else OWN if fold.parts else 0):
-        after["p"] = parts
+def _replacement(
+    thing_id: int, before: Document | None, entries: dict[str, Any]
+) -> ReplaceOne[Document]:
+    """Puts entries in the place of those of `before`, as long as they are there."""
+    latest = max((entry["t"] for entry in entries.values()), default=0)
     same: Document = {"_id": thing_id, "t": {"$exists": False}}
-    if main:
-        same = {"_id": thing_id} | {name: main.get(name) for name in ("t", "a", "p", "v")}
-    changes = [(False, ReplaceOne(same, after, upsert=not main))]
-    for key, values in contents.items():
-        stored = before.get(key, {}).get("v")
-        if stored != values:
-            same = {"_id": key, "v": stored or {"$exists": False}}
-            after = {"_id": key, "v": values, "n": size_of(values)}
-            changes.append((True, ReplaceOne(same, after, upsert=stored is None)))
-    return changes
+    after: Document = {"_id": thing_id, "t": latest, "v": entries}
+    if before is not None:
+        same = {"_id": thing_id} | {name: before.get(name) for name in ("t", "a", "p", "v")}
+        after |= {name: before[name] for name in ("a", "p") if name in before}
+    return ReplaceOne(same, after, upsert=before is None)
 
 
 async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
     """Reports of one thing, the oldest first."""
     folds: dict[int, Fold] = {}
     async for reports in parts:
-        fold_reports(reports, folds)
+        folding.fold_reports(reports, folds)
     return next(iter(folds.values()), Fold(0, 0))
-
-
-def _joined(documents: Sequence[Document]) -> dict[str, Any]:
-    """The entries of the document of a thing and of its parts."""
-    entries: dict[str, Any] = dict(documents[0].get("v", {})) if documents else {}
-    for document in documents[1:]:
-        for key, entry in document.get("v", {}).items():
-            entries[key] = join_entries(entries.get(key), entry)
-    return entries
 
 
 def _in(keys: Collection[Any]) -> Document:
@@ -491,7 +445,7 @@ def _parts_of(thing_ids: Iterable[int]) -> Document:
     """All parts of some things."""
     return {
         "$or": [
-            {"_id": {"$gte": PART.pack(one, 0, 0), "$lt": PART.pack(one + 1, 0, 0)}}
+            {"_id": {"$gte": folding.PART.pack(one, 0, 0), "$lt": folding.PART.pack(one + 1, 0, 0)}}
             for one in thing_ids
         ]
     }
