@@ -54,6 +54,8 @@ class Fold:
     """ms: when the last report arrived."""
     parts: dict[str, bytes] = field(default_factory=dict)
     """The values that parts hold, with the keys of these."""
+    moved: set[str] = field(default_factory=set)
+    """The values of parts that the document of the thing still has."""
     is_spread: bool = False
     """Whether parts hold all values of the thing."""
 
@@ -191,7 +193,8 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
     }
     if fold.parts:
         changes["p"] = {"$max": ["$p", ALL if fold.is_spread else OWN]}
-    changes |= {f"v.{key}": _newer(key, fold, in_part=key in fold.parts) for key in fold.values}
+    for key in fold.values.keys() - fold.parts.keys() | fold.moved:
+        changes[f"v.{key}"] = _newer(key, fold, in_part=key in fold.moved)
     return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
 
 

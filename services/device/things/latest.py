@@ -144,6 +144,7 @@ class LatestValues:
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # of two of a time the reported one is the newer one
+                    fold.moved.add(name)
                     ts = entry["t"] - (entry["t"] == fold.times[name])
                     folding.fold_reports([(before["_id"], ts, {name: entry["v"]})], large)
         changes: Mapping[bytes, Update] = {
