@@ -1,10 +1,8 @@
 """What is asked about grants, and which events end some."""
 
-from collections import defaultdict
-
 from nats.aio.msg import Msg
 
-from libs.common.bus import EVENTS, BatchConsumer, Bus, RpcServer, acknowledge
+from libs.common.bus import EVENTS, BatchConsumer, Bus, RpcServer, acknowledge, event_tenant
 from libs.common.contracts.access import (
     ForgetResources,
     ResourceType,
@@ -18,6 +16,8 @@ from services.auth.grants.service import GrantService
 DURABLE = "auth"
 DELETED = "event.*.device.*.deleted"
 BATCH = 200
+TENANTS = 4
+"""Tenants whose events are handled at the same time."""
 
 
 def offer_access(rpc: RpcServer, access: AccessService) -> None:
@@ -36,12 +36,9 @@ def consumer_of_deletions(bus: Bus, grants: GrantService) -> BatchConsumer:
     """Forgets the grants of devices when events tell that they were deleted."""
 
     async def handle(messages: list[Msg]) -> None:
-        deleted: dict[str, list[Resource]] = defaultdict(list)
-        for message in messages:
-            _, tenant, _, device_id, _ = message.subject.split(".")
-            deleted[tenant].append(Resource(ResourceType.DEVICE, int(device_id)))
-        for tenant, devices in deleted.items():
-            await grants.forget_all(tenant, devices)
+        names = [message.subject.split(".")[3] for message in messages]
+        devices = [Resource(ResourceType.DEVICE, int(name)) for name in names]
+        await grants.forget_all(event_tenant(messages[0]), devices)
         await acknowledge(bus.client, messages)
 
     return BatchConsumer(
@@ -50,6 +47,7 @@ def consumer_of_deletions(bus: Bus, grants: GrantService) -> BatchConsumer:
         durable=DURABLE,
         subject=DELETED,
         handle=handle,
+        lane=event_tenant,
         batch=BATCH,
-        concurrency=1,
+        concurrency=TENANTS,
     )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from nats.aio.msg import Msg
 
-from libs.common.bus import EVENTS, BatchConsumer, Bus, RpcClient, acknowledge
+from libs.common.bus import EVENTS, BatchConsumer, Bus, RpcClient, acknowledge, event_tenant
 from libs.common.contracts.entities import (
     RESOLVE,
     ResolvedEntities,
@@ -25,6 +25,8 @@ from libs.common.contracts.names import (
 DURABLE = "management"
 ENDS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
 BATCH = 200
+TENANTS = 4
+"""Tenants whose events are handled at the same time."""
 TOGETHER = 100
 """Entities of one question: an answer is one message."""
 Forget = Callable[[str, Sequence[int]], Awaitable[None]]
@@ -55,16 +57,16 @@ def consumer_of_ends(bus: Bus, devices: Forget, users: Forget) -> BatchConsumer:
     """Forgets what devices and users had when events tell that they were deleted."""
 
     async def handle(messages: list[Msg]) -> None:
-        gone: dict[tuple[Forget, str], list[int]] = defaultdict(list)
+        gone: dict[Forget, list[int]] = defaultdict(list)
         for message in messages:
-            _, tenant, about, name, _ = message.subject.split(".")
+            _, _, about, name, _ = message.subject.split(".")
             if about == "device":
-                gone[devices, tenant].append(int(name))
+                gone[devices].append(int(name))
             else:
                 user = msgspec.json.decode(message.data, type=AccountChanged).object
-                gone[users, tenant].append(int(user.id))
-        for (forget, tenant), ids in gone.items():
-            await forget(tenant, ids)
+                gone[users].append(int(user.id))
+        for forget, ids in gone.items():
+            await forget(event_tenant(messages[0]), ids)
         await acknowledge(bus.client, messages)
 
     return BatchConsumer(
@@ -73,6 +75,7 @@ def consumer_of_ends(bus: Bus, devices: Forget, users: Forget) -> BatchConsumer:
         durable=DURABLE,
         subjects=ENDS,
         handle=handle,
+        lane=event_tenant,
         batch=BATCH,
-        concurrency=1,
+        concurrency=TENANTS,
     )
