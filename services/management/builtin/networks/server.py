@@ -5,6 +5,7 @@ import logging
 import ssl
 import time
 from abc import abstractmethod
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,8 @@ from libs.common.contracts.integrations import (
 from libs.common.contracts.networks import HookCall
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
-from libs.common.jobs import ended
+from libs.common.jobs import Beside, ended
+from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import StoreError
 from services.management.builtin.networks import settings
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route, dev_eui
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 30.0
 """Seconds between two looks at the settings; a change is heard of at once."""
+LOOKS = 16
+"""Tenants whose settings are looked at together."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two tries to connect."""
 MOST_HOOKS = 32
@@ -206,6 +210,8 @@ class NetworkServer(Integration):
         self.store = store
         self.allowed = allowed
         self._lines: dict[str, Line] = {}
+        self._looks = FairScheduler(f"{self.manifest.id} settings", LOOKS)
+        self._looking = Beside()
 
     @abstractmethod
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
@@ -296,14 +302,16 @@ class NetworkServer(Integration):
         try:
             while True:
                 for tenant in await self.store.tenants():
-                    await self._look(tenant)
+                    self._looking.begin(tenant, partial(self._look, tenant))
                 await asyncio.sleep(LOOK_EVERY)
         finally:
+            await self._looking.stop()
             await asyncio.gather(*(line.stop() for line in self._lines.values()))
 
     async def _look(self, tenant: str) -> None:
         try:
-            await self._use(tenant, (await self.things.own_values(tenant)).properties)
+            async with self._looks.slot(tenant):
+                await self._use(tenant, (await self.things.own_values(tenant)).properties)
         except ThingwayError as error:
             log.warning("%s: the settings of %s: %s", self.manifest.id, tenant, error)
 

@@ -21,6 +21,7 @@ from libs.common.errors import (
 )
 from libs.common.integrations import IntegrationThings
 from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.remote import Remote
 from services.management.builtin.openapi_client.store import Carried, OpenApiStore
@@ -30,18 +31,19 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.2, 10.0, 1.5
 """Seconds between two looks at a task, or two tries."""
 AT_ONCE = 64
+"""Calls of other platforms for commands, of all tenants."""
 ENDS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
 """States of a task that has ended, and what it has come to."""
 
 
 class CommandCarrier:
-    """Carries commands, each in a task of its own, a bounded number at a time."""
+    """Carries commands, each in a task of its own, which waits for its tenant's turn to call."""
 
     def __init__(self, things: IntegrationThings, store: OpenApiStore, accounts: Accounts) -> None:
         self._things = things
         self._store = store
         self._accounts = accounts
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._calls = FairScheduler("openapi-client commands", AT_ONCE)
         self._beside = Beside()
 
     async def accept(self, wanted: DeviceCommand) -> None:
@@ -76,20 +78,20 @@ class CommandCarrier:
         self._beside.begin(f"command {carried.id}", partial(self._carry, carried))
 
     async def _carry(self, carried: Carried) -> None:
-        async with self._slots:
-            pause = FIRST_PAUSE
-            while not await self._step(carried):
-                if carried.command["expiresAt"] < now_ms():
-                    await self._store.told(carried)
-                    return
-                await asyncio.sleep(pause)
-                pause = min(pause * GROWTH, LONGEST_PAUSE)
+        pause = FIRST_PAUSE
+        while not await self._step(carried):
+            if carried.command["expiresAt"] < now_ms():
+                await self._store.told(carried)
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
 
     async def _step(self, carried: Carried) -> bool:
         """One step; True when the end is told. What is away is tried again."""
         try:
             if carried.reply is None:
-                carried.reply = await self._advance(carried)
+                async with self._calls.slot(carried.tenant):
+                    carried.reply = await self._advance(carried)
                 await self._store.save(carried)
             if carried.reply is None:
                 return False

@@ -37,9 +37,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 30.0
 """Most seconds between two looks at what is scheduled."""
-SYNCS_AT_ONCE = 4
 SYNC_SECONDS = 3600
-"""Most seconds of one sync, so that no platform keeps the others from theirs."""
+"""Most seconds of one sync; the next one goes on."""
 
 
 class OpenApiClient(Integration):
@@ -60,7 +59,6 @@ class OpenApiClient(Integration):
         self._carrier = carrier
         self._sync = Sync(things, store)
         self._syncing = Beside()
-        self._slots = asyncio.Semaphore(SYNCS_AT_ONCE)
         self._changed = asyncio.Event()
         self._given: dict[str, dict[str, Any]] = {}
         """What people have just changed, by tenant: it is stored when this has taken it."""
@@ -148,26 +146,25 @@ class OpenApiClient(Integration):
         self._syncing.begin(f"sync of {tenant}", partial(self._sync_tenant, tenant))
 
     async def _sync_tenant(self, tenant: str) -> None:
-        async with self._slots:
-            await self._show(tenant, {"sync_status": RUNNING})
-            try:
-                async with asyncio.timeout(SYNC_SECONDS):
-                    tally = await self._sync.run(tenant, await self._accounts.remote(tenant))
-            except ThingwayError as error:
-                outcome: dict[str, Any] = {"sync_status": FAILED, "last_error": error.text}
-            except TimeoutError:
-                text = f"not done within {SYNC_SECONDS} s; the next sync goes on"
-                outcome = {"sync_status": FAILED, "last_error": text}
-            else:
-                outcome = {
-                    "sync_status": DONE,
-                    "last_error": tally.fault,
-                    "synced_devices": tally.devices,
-                    "synced_reports": tally.reports,
-                }
-            await self._store.synced(tenant)
-            ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-            await self._show(tenant, outcome | {"last_sync": ended})
+        await self._show(tenant, {"sync_status": RUNNING})
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                tally = await self._sync.run(tenant, await self._accounts.remote(tenant))
+        except ThingwayError as error:
+            outcome: dict[str, Any] = {"sync_status": FAILED, "last_error": error.text}
+        except TimeoutError:
+            text = f"not done within {SYNC_SECONDS} s; the next sync goes on"
+            outcome = {"sync_status": FAILED, "last_error": text}
+        else:
+            outcome = {
+                "sync_status": DONE,
+                "last_error": tally.fault,
+                "synced_devices": tally.devices,
+                "synced_reports": tally.reports,
+            }
+        await self._store.synced(tenant)
+        ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        await self._show(tenant, outcome | {"last_sync": ended})
 
     async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
         try:

@@ -7,11 +7,13 @@ behind the last report that was taken over, page by page.
 import asyncio
 import logging
 from dataclasses import dataclass
+from itertools import islice, starmap
 
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
 from libs.common.integrations import IntegrationThings
+from libs.common.scheduling import FairScheduler
 from libs.common.things import GENERIC
 from services.management.builtin.openapi_client.history import remember, start_of, unseen
 from services.management.builtin.openapi_client.remote import Remote
@@ -21,7 +23,9 @@ from services.management.builtin.openapi_client.store import Link, OpenApiStore
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""Reports told at the same time."""
+"""Reports of a page that are told at the same time."""
+PAGES = 4
+"""Pages of history in hand, of all tenants."""
 
 
 @dataclass
@@ -67,6 +71,7 @@ class Sync:
     def __init__(self, things: IntegrationThings, store: OpenApiStore) -> None:
         self._things = things
         self._store = store
+        self._pages = FairScheduler("openapi-client pages", PAGES)
 
     async def run(self, tenant: str, remote: Remote) -> Tally:
         """Bring everything; raise what ends the sync, and count what one device is refused."""
@@ -104,41 +109,41 @@ class Sync:
         self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
     ) -> None:
         now = now_ms()
-        async for page in remote.history(device.id, start_of(link, now), now):
-            if not await self._page(tenant, device, link, page, tally):
-                return
+        pages = remote.history(device.id, start_of(link, now), now)
+        more = True
+        while more:
+            async with self._pages.slot(tenant):
+                page = await anext(pages, None)
+                more = page is not None and await self._page(tenant, device, link, page, tally)
 
     async def _page(
         self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
     ) -> bool:
         """Take over a page; False when the device is gone here, which is what people wanted."""
-        slots = asyncio.Semaphore(AT_ONCE)
         new = unseen(link, page.records)
-        gone = False
 
-        async def tell(digest: str, record: Record) -> None:
-            nonlocal gone
-            async with slots:
-                if gone:
-                    return
-                try:
-                    report_id = f"{device.id}-{digest}"
-                    await self._things.report(
-                        tenant, device.sn, record.properties, record.ts, report_id=report_id
-                    )
-                    tally.reports += 1
-                except (InvalidInput, TooLarge) as error:
-                    tally.refuse(device.sn, error)
-                except NotFound:
-                    gone = True
+        async def tell(digest: str, record: Record) -> bool:
+            try:
+                report_id = f"{device.id}-{digest}"
+                await self._things.report(
+                    tenant, device.sn, record.properties, record.ts, report_id=report_id
+                )
+                tally.reports += 1
+            except (InvalidInput, TooLarge) as error:
+                tally.refuse(device.sn, error)
+            except NotFound:
+                return False
+            return True
 
-        outcomes = [tell(digest, record) for digest, record in new.items()]
-        for outcome in await asyncio.gather(*outcomes, return_exceptions=True):
-            if outcome is not None:
-                raise outcome
-        if gone:
-            await self._store.leave(tenant, device.sn)
-            return False
+        rest = iter(new.items())
+        while some := list(islice(rest, AT_ONCE)):
+            outcomes = await asyncio.gather(*starmap(tell, some), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            if not all(outcomes):
+                await self._store.leave(tenant, device.sn)
+                return False
         remember(link, new)
         await self._store.keep_link(tenant, device.sn, link)
         return True

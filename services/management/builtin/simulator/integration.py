@@ -13,6 +13,7 @@ from libs.common.contracts.integrations import AddDevice, DeviceCommand, DeviceR
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import happened
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.simulation import SimulatedDevice
 from libs.common.things import GENERIC
 from libs.common.tsl import TslDocument, parse_document
@@ -26,7 +27,7 @@ LOOK_EVERY = 60.0
 LOOK_PAUSE = 0.5
 """Least seconds between two looks."""
 AT_ONCE = 32
-"""Reports on their way at the same time."""
+"""Reports on their way at the same time, of all tenants."""
 
 
 class Simulator(Integration):
@@ -44,7 +45,7 @@ class Simulator(Integration):
         self._wheel = Wheel(self._rng)
         self._look = asyncio.Event()
         self._turned = asyncio.Event()
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._reports = FairScheduler("simulator", AT_ONCE)
         self._failing = False
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
@@ -97,8 +98,8 @@ class Simulator(Integration):
             while True:
                 self._turned.clear()
                 for device_id in self._wheel.take(time.monotonic()):
-                    await self._slots.acquire()
-                    jobs.create_task(self._report(device_id))
+                    if (ref := self._known.get(device_id)) is not None:
+                        jobs.create_task(self._report(ref))
                 await self._next_turn()
 
     async def _next_turn(self) -> None:
@@ -127,25 +128,25 @@ class Simulator(Integration):
             self._wheel.put(device.device_id, _interval(device), now)
         self._turned.set()
 
-    async def _report(self, device_id: int) -> None:
+    async def _report(self, ref: DeviceRef) -> None:
+        """Report, unless too many reports of the tenant wait: then the turn is missed."""
         try:
-            ref = self._known.get(device_id)
-            if ref is not None:
+            async with self._reports.slot(ref.tenant):
                 properties = (await self._device(ref)).measure()
                 if properties:
                     await self._things.report(ref.tenant, ref.identifier, properties)
             self._failing = False
+        except LaneFull:
+            pass  # the scheduler counts it
         except NotFound:
-            self.forget(device_id)
+            self.forget(ref.device_id)
         except InvalidInput as error:
-            log.info("simulator: the TSL of device %d is read anew: %s", device_id, error)
-            self._stale.add(device_id)
+            log.info("simulator: the TSL of device %d is read anew: %s", ref.device_id, error)
+            self._stale.add(ref.device_id)
         except ThingwayError as error:
             if not self._failing:
                 log.warning("simulator: reports are not taken: %s", error)
             self._failing = True
-        finally:
-            self._slots.release()
 
     async def _device(self, ref: DeviceRef) -> SimulatedDevice:
         device = self._virtual.get(ref.device_id)

@@ -1,0 +1,179 @@
+"""Tenants take turns at what integrations have in common."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+from libs.common.clock import now_ms
+from libs.common.contracts.integrations import DeviceRef
+from libs.common.jobs import ended
+from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.server import LOOKS
+from services.management.builtin.openapi_client.commands import AT_ONCE, CommandCarrier
+from services.management.builtin.openapi_client.integration import OpenApiClient
+from services.management.builtin.openapi_client.schemas import (
+    HistoryPage,
+    Record,
+    RemoteDevice,
+    Task,
+)
+from services.management.builtin.openapi_client.store import Carried, Link
+from services.management.builtin.openapi_client.sync import PAGES
+from services.management.builtin.simulator import integration as simulator_module
+from services.management.builtin.simulator.integration import Simulator
+
+CROWD = 200
+
+
+class Things:
+    """`device`: reports of one tenant wait, those of others are taken."""
+
+    def __init__(self, devices: list[DeviceRef] | None = None) -> None:
+        self.reported: asyncio.Queue[str] = asyncio.Queue()
+        self.synced: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.slow = 0
+        self._devices = devices or []
+
+    async def report(self, tenant: str, *_: Any, **__: Any) -> None:
+        if tenant == "slow":
+            self.slow += 1
+            await asyncio.Event().wait()
+        self.reported.put_nowait(tenant)
+
+    async def reply(self, tenant: str, *_: Any, **__: Any) -> None:
+        self.reported.put_nowait(tenant)
+
+    async def own_values(self, tenant: str) -> Any:
+        await self.report(tenant)
+        return SimpleNamespace(properties={})
+
+    async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
+        if "synced_reports" in properties:
+            self.synced.put_nowait((tenant, properties["synced_reports"]))
+
+    async def devices(self) -> AsyncIterator[DeviceRef]:
+        for device in self._devices:
+            yield device
+
+    async def tsl(self, *_: Any) -> Any:
+        return {
+            "version": "v1.0",
+            "properties": [
+                {
+                    "id": "at",
+                    "name": "At",
+                    "accessMode": "R",
+                    "dataSpec": {"dataType": "DOUBLE"},
+                }
+            ],
+            "events": [],
+            "services": [],
+        }
+
+
+class Store:
+    """Keeps nothing."""
+
+    def __init__(self, tenants: list[str] | None = None) -> None:
+        self._tenants = tenants or []
+
+    async def tenants(self) -> list[str]:
+        return self._tenants
+
+    async def link(self, *_: Any) -> Link:
+        return Link(url="u", remote_id="1", state="here", name="S1", model="")
+
+    async def save(self, *_: Any) -> None:
+        pass
+
+    keep_link = told = leave = synced = save
+
+
+class Remote:
+    """Another platform, whose tasks of one tenant never end."""
+
+    def __init__(self, tenant: str, pages: int = 0) -> None:
+        self.account = SimpleNamespace(base_url="u")
+        self._tenant = tenant
+        self._pages = pages
+
+    async def set_properties(self, *_: Any) -> str | None:
+        return "1" if self._tenant == "slow" else None
+
+    async def task(self, _: str) -> Task:
+        if self._tenant == "slow":
+            await asyncio.Event().wait()
+        raise AssertionError
+
+    async def devices(self) -> AsyncIterator[RemoteDevice]:
+        yield RemoteDevice(sn="S1", device_id=1, name="S1", model="")
+
+    async def history(self, *_: Any) -> AsyncIterator[HistoryPage]:
+        for number in range(self._pages):
+            yield HistoryPage(records=[Record(ts=number + 1, properties={"at": number})])
+
+
+class Accounts:
+    async def remote(self, tenant: str) -> Remote:
+        return Remote(tenant, 2 if tenant == "other" else 100_000)
+
+
+async def test_commands_that_wait_at_one_platform_delay_no_other() -> None:
+    """However many a tenant has, another's is sent and its end told."""
+    things = Things()
+    carrier = CommandCarrier(things, Store(), Accounts())  # type: ignore[arg-type]
+    command = {"kind": "SET_PROPERTIES", "properties": {}, "expiresAt": now_ms() + 600_000}
+    for number in range(2 * AT_ONCE + 1):
+        tenant = "slow" if number < 2 * AT_ONCE else "other"
+        carrier._begin(
+            Carried(id=number, tenant=tenant, identifier="S1", remote_id="1", command=dict(command))
+        )
+    assert await things.reported.get() == "other"
+    await carrier.stop()
+
+
+async def test_a_short_sync_ends_beside_long_ones() -> None:
+    """Syncs take turns page by page."""
+    things = Things()
+    client = OpenApiClient(things, Store(), Accounts(), None)  # type: ignore[arg-type]
+    for number in range(2 * PAGES):
+        client._begin(f"long{number}")
+    for _ in range(10):
+        await things.reported.get()
+    client._begin("other")
+    assert await things.synced.get() == ("other", 2)
+    await client._syncing.stop()
+
+
+async def test_simulated_devices_of_one_tenant_delay_no_other(monkeypatch: Any) -> None:
+    """However many reports of a tenant are on their way, another's is sent."""
+    devices = [
+        DeviceRef(
+            device_id=number,
+            tenant="slow" if number < CROWD else "other",
+            identifier=f"S{number}",
+            model="M",
+            additional={"interval": 1},
+        )
+        for number in range(CROWD + 1)
+    ]
+    clock = iter(range(1_000))
+    monkeypatch.setattr(
+        simulator_module, "time", SimpleNamespace(monotonic=lambda: float(next(clock)))
+    )
+    things = Things(devices)
+    running = asyncio.ensure_future(Simulator(things).run())  # type: ignore[arg-type]
+    assert await things.reported.get() == "other"
+    assert 0 < things.slow < CROWD
+    await ended(running)
+
+
+async def test_settings_of_one_tenant_delay_no_other() -> None:
+    """A look that does not end keeps one place of many."""
+    things = Things()
+    tenants = ["slow", *(f"t{number}" for number in range(2 * LOOKS))]
+    server = ChirpStack(things, Store(tenants), ())  # type: ignore[arg-type]
+    running = asyncio.ensure_future(server.run())
+    assert {await things.reported.get() for _ in tenants[1:]} == set(tenants[1:])
+    await ended(running)
