@@ -18,7 +18,7 @@ from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
 from services.device.reports.store import SEEN
 from services.device.things.folding import LARGE, MOST
-from services.device.things.latest import LatestValues
+from services.device.things.latest import PARTS, LatestValues
 from services.device.things.removed import REMOVED
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,10 @@ async def _events_by_kind(database: Database) -> None:
     await database[EVENTS].create_index([("e", ASCENDING), ("_id", ASCENDING)], name="kind")
 
 
+async def _make_parts(database: Database) -> None:
+    await create_missing(database, PARTS)
+
+
 async def divide_values(database: Database) -> None:
     """Move large latest values, and those of things with many, to documents of their own.
 
@@ -137,5 +141,6 @@ MIGRATIONS = [
     Migration(3207, "turns of redecodings by tenant", _redecodes_by_tenant),
     Migration(1801, "gaps between frames", _gaps),
     Migration(3161, "index of events by their kind", _events_by_kind),
-    Migration(3201, "large latest values in documents of their own", divide_values, contract=True),
+    Migration(3201, "parts of latest values", _make_parts),
+    Migration(3202, "large latest values in documents of their own", divide_values, contract=True),
 ]
