@@ -6,6 +6,7 @@
 import os
 
 from bench.neighbours import at_limits
+from bench.neighbours.answers import Answers, Workbooks
 from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
 from bench.neighbours.notifications import Notifications, SlowWebhooks
@@ -22,6 +23,8 @@ CONTESTS: list[type[Contest]] = [
     SocketsRequest,
     Listeners,
     NewUsers,
+    Answers,
+    Workbooks,
 ]
 
 
