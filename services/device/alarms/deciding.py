@@ -1,12 +1,14 @@
 """Decides what readings, events and time do to the state of a rule. No I/O.
 
 The rule is a fold over the readings of a device in the order of their times, and over the present
-time. A state keeps a checkpoint `LATE` before the newest reading. A reading that arrives out of
-order is folded in where it belongs, from the checkpoint on, so the state is the same as if all
-readings were folded again. The order of arrival, copies and batches change nothing.
+time. A state keeps a checkpoint `LATE` before the newest reading, and a few newer ones up to it. A
+reading that arrives out of order is folded in where it belongs, from the last checkpoint before it
+on, so the state is the same as if all readings were folded again. The order of arrival, copies and
+batches change nothing.
 """
 
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +34,9 @@ SETTLING = 10_000
 """ms after a change until the state is evaluated again, with what `device-ingest` did not point at
 because it judged by the state before. Every process knows the change after `following.PERIOD`,
 or after `following.OVERLAP` when its transaction is slow; the rest is time to store a batch."""
+
+_AGES = (LATE, *(1000 << power for power in range(6, -1, -1)), 0)
+"""ms: how much older than the newest reading the checkpoints of an evaluation are."""
 
 _COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
     "GT": operator.gt,
@@ -74,12 +79,26 @@ class Change(NamedTuple):
     value: Any = None
 
 
-class Window(NamedTuple):
-    """All readings from a time on that are `in_time`, in order."""
+class Start(NamedTuple):
+    """Where the evaluation of a state begins."""
 
-    start: int
-    """ms."""
+    at: int
+    """ms: the time from which it needs readings."""
+    point: Checkpoint | None
+    """What all readings before that time amount to; None: only the present state is known."""
+    full: bool
+    """Whether all readings are folded in that the state may lack."""
+
+
+class Window(NamedTuple):
+    """All readings from a start on that are `in_time`, in order."""
+
+    start: Start
     rows: Sequence[Row]
+    read_at: int
+    """ms: when they were read."""
+    complete: bool = True
+    """Whether there are no newer ones."""
 
 
 class _Turn(NamedTuple):
@@ -133,6 +152,11 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
+def bounded(value: Any) -> Any:
+    """Cut a text that is longer than any that a rule compares with: it stays unequal."""
+    return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value
+
+
 def matters(status: str, verdict: Verdict | None, *, earlier: bool, lasts: bool) -> bool:
     """Return whether a reading may change the status; if not, it is not pointed at.
 
@@ -156,23 +180,26 @@ def floor_of(state: State) -> int:
     return state.since if state.status == "RAISED" else state.at
 
 
-def start_of(state: State, earliest: int | None, now: int) -> int:
-    """Return the time (ms) from which `decide` needs readings, at `now` (ms).
+def start_of(state: State, oldest: int, earliest: int, now: int) -> Start:
+    """Return where to begin at `now` (ms), to fold in readings from `oldest` (ms) on.
 
-    `earliest` is the time of the oldest reading to fold in; None is all that the state may lack.
-    When it is newer than all that was evaluated, it continues the present state, which the
-    readings in between have not changed: they were not pointed at. The fold begins at the
-    checkpoint when it is not, or when a change of the state has not settled.
+    `oldest` is 0 for all readings that the state may lack. `earliest` is the time of the oldest
+    reading that may not be evaluated yet. When that is newer than all that was evaluated, it
+    continues the present state, which the readings in between have not changed: they were not
+    pointed at. That holds only when the last change of the state has settled.
     """
-    if earliest is not None and covers(state, earliest - LATE, now):
-        return max(earliest - LATE, floor_of(state))
-    return floor_of(state)
+    if earliest - LATE > max(state.newest, state.at) and _is_settled(state, now):
+        return Start(earliest - LATE, _present(state, earliest - LATE), full=True)
+    for point in reversed(state.points):
+        if point.until <= oldest:
+            return Start(point.until, point, full=False)
+    return Start(floor_of(state), state.checkpoint, full=True)
 
 
-def covers(state: State, start: int, now: int) -> bool:
-    """Return whether readings from `start` (ms) on are all that `decide` needs, at `now` (ms)."""
-    settled = now - state.changed >= SETTLING
-    return start <= floor_of(state) or (settled and start > _reach(state))
+def continued(start: Start, state: State) -> Start:
+    """Return where to go on after a window that was not complete, which led to `state`."""
+    point = state.points[-1] if state.points else state.checkpoint
+    return Start(floor_of(state) if point is None else point.until, point, start.full)
 
 
 def in_time(rows: Sequence[Row]) -> Sequence[Row]:
@@ -199,18 +226,25 @@ def decide(
     if state.status == "RAISED" and state.alarm is None and not state.cleared:
         state = msgspec.structs.replace(state, cleared=state.changed)  # of a version without it
     fold, begin = _begin(state, window, held)
-    newest = max(state.newest, max(map(_age, window.rows), default=0))
-    rows = [row for row in window.rows if row[:2] >= begin and row.arrival >= state.begun]
-    until = max(fold.point.until, newest - LATE)
-    checkpoint: Checkpoint | None = None
+    known = window.rows[bisect_left(window.rows, begin) :]
+    rows = [row for row in known if row.arrival >= state.begun]
+    newest = max(state.newest, max(map(_age, rows), default=0))
+    points = [one for one in state.points if one.until < fold.point.until]
+    if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
+        points.insert(0, state.checkpoint)
+    points.append(window.start.point or msgspec.structs.replace(fold.point))
+    left = [newest - age for age in (_AGES if window.complete else _AGES[:1])]
+    left = [at for at in left if at > fold.point.until]
     for row in rows:
-        if checkpoint is None and row.ts >= until:
-            checkpoint = msgspec.structs.replace(fold.point, until=until)
+        while left and row.ts >= left[0]:
+            points.append(msgspec.structs.replace(fold.point, until=left.pop(0)))
         fold.add(row, judge(row.value))
-    checkpoint = checkpoint or msgspec.structs.replace(fold.point, until=until)
+    points += [msgspec.structs.replace(fold.point, until=at) for at in left]
     due = fold.end(now)
     point, changes = fold.point, fold.changes()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
+    if window.start.full or state.settles is None:
+        points = points[sum(one.until <= newest - LATE for one in points[1:]) :]
     after = msgspec.structs.replace(
         state,
         status=point.status,
@@ -220,10 +254,11 @@ def decide(
         at=at,
         sequence=sequence,
         newest=newest,
-        checkpoint=checkpoint,
+        checkpoint=points[0],
+        points=_thinned(points[1:], newest),
         due=due,
     )
-    return _look_again(state, after, now), changes
+    return _look_again(state, after, window), changes
 
 
 def decide_by_pointers(
@@ -233,9 +268,10 @@ def decide_by_pointers(
 
     They continue the present state; earlier readings cannot be folded again.
     """
-    known = msgspec.structs.replace(state, checkpoint=None)
-    after, changes = decide(rule, judge, known, Window(floor_of(known), rows), now)
-    after.checkpoint = None
+    known = msgspec.structs.replace(state, checkpoint=None, points=[])
+    window = Window(Start(floor_of(known), None, full=True), rows, now)
+    after, changes = decide(rule, judge, known, window, now)
+    after.checkpoint, after.points = None, []
     return after, changes
 
 
@@ -254,12 +290,18 @@ def decide_silence(
         changes.append(Change(raised=True, at=after.at))
     if after.status == "NORMAL":
         after.due = silent_at
-    return _look_again(state, after, now), changes
+    if _has_moved(state, after):
+        after.due = min(after.due or now + SETTLING, now + SETTLING)
+    return after, changes
 
 
 def is_unchanged(before: State, after: State) -> bool:
     """Return whether nothing has changed but up to where readings were folded in."""
-    progress = {"newest": before.newest, "checkpoint": before.checkpoint}
+    progress = {
+        "newest": before.newest,
+        "checkpoint": before.checkpoint,
+        "points": before.points,
+    }
     return msgspec.structs.replace(after, **progress) == before
 
 
@@ -347,11 +389,8 @@ class _Fold:
 
 def _begin(state: State, window: Window, held: int) -> tuple[_Fold, tuple[int, int]]:
     """Return where the fold begins, and the time (ms) and sequence of the first reading to add."""
-    kept, start = state.checkpoint, window.start
-    if start > _reach(state):
-        return _Fold(state, _present(state, start), held), (start, 0)
-    if kept is not None:
-        point = msgspec.structs.replace(kept)
+    if window.start.point is not None:
+        point = msgspec.structs.replace(window.start.point)
         if state.momentary and point.status == "RAISED" and _is_cleared(state, point.arrival):
             point.status = "NORMAL"
         return _Fold(state, point, held), (point.until, 0)
@@ -360,6 +399,14 @@ def _begin(state: State, window: Window, held: int) -> tuple[_Fold, tuple[int, i
         point.status, point.at, point.sequence = "PENDING", state.since, 0  # it may not have lasted
         point.until = state.since
     return _Fold(state, point, held), (point.at, point.sequence + 1)
+
+
+def _thinned(points: Sequence[Checkpoint], newest: int) -> list[Checkpoint]:
+    """Return the last of some checkpoints, and the oldest of each class of ages: few are young."""
+    classes = {
+        ((newest - point.until) // 1000).bit_length(): point for point in reversed(points[:-1])
+    }
+    return [*reversed(classes.values()), *points[-1:]]
 
 
 def _present(state: State, until: int) -> Checkpoint:
@@ -379,9 +426,9 @@ def _age(row: Row) -> int:
     return min(row.ts, row.arrival)
 
 
-def _reach(state: State) -> int:
-    """Up to when (ms) the present state has folded in all that it may need."""
-    return max(state.newest, state.at)
+def _is_settled(state: State, now: int) -> bool:
+    """Whether every process knew of the last change long enough before `now` (ms)."""
+    return now - state.changed >= SETTLING
 
 
 def _is_cleared(state: State, arrival: int) -> bool:
@@ -389,12 +436,22 @@ def _is_cleared(state: State, arrival: int) -> bool:
     return bool(state.cleared) and arrival <= state.cleared
 
 
-def _look_again(before: State, after: State, now: int) -> State:
-    moved = (after.status, after.at) != (before.status, before.at)
-    if moved and {before.status, after.status} != {"NORMAL"}:
-        settled = now + SETTLING
-        after.due = settled if after.due is None else min(after.due, settled)
+def _look_again(before: State, after: State, window: Window) -> State:
+    """Say when the state has to be evaluated from its checkpoint on."""
+    now, full = window.read_at, window.start.full and window.complete
+    settled = _is_settled(before, now)
+    if full and (settled or (before.settles or 0) <= now):
+        after.settles = None
+    if after.settles is None and (_has_moved(before, after) or (full and not settled)):
+        after.settles = now + SETTLING
+    after.due = min((at for at in (after.due, after.settles) if at is not None), default=None)
     return after
+
+
+def _has_moved(before: State, after: State) -> bool:
+    """Whether the status has changed, so that readings were judged by another one."""
+    moved = (after.status, after.at) != (before.status, before.at)
+    return moved and {before.status, after.status} != {"NORMAL"}
 
 
 def _short(value: Any) -> Any:

@@ -29,6 +29,15 @@ class Compiled:
     judge: Judge
 
 
+class Found(NamedTuple):
+    """A rule whose state a reading may change."""
+
+    compiled: Compiled
+    value: Any
+    is_sure: bool = True
+    """Whether it may do so by the state that is known; else the state may be another by now."""
+
+
 @dataclass(slots=True)
 class Looked:
     """The rules that look at one property, and the numbers that are beyond none of them."""
@@ -168,15 +177,16 @@ class RuleIndex:
             if not known:
                 del self._states[state.device]
 
-    def doubt(self, rule_id: int, device: int, until: float, ts: int) -> int:
+    def doubt(self, found: Found, device: int, until: float, ts: int) -> int:
         """A state is about to change: until then (monotonic) any value of the device matters.
 
         `ts` is the time (ms) of the reading that is pointed at; returns that of the oldest one
-        since the state was in no doubt.
+        since the state was in no doubt. A reading that matters only because of a doubt does not
+        prolong it: else each report of a busy device would be pointed at for ever.
         """
-        known = self._unsure[device].get(rule_id)
-        earliest = ts if known is None else min(ts, known.earliest)
-        self._unsure[device][rule_id] = _Doubt(until, earliest)
+        known = self._unsure[device].get(rule_id := found.compiled.rule.id, _Doubt(until, ts))
+        earliest = min(ts, known.earliest)
+        self._unsure[device][rule_id] = _Doubt(until if found.is_sure else known.until, earliest)
         return earliest
 
     def forget_doubts(self, now: float) -> None:
@@ -188,9 +198,7 @@ class RuleIndex:
             else:
                 del self._unsure[device]
 
-    def reported(
-        self, about: Subject, properties: Mapping[str, Any], ts: int
-    ) -> Iterator[tuple[Compiled, Any]]:
+    def reported(self, about: Subject, properties: Mapping[str, Any], ts: int) -> Iterator[Found]:
         """The rules whose state a report of a time (ms) may change, each with its value."""
         device = about[1]
         normal = device not in self._states and device not in self._unsure
@@ -200,30 +208,28 @@ class RuleIndex:
                 if value is None or (normal and looked.quiet(value)):
                     continue
                 for one in looked.rules:
-                    if self._matters(one, device, value, ts):
-                        yield one, value
+                    yield from self._found(one, device, value, ts)
             for one in plan.silences:
                 if self._known(one.rule, device).status == "RAISED":
-                    yield one, None
+                    yield Found(one, None)
 
-    def occurred(self, about: Subject, event: str, ts: int) -> Iterator[tuple[Compiled, Any]]:
+    def occurred(self, about: Subject, event: str, ts: int) -> Iterator[Found]:
         """The same of an event of the TSL."""
         for plan in self._plans_of(*about):
             for one in plan.events.get(event, ()):
-                if self._matters(one, about[1], event, ts):
-                    yield one, event
+                yield from self._found(one, about[1], event, ts)
 
-    def _matters(self, one: Compiled, device: int, value: Any, ts: int) -> bool:
+    def _found(self, one: Compiled, device: int, value: Any, ts: int) -> Iterator[Found]:
         verdict = one.judge(value)
         if verdict is None:
-            return False
-        unsure = self._unsure.get(device)
-        if unsure is not None and one.rule.id in unsure:
-            return True
+            return
         state = self._known(one.rule, device)
         seconds = getattr(one.rule.condition, "seconds", 0)
         lasts = ts - state.since >= seconds * 1000
-        return matters(state.status, verdict, earlier=ts < state.at, lasts=lasts)
+        if matters(state.status, verdict, earlier=ts < state.at, lasts=lasts):
+            yield Found(one, value)
+        elif (unsure := self._unsure.get(device)) and one.rule.id in unsure:
+            yield Found(one, value, is_sure=False)
 
     def _known(self, rule: Rule, device: int) -> "_Known":
         known = self._states.get(device)

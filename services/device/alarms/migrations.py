@@ -1,7 +1,7 @@
 """The collections of alarms, and how they are found."""
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.mongo import Database, create_missing, drop_present
 
 COLLECTIONS = ("alarm_rules", "alarm_states", "alarms")
 INDEXES = {
@@ -47,7 +47,17 @@ async def _let_flows_raise(database: Database) -> None:
     )
 
 
+async def _find_due_by_tenant(database: Database) -> None:
+    await drop_present(database["alarm_states"], "due")
+    await database["alarm_states"].create_index(
+        [("tenant", 1), ("due", 1)],
+        name="tenant_due",
+        partialFilterExpression={"due": {"$exists": True}},
+    )
+
+
 MIGRATIONS = [
     Migration(800, "alarms, their rules and states", _make_alarms),
     Migration(801, "alarms that flows raise", _let_flows_raise),
+    Migration(3211, "states that are due, by tenant", _find_due_by_tenant),
 ]

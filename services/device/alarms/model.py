@@ -139,12 +139,16 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     """ms: the time of the newest reading that was evaluated."""
     checkpoint: Checkpoint | None = None
     """From where readings that arrive out of order are folded in; None: only newer ones are."""
+    points: list[Checkpoint] = []
+    """Later checkpoints in their order, so that an evaluation reads little again."""
     cleared: int = 0
     """ms: when people cleared an alarm last. What had arrived by then raises no other one."""
     begun: int = 0
     """ms: since when readings count; what arrived before does not."""
     due: int | None = None
     """When it has to be looked at, though nothing happens."""
+    settles: int | None = None
+    """ms: when it has to be evaluated from `checkpoint` on, because its status has changed."""
     revision: int = 0
     """Grows with every change."""
     changed: int = 0

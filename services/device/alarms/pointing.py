@@ -12,16 +12,16 @@ from typing import Any
 
 from libs.common.bus import OutboxEntry, Outgoing
 from libs.common.telemetry.tracing import trace_header
-from services.device.alarms.deciding import LONGEST_VALUE
+from services.device.alarms.deciding import bounded
 from services.device.alarms.following import FollowedRules
-from services.device.alarms.index import Compiled, RuleIndex
+from services.device.alarms.index import Found, RuleIndex
 from services.device.alarms.messages import Pointer, pointing
 from services.device.reports.batch import Batch
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
 DOUBT = 5.0
-"""Seconds for which any value of a device is pointed at after one was: its state is changing."""
+"""Seconds for which any value of a device is pointed at after one that may change its state."""
 
 
 class Pointing:
@@ -63,24 +63,17 @@ def _subject(thing: Thing) -> tuple[str, int, str]:
 
 
 def _pointer(
-    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, found: Iterable[tuple[Compiled, Any]]
+    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, found: Iterable[Found]
 ) -> Iterator[Outgoing]:
-    values = {one.rule.id: _bounded(value) for one, value in found}
-    if values:
+    if each := list(found):
         until = time.monotonic() + DOUBT
-        earliest = min(index.doubt(rule_id, thing.id, until, ts) for rule_id in values)
         pointer = Pointer(
             tenant=thing.tenant,
             device_id=thing.id,
-            values=values,
+            values={one.compiled.rule.id: bounded(one.value) for one in each},
             ts=ts,
             sequence=uplink.sequence,
             received=uplink.received,
-            earliest=earliest,
+            earliest=min(index.doubt(one, thing.id, until, ts) for one in each),
         )
         yield pointing(pointer, uplink.key, trace_header(uplink.trace))
-
-
-def _bounded(value: Any) -> Any:
-    """A text longer than any that a rule compares with is as unequal when it is cut."""
-    return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

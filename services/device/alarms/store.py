@@ -4,10 +4,12 @@ A state, what it raises or clears, and the events that tell of it are one transa
 happens once, whoever decides it and however often.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pymongo import ReturnDocument, UpdateOne
+import msgspec
+from pymongo import DeleteOne, ReplaceOne, ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import now_ms
@@ -30,17 +32,34 @@ from services.device.alarms.model import (
 from services.device.things.model import PresentDevice, profile_of
 from services.device.things.store import DeviceStore
 
-Decision = Callable[[State], tuple[State, list[Change]]]
 Order = list[tuple[str, int]]
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who clears an alarm that is over, if not people."""
 MOST_OF_FLOWS = 100
 """Open alarms of a device that flows have raised."""
 HAS_VALUE: Document = {
-    "$or": [{"value": {"$exists": True}}, {"checkpoint.value": {"$exists": True}}]
+    "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
 CHUNK = 200
-"""Alarms that people change in one transaction."""
+"""Alarms that people change in one transaction; states that are written in one."""
+MOST_CHANGES = 1000
+"""Alarms that are raised and cleared in one transaction, unless one state has more."""
+KNOWN = dict.fromkeys(("tenant", "rule", "generation", "device", "status", "at", "since"), 1)
+"""The fields of a state that ingest knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of the state of a rule for a device."""
+
+    rule: Rule | None
+    """None when the state ends."""
+    before: State
+    after: State | None
+    """None: it is deleted."""
+    changes: Sequence[Change] = ()
+    is_written: bool = True
+    """Whether the state has to be written; a checkpoint alone need not be."""
 
 
 class AlarmStore:
@@ -57,50 +76,51 @@ class AlarmStore:
 
     # States.
 
-    async def settle(
-        self, rule: Rule, device_id: int, decide: Decision, *, always: bool = False
-    ) -> State | None:
-        """Carry the state of a rule for a device on; None when it is not about it any more.
+    async def settle(self, decisions: Iterable[Decision]) -> dict[str, State]:
+        """Write states and the changes of their alarms; return the states as they are now, by key.
 
-        A checkpoint that alone has moved is written only when it must be `always`: the older one
-        does as well, and readings that change nothing cost no write.
+        States that another process has changed since they were read are missing: they have to be
+        decided again. One that its rule does not apply to any more ends.
         """
+        settled: dict[str, State] = {}
+        for some in _parts(decisions):
 
-        async def work(session: Session) -> tuple[State | None, list[Document]]:
-            fresh = fresh_state(rule, device_id)
-            found = await self._states.find_one({"_id": fresh.id}, session=session)
-            state = fresh if found is None else read(found, State)
-            present = await self._devices.presence.with_ids([device_id], session)
-            if not present or not rule.applies(present[0].tenant, device_id, present[0].model):
-                return None, await self._end(state, present, session, gone=not present)
-            after, changes = decide(state)
-            if not always and is_unchanged(state, after):
-                return after, []
-            after.revision, after.changed = after.revision + 1, now_ms()
-            entries = await self._apply(rule, after, changes, present[0], session)
-            await self._states.replace_one(
-                {"_id": after.id}, written(after), upsert=True, session=session
-            )
-            return after, await self._outbox.add(entries, session)
+            async def write(
+                session: Session, some: Sequence[Decision] = some
+            ) -> tuple[dict[str, State], list[Document]]:
+                current = await self._current(some, session)
+                devices = await self._present([one.before.device for one in current], session)
+                return await self._write(
+                    [_applied(one, devices.get(one.before.device)) for one in current],
+                    devices,
+                    session,
+                )
 
-        after, entries = await self._mongo.transaction(work)
-        await self._outbox.relay(entries)
-        return after
+            if any(one.is_written for one in some):
+                states, entries = await self._mongo.transaction(write)
+                await self._outbox.relay(entries)
+                settled |= states
+            else:
+                settled |= {one.before.id: one.before for one in await self._current(some)}
+        return settled
 
-    async def end(self, state: State, *, gone: bool = True) -> None:
-        """A state is over, and so is the alarm that it has raised.
+    async def end(self, states: Sequence[State], *, gone: bool = False) -> None:
+        """End states that are stored, and the alarms that they have raised.
 
-        With its rule it is `gone`; without the device it stays, NORMAL, so that processes hear it.
+        They are deleted when their rule is `gone`, or their device. Others stay, NORMAL, so that
+        processes hear it.
         """
+        for first in range(0, len(states), CHUNK):
+            keys = [state.id for state in states[first : first + CHUNK]]
 
-        async def work(session: Session) -> list[Document]:
-            present = await self._devices.presence.with_ids([state.device], session)
-            found = await self._states.find_one({"_id": state.id}, session=session)
-            if found is None:
-                return []
-            return await self._end(read(found, State), present, session, gone=gone)
+            async def write(session: Session, keys: Sequence[str] = keys) -> list[Document]:
+                found = self._states.find({"_id": {"$in": keys}}, session=session)
+                stored = [read(one, State) async for one in found]
+                devices = await self._present([one.device for one in stored], session)
+                ended = [_ended(one, gone=gone or one.device not in devices) for one in stored]
+                return (await self._write(ended, devices, session))[1]
 
-        await self._outbox.relay(await self._mongo.transaction(work))
+            await self._outbox.relay(await self._mongo.transaction(write))
 
     async def end_of_device(self, device_id: int) -> None:
         """A device is gone, and its alarms with it."""
@@ -123,25 +143,35 @@ class AlarmStore:
         Return whether there were any.
         """
         other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
-        gone = {"$unset": {"value": "", "checkpoint.value": ""}}
+        gone = {"$unset": {"value": "", "checkpoint.value": "", "points": ""}}
         keys = {"$nin": list(kept)}
         alarms = await self._alarms.update_many({**other, "state": keys}, gone)
         states = await self._states.update_many({**other, "_id": keys}, gone)
         return bool(alarms.modified_count or states.modified_count)
 
     async def not_normal(self) -> list[State]:
-        """The states of all tenants that are not NORMAL."""
-        found = self._states.find({"status": {"$ne": "NORMAL"}})
+        """The states of all tenants that are not NORMAL, by their `KNOWN` fields."""
+        found = self._states.find({"status": {"$ne": "NORMAL"}}, KNOWN)
         return [read(one, State) async for one in found]
 
     async def changed(self, since: int) -> list[State]:
-        """The states that have been written since (ms)."""
-        found = self._states.find({"changed": {"$gte": since}})
+        """The states that have changed since (ms), by their `KNOWN` fields."""
+        found = self._states.find({"changed": {"$gte": since}}, KNOWN)
         return [read(one, State) async for one in found]
 
-    async def due(self, now: int, limit: int) -> list[State]:
+    async def tenants_due(self, now: int) -> list[str]:
+        """The tenants with states that have to be looked at by now (ms)."""
+        tenants: list[str] = []
+        query: Document = {"due": {"$lte": now}, "tenant": {"$gt": ""}}
+        while found := await self._states.find_one(query, {"tenant": 1}, sort=[("tenant", 1)]):
+            tenants.append(found["tenant"])
+            query["tenant"] = {"$gt": tenants[-1]}
+        return tenants
+
+    async def due(self, tenant: str, now: int, limit: int) -> list[State]:
         """States that have to be looked at by now (ms), those that wait longest first."""
-        found = self._states.find({"due": {"$lte": now}}, sort=[("due", 1)], limit=limit)
+        query = {"tenant": tenant, "due": {"$lte": now}}
+        found = self._states.find(query, sort=[("due", 1)], limit=limit)
         return [read(one, State) async for one in found]
 
     async def of_devices(self, ids: Iterable[int]) -> list[State]:
@@ -177,13 +207,12 @@ class AlarmStore:
 
     async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
         """Look at states later (ms) that have not changed."""
-        await self._states.bulk_write(
-            [
-                UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
-                for state, due in dues
-            ],
-            ordered=False,
-        )
+        writes = [
+            UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
+            for state, due in dues
+        ]
+        if writes:
+            await self._states.bulk_write(writes, ordered=False)
 
     # Alarms, for users.
 
@@ -362,31 +391,78 @@ class AlarmStore:
         await self._states.update_many(mine | open_now, others, session=session)
 
     async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
-        found = await self._devices.presence.with_ids(ids, session)
-        return {one.id: profile_of(one) for one in found}
+        return {one.id: profile_of(one) for one in (await self._present(ids, session)).values()}
 
-    async def _apply(
+    async def _current(
+        self, decisions: Sequence[Decision], session: Session | None = None
+    ) -> list[Decision]:
+        """Those whose states nobody has changed since they were read."""
+        query = {"_id": {"$in": [one.before.id for one in decisions]}}
+        found = self._states.find(query, {"revision": 1}, session=session)
+        revisions = {one["_id"]: one.get("revision", 0) async for one in found}
+        return [one for one in decisions if revisions.get(one.before.id, 0) == one.before.revision]
+
+    async def _present(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
+        found = await self._devices.presence.with_ids(set(ids), session)
+        return {one.id: one for one in found}
+
+    async def _write(
         self,
-        rule: Rule,
-        state: State,
-        changes: Sequence[Change],
-        device: PresentDevice,
+        decisions: Sequence[Decision],
+        devices: Mapping[int, PresentDevice],
         session: Session,
-    ) -> list[OutboxEntry]:
-        """Write the alarms of `changes`; return what is said of them."""
-        entries: list[OutboxEntry] = []
-        for change in changes:
-            if change.raised:
-                alarm = await self._raise(rule, state, change, device, session)
-                entries.append(alarm_changed(alarm, "raised", profile_of(device)))
-            elif state.alarm is not None:
-                entries += await self._clear(state, change.at, [device], session)
-        return entries
+    ) -> tuple[dict[str, State], list[Document]]:
+        """Write states, their alarms, and the events that tell of these."""
+        asked = [one.before.alarm for one in decisions if one.changes and one.before.alarm]
+        query = {"_id": {"$in": asked}, "open": True}
+        found = await self._alarms.find(query, session=session).to_list(None) if asked else []
+        known = {one["_id"]: read(one, Alarm) for one in found}
+        states, new, entries, now = dict[str, State](), list[Alarm](), list[OutboxEntry](), now_ms()
+        writes: list[ReplaceOne[Document] | DeleteOne] = []
+        for one in decisions:
+            before, after, device = one.before, one.after, devices.get(one.before.device)
+            alarm_id = before.alarm
+            for change in one.changes:
+                if change.raised and one.rule is not None and device is not None:
+                    alarm = await self._raised(one.rule, before, change, device)
+                    new.append(alarm)
+                    known[alarm.id] = alarm
+                    alarm_id = alarm.id
+                elif (cleared := known.get(alarm_id or 0)) is None:
+                    alarm_id = None
+                    continue
+                else:
+                    alarm, alarm_id = cleared, None
+                    _clear(alarm, change.at)
+                if device is not None:
+                    what: AlarmChange = "raised" if alarm.open else "cleared"
+                    entries.append(alarm_changed(alarm, what, profile_of(device)))
+            if after is None:
+                writes.append(DeleteOne({"_id": before.id}))
+            elif one.is_written:
+                changed = before.changed if is_unchanged(before, after) else now
+                after = msgspec.structs.replace(
+                    after, alarm=alarm_id, changed=changed, revision=before.revision + 1
+                )
+                writes.append(ReplaceOne({"_id": after.id}, written(after), upsert=True))
+            states[before.id] = after or before
+        if new:
+            await self._alarms.insert_many([written(one) for one in new], session=session)
+        over = [
+            UpdateOne({"_id": alarm.id}, {"$set": _cleared(alarm.cleared_at, BY_RULE)})
+            for alarm in (known[one["_id"]] for one in found)
+            if alarm.cleared_at is not None
+        ]
+        if over:
+            await self._alarms.bulk_write(over, session=session)
+        if writes:
+            await self._states.bulk_write(writes, session=session)
+        return states, await self._outbox.add(entries, session)
 
-    async def _raise(
-        self, rule: Rule, state: State, change: Change, device: PresentDevice, session: Session
+    async def _raised(
+        self, rule: Rule, state: State, change: Change, device: PresentDevice
     ) -> Alarm:
-        alarm = Alarm(
+        return Alarm(
             id=await self._ids.take(),
             tenant=rule.tenant,
             rule=rule.id,
@@ -399,42 +475,42 @@ class AlarmStore:
             value=change.value,
             raised_at=change.at,
         )
-        await self._alarms.insert_one(written(alarm), session=session)
-        state.alarm = alarm.id
-        return alarm
 
-    async def _clear(
-        self, state: State, at: int, present: Sequence[PresentDevice], session: Session
-    ) -> list[OutboxEntry]:
-        over = _cleared(at, BY_RULE)
-        over["clearedAt"] = {"$max": [at, "$raisedAt"]}  # a late reading may end it before that
-        found = await self._alarms.find_one_and_update(
-            {"_id": state.alarm, "open": True},
-            [{"$set": over}],
-            return_document=ReturnDocument.AFTER,
-            session=session,
-        )
-        state.alarm = None
-        if found is None:
-            return []
-        alarm = read(found, Alarm)
-        return [alarm_changed(alarm, "cleared", profile_of(device)) for device in present]
 
-    async def _end(
-        self, state: State, present: Sequence[PresentDevice], session: Session, *, gone: bool
-    ) -> list[Document]:
-        entries: list[OutboxEntry] = []
-        if state.alarm is not None:
-            entries = await self._clear(state, now_ms(), present, session)
-        if gone:
-            await self._states.delete_one({"_id": state.id}, session=session)
-        else:
-            state.status, state.due, state.checkpoint = "NORMAL", None, None
-            state.revision, state.changed = state.revision + 1, now_ms()
-            state.begun = state.changed
-            key = {"_id": state.id}
-            await self._states.replace_one(key, written(state), upsert=True, session=session)
-        return await self._outbox.add(entries, session)
+def _parts(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
+    """Parts that are written in one transaction each."""
+    part, changes = list[Decision](), 0
+    for one in decisions:
+        changes += len(one.changes)
+        if part and (len(part) == CHUNK or changes > MOST_CHANGES):
+            yield part
+            part, changes = [], len(one.changes)
+        part.append(one)
+    if part:
+        yield part
+
+
+def _applied(one: Decision, device: PresentDevice | None) -> Decision:
+    """A decision, or the end of its state when the rule is not about the device any more."""
+    if not one.is_written or one.rule is None:
+        return one
+    if device and one.rule.applies(device.tenant, device.id, device.model):
+        return one
+    return _ended(one.before, gone=device is None)
+
+
+def _ended(state: State, *, gone: bool) -> Decision:
+    now = now_ms()
+    changes = [] if state.alarm is None else [Change(raised=False, at=now)]
+    after = None if gone else msgspec.structs.replace(
+        state, status="NORMAL", due=None, settles=None, checkpoint=None, points=[], begun=now
+    )  # fmt: skip
+    return Decision(None, state, after, changes)
+
+
+def _clear(alarm: Alarm, at: int) -> None:
+    alarm.open, alarm.cleared_by, alarm.ended_at = False, BY_RULE, datetime.now(UTC)
+    alarm.cleared_at = max(at, alarm.raised_at)  # a late reading may end it before that
 
 
 def _cleared(at: int, by: str) -> Document:

@@ -1,20 +1,22 @@
 """What time does to alarms: silences, durations, and rules that have changed.
 
-One replica at a time does it. Everything that is due stands in the states, so whoever goes on after
-a crash does what is left, with the times at which it was due.
+One replica at a time does it, for each tenant in its turn. Everything that is due stands in the
+states, so the next replica does what is left after a crash, with the times at which it was due.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from libs.common.clock import now_ms
 from libs.common.errors import Unavailable
+from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import StoreError
 from services.device.alarms.deciding import decide_silence
 from services.device.alarms.evaluating import Evaluator
-from services.device.alarms.index import compiled
 from services.device.alarms.model import Rule, SilenceCondition, State
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
@@ -24,6 +26,9 @@ from services.device.things.store import DeviceStore
 PERIOD = 0.5
 """Seconds between two looks."""
 CHUNK = 500
+"""States of a tenant that are looked at in one turn."""
+WORKERS = 8
+"""Turns of tenants at the same time."""
 
 log = logging.getLogger(__name__)
 
@@ -38,60 +43,76 @@ class Sweep:
     devices: DeviceStore
     latest: LatestValues
 
+    workers: FairScheduler = field(default_factory=lambda: FairScheduler("due alarms", WORKERS))
+    tenants: Beside = field(default_factory=Beside)
+
     async def run(self) -> None:
         """Look for ever; run by the lease holder."""
-        while True:
-            try:
-                for rule in await self.rules.to_do():
-                    await self._follow(rule)
-                more = await self.look()
-            except (StoreError, Unavailable) as error:
-                log.warning("alarms that are due wait: %s", error)
-                more = False
-            if not more:
+        try:
+            while True:
+                try:
+                    rules = defaultdict[str, list[Rule]](list)
+                    for rule in await self.rules.to_do():
+                        rules[rule.tenant].append(rule)
+                    for tenant in {*rules, *await self.alarms.tenants_due(now_ms())}:
+                        self.tenants.begin(tenant, partial(self._sweep, tenant, rules[tenant]))
+                except StoreError as error:
+                    log.warning("alarms that are due wait: %s", error)
                 await asyncio.sleep(PERIOD)
+        finally:
+            await self.tenants.stop()
 
-    async def look(self) -> bool:
-        """Look at some states that are due; whether there may be more."""
-        states = await self.alarms.due(now_ms(), CHUNK)
-        if not states:
-            return False
+    async def _sweep(self, tenant: str, rules: list[Rule]) -> None:
+        """Do what is due of a tenant, in its turns."""
+        try:
+            for rule in rules:
+                async with self.workers.slot(tenant):
+                    await self._follow(rule)
+            more = True
+            while more:
+                async with self.workers.slot(tenant):
+                    more = await self.look(tenant)
+        except (StoreError, Unavailable) as error:
+            log.warning("alarms of %s that are due wait: %s", tenant, error)
+
+    async def look(self, tenant: str) -> bool:
+        """Look at some states of a tenant that are due; whether there may be more."""
+        states = await self.alarms.due(tenant, now_ms(), CHUNK)
         rules = await self.rules.some(list({state.rule for state in states}))
-        still: dict[int, list[State]] = defaultdict(list)
-        silences: dict[int, SilenceCondition] = {}
+        due: list[tuple[Rule, State]] = []
+        quiet: list[tuple[Rule, State]] = []
+        ended: list[State] = []
         for state in states:
             rule = rules.get(state.rule)
             if rule is None or not rule.alive or rule.generation != state.generation:
-                await self.alarms.end(state)
+                ended.append(state)
             elif isinstance(rule.condition, SilenceCondition) and state.status == "NORMAL":
-                still[rule.id].append(state)
-                silences[rule.id] = rule.condition
+                quiet.append((rule, state))
             else:
-                await self.evaluator.again(compiled(rule), state)
-        for rule_id, some in still.items():
-            await self._look_at_silences(rules[rule_id], silences[rule_id], some)
+                due.append((rule, state))
+        await self.alarms.end(ended, gone=True)
+        await self.evaluator.again(tenant, [*due, *await self._silent(quiet)])
         return len(states) == CHUNK
 
-    async def _look_at_silences(
-        self, rule: Rule, silence: SilenceCondition, states: list[State]
-    ) -> None:
-        """Those that have reported are looked at later, together; the others are carried on."""
-        newest = await self.latest.arrivals([state.device for state in states])
-        later: list[tuple[State, int]] = []
-        for state in states:
-            after, changes = decide_silence(silence, state, newest.get(state.device), now_ms())
-            if changes or after.due is None:
-                await self.evaluator.again(compiled(rule), state)
-            else:
-                later.append((state, after.due))
-        if later:
-            await self.alarms.postpone(later)
+    async def _silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
+        """Postpone the states of devices that have reported; return the others."""
+        newest = await self.latest.arrivals([state.device for _, state in states])
+        later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
+        for rule, state in states:
+            if isinstance(silence := rule.condition, SilenceCondition):
+                heard = newest.get(state.device)
+                after, changes = decide_silence(silence, state, heard, now_ms())
+                if changes or after.due is None:
+                    silent.append((rule, state))
+                else:
+                    later.append((state, after.due))
+        await self.alarms.postpone(later)
+        return silent
 
     async def _follow(self, rule: Rule) -> None:
         """End what a rule did as it was before; begin to watch the devices of a silence."""
         while states := await self.alarms.outdated(rule, CHUNK):
-            for state in states:
-                await self.alarms.end(state)
+            await self.alarms.end(states, gone=True)
         if rule.alive and isinstance(rule.condition, SilenceCondition):
             await self._watch(rule)
         await self.rules.done(rule)

@@ -14,7 +14,7 @@ from libs.common.bus import RpcClient
 from libs.common.limits.tenants import KnownLimits
 from services.device.alarms import evaluating, rows, store
 from services.device.alarms.evaluating import Evaluator
-from services.device.alarms.index import RuleIndex, compiled
+from services.device.alarms.index import RuleIndex
 from services.device.alarms.messages import Pointer, pointing
 from services.device.alarms.model import (
     EventCondition,
@@ -54,6 +54,7 @@ def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
     clock: Callable[[], int] = _clock.get
     for module in (evaluating, rows, store):
         monkeypatch.setattr(module, "now_ms", clock)
+    monkeypatch.setattr(rows, "CHUNK", 7)  # most evaluations read history in parts
     return platform_of(world)
 
 
@@ -163,11 +164,11 @@ class Device:
             found = list(self.index.reported(about, {"t": value}, reading.ts))
         if not found:
             return []
-        earliest = self.index.doubt(self.id, self.id, 1.0, reading.ts)
+        earliest = self.index.doubt(found[0], self.id, 1.0, reading.ts)
         pointer = Pointer(
             tenant="default",
             device_id=self.id,
-            values={self.id: found[0][1]},
+            values={self.id: found[0].value},
             ts=reading.ts,
             sequence=reading.sequence,
             received=reading.arrival,
@@ -178,15 +179,15 @@ class Device:
 
     async def take(self, events: list[tuple[str, bytes]]) -> None:
         """Evaluate; ingest knows it afterwards."""
-        assert not await self.platform.evaluator.take(events)
+        assert not await self.platform.evaluator.take("default", events)
         self.index.forget_doubts(2.0)
         await self.know()
 
     async def sweep(self, until: int) -> None:
         """Evaluate what is due, when it is due."""
         while (state := await self.know()).due is not None and state.due <= until:
-            _clock.set(state.due)
-            await self.platform.evaluator.again(compiled(self.rule), state)
+            _clock.set(max(state.due, state.changed))
+            await self.platform.evaluator.again("default", [(self.rule, state)])
         _clock.set(until)
 
     async def clear(self, now: int) -> None:

@@ -12,7 +12,6 @@ from services.device.alarms.deciding import (
     Row,
     Verdict,
     Window,
-    covers,
     decide,
     decide_by_pointers,
     decide_silence,
@@ -48,7 +47,7 @@ def run(
     condition: ValueCondition | EventCondition, state: State, *values: tuple[int, Any], now: int = 0
 ) -> tuple[State, list[Change]]:
     rows = [Row(ts, at, value, ts) for at, (ts, value) in enumerate(values, 1)]
-    window = Window(floor_of(state), in_time(sorted(rows)))
+    window = Window(start_of(state, 0, 0, now), in_time(sorted(rows)), now)
     after, changes = decide(rule(condition), judge_of(condition), state, window, now)
     for change in changes:
         after.alarm = 1 if change.raised else None
@@ -132,11 +131,11 @@ def test_hours_that_were_evaluated_are_not_read_again():
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
     assert floor_of(state) == hour - LATE
-    assert start_of(state, 2 * hour, hour + SETTLING) == 2 * hour - LATE
-    assert start_of(state, 2 * hour, hour + SETTLING - 1) == hour - LATE
-    assert start_of(state, hour + LATE, hour + SETTLING) == hour - LATE
-    assert start_of(state, None, hour + SETTLING) == hour - LATE
-    assert not covers(state, hour - LATE + 1, hour + SETTLING)
+    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING).at == 2 * hour - LATE
+    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING - 1).at == hour
+    assert start_of(state, hour + LATE, hour + LATE, hour + SETTLING).at == hour
+    assert start_of(state, hour - 10_000, hour - 10_000, hour + SETTLING).at == hour - 16_000
+    assert start_of(state, 0, 0, hour + SETTLING).at == hour - LATE
 
 
 def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
@@ -144,7 +143,7 @@ def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
     slow = msgspec.structs.replace(HOT, seconds=600)
     state, changes = run(slow, fresh(), (1_000, 31), now=601_000)
     assert [change.raised for change in changes] == [True]
-    assert start_of(state, 500_000, 5_000_000) == floor_of(state)
+    assert start_of(state, 500_000, 500_000, 5_000_000).at == 1_000
     state, changes = run(slow, state, (1_000, 31), (500_000, 29), now=5_000_000)
     assert (state.status, [change.raised for change in changes]) == ("NORMAL", [False])
 

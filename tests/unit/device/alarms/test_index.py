@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.device.alarms.index import RuleIndex
+from services.device.alarms.index import Found, RuleIndex, compiled
 from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
 
 HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
@@ -32,7 +32,7 @@ def index(*rules: Rule) -> RuleIndex:
 
 
 def matter(known: RuleIndex, value: Any, ts: int = 1_000) -> list[int]:
-    return [one.rule.id for one, _ in known.reported(ABOUT, {"t": value}, ts)]
+    return [one.compiled.rule.id for one in known.reported(ABOUT, {"t": value}, ts)]
 
 
 def test_a_value_matters_when_it_may_change_the_state():
@@ -47,12 +47,23 @@ def test_a_value_matters_when_it_may_change_the_state():
 
 def test_any_value_matters_while_a_state_is_in_doubt():
     """What was pointed at is changing."""
-    known = index(rule())
-    assert known.doubt(1, 5, until=9.0, ts=1_000) == 1_000
-    assert known.doubt(1, 5, until=10.0, ts=2_000) == 1_000
+    known, found = index(rule()), Found(compiled(rule()), 31)
+    assert known.doubt(found, 5, until=9.0, ts=1_000) == 1_000
+    assert known.doubt(found, 5, until=10.0, ts=2_000) == 1_000
     assert [matter(known, value) for value in (20, 31)] == [[1], [1]]
     known.forget_doubts(9.0)
     assert matter(known, 20) == [1]
+    known.forget_doubts(10.0)
+    assert matter(known, 20) == []
+
+
+def test_a_doubt_ends_though_the_device_goes_on_reporting():
+    """Normal values are pointed at because of the doubt, and do not prolong it."""
+    known = index(rule())
+    (sure,) = known.reported(ABOUT, {"t": 31}, 1_000)
+    known.doubt(sure, 5, until=10.0, ts=1_000)
+    (unsure,) = known.reported(ABOUT, {"t": 20}, 2_000)
+    assert known.doubt(unsure, 5, until=12.0, ts=2_000) == 1_000
     known.forget_doubts(10.0)
     assert matter(known, 20) == []
 
@@ -80,7 +91,7 @@ def test_events_are_found_by_name_and_rules_go():
     """Of the rules of the device or its product."""
     smoke = EventCondition(event="smoke", ended_by="clear")
     known = index(rule(), rule(2, smoke))
-    assert [one.rule.id for one, _ in known.occurred(ABOUT, "smoke", 1)] == [2]
+    assert [one.compiled.rule.id for one in known.occurred(ABOUT, "smoke", 1)] == [2]
     assert list(known.occurred(ABOUT, "clear", 1)) == []
     known.remove(2)
     known.put(rule(1, enabled=False))

@@ -60,23 +60,24 @@ class Replica:
         self.history.append(row)
         self.history.sort(key=lambda row: row[:2])
         if isinstance(self.compiled.rule.condition, EventCondition):
-            matters = any(self.index.occurred(about, reading.value, reading.ts))
+            found = list(self.index.occurred(about, reading.value, reading.ts))
         else:
-            matters = any(self.index.reported(about, {"t": reading.value}, reading.ts))
-        if matters:
-            self.index.doubt(1, 5, until=1.0, ts=reading.ts)
+            found = list(self.index.reported(about, {"t": reading.value}, reading.ts))
+        if found:
+            self.index.doubt(found[0], 5, until=1.0, ts=reading.ts)
             self.pointed.append(row)
 
     def evaluate(self, now: int) -> None:
-        """Evaluate what was pointed at."""
-        earliest = min((row.ts for row in self.pointed), default=None)
+        """Evaluate what was pointed at, or what is due."""
+        earliest = min((row.ts for row in self.pointed), default=0)
         heard, self.pointed = self.pointed, []
         if heard and all(row.ts < floor_of(self.state) for row in heard):
             return
-        start = start_of(self.state, earliest, now)
-        rows = in_time([row for row in self.history if row.ts >= start])
+        is_full = not heard and self.state.settles is not None and self.state.settles <= now
+        start = start_of(self.state, earliest or (0 if is_full else now), earliest, now)
+        rows = in_time([row for row in self.history if row.ts >= start.at])
         rule, judge = self.compiled.rule, self.compiled.judge
-        self._store(*decide(rule, judge, self.state, Window(start, rows), now), now)
+        self._store(*decide(rule, judge, self.state, Window(start, rows, now), now), now)
         self.index.forget_doubts(2.0)
 
     def look_at_silence(self, condition: SilenceCondition, now: int) -> None:
@@ -90,7 +91,7 @@ class Replica:
             if isinstance(self.compiled.rule.condition, SilenceCondition):
                 self.look_at_silence(self.compiled.rule.condition, self.state.due)
             else:
-                self.evaluate(self.state.due)
+                self.evaluate(max(self.state.due, self.state.changed))
 
     def clear(self, now: int) -> bool:
         """Clear the alarm as people do."""
