@@ -6,6 +6,7 @@
 import os
 
 from bench.neighbours import at_limits
+from bench.neighbours.alarms import BusyKey, Durations, ManyRules
 from bench.neighbours.answers import Answers, Workbooks
 from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
@@ -17,6 +18,9 @@ from bench.table import Row
 
 CONTESTS: list[type[Contest]] = [
     Reports,
+    ManyRules,
+    BusyKey,
+    Durations,
     Notifications,
     SlowWebhooks,
     Sockets,
