@@ -37,7 +37,7 @@ class Recovery:
         self._log = runs
 
     async def look(self) -> None:
-        """Take care of all orphans that there are, and for which there is room."""
+        """Take care of all orphans that there are, and for which there is room, tenants in turn."""
         alive = await self._replicas.alive()
         full: set[str] = set()
         while orphans := await self._store.orphans(alive, CHUNK, full):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from libs.common.clock import from_ms, to_ms
 from libs.common.store.mongo import Database, Mongo, Session, containing
+from libs.common.store.turns import ids_in_turns
 from services.workflow.flows.model import AfterWrite, Flow
 
 _WITHOUT_DESIGN = {"design": 0}
@@ -161,9 +162,11 @@ class UnsettledStore:
             await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
 
     async def older(self, seconds: int, most: int) -> list[Unsettled]:
-        """Those that were noted so long ago that whoever did has ended, the oldest first."""
+        """Those that were noted so long ago that whoever did has ended, tenants in turn."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
-        found = self._flows.find({"$expr": {"$lt": ["$at", until]}}).sort("at", 1).limit(most)
+        old = {"$expr": {"$lt": ["$at", until]}}
+        ids = await ids_in_turns(self._flows, old, "at", most)
+        found = self._flows.find({"_id": {"$in": ids}, **old})
         return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
 
     async def settled(self, one: Unsettled) -> None:

@@ -23,6 +23,7 @@ from libs.common.store.mongo import (
     Session,
     drop_present,
 )
+from libs.common.store.turns import ids_in_turns
 from services.workflow.runs.records import Cause, Run, TraceItem
 
 _LISTED = {"trace": 0, "entered": 0}
@@ -96,13 +97,12 @@ class RunStore:
     async def orphans(
         self, alive: Iterable[str], most: int, without: Iterable[str] = ()
     ) -> list[Run]:
-        """Runs that begun in replicas which are no more, the oldest first.
+        """Runs that begun in replicas which are no more, tenants in turn, the oldest first.
 
         Those of the tenants `without` are left out.
         """
         query = {"status": "RUNNING", "replica": {"$nin": list(alive)}, **_but(without)}
-        found = self._runs.find(query, {"trace": 0}).sort("_id", 1).limit(most)
-        return [_run(document) async for document in found]
+        return await self._in_turns(query, most)
 
     async def left(
         self, replica: str, held: Collection[int], most: int, without: Iterable[str] = ()
@@ -110,7 +110,11 @@ class RunStore:
         """Runs that a replica has, besides those that it holds and those of tenants `without`."""
         query: dict[str, Any] = {"status": "RUNNING", "replica": replica, **_but(without)}
         query["_id"] = {"$nin": list(held)}
-        return [_run(document) async for document in self._runs.find(query).limit(most)]
+        return await self._in_turns(query, most)
+
+    async def _in_turns(self, query: dict[str, Any], most: int) -> list[Run]:
+        ids = await ids_in_turns(self._runs, query, "_id", most)
+        return [_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
         """Take over a run; False when somebody else has. `anew`: only one that may begin again."""

@@ -21,6 +21,7 @@ from libs.common.store.mongo import (
     page_stages,
     read_rows,
 )
+from libs.common.store.turns import ids_in_turns
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):
@@ -45,6 +46,16 @@ async def test_a_lease_that_nobody_renews_ends(mongo: Mongo):
     async with asyncio.timeout(30):
         while not await other.acquire():
             await asyncio.sleep(0.02)
+
+
+async def test_documents_of_a_tenant_wait_behind_no_others(mongo: Mongo):
+    """The first of each tenant is returned first, then the second of each."""
+    rows = [("busy", at) for at in range(50)] + [("other", at) for at in (60, 70, 80)]
+    await mongo.database["due"].insert_many(
+        {"_id": f"{tenant} {at}", "tenant": tenant, "at": at} for tenant, at in rows
+    )
+    ids = await ids_in_turns(mongo.database["due"], {"at": {"$lt": 80}}, "at", 5)
+    assert ids == ["busy 0", "other 60", "busy 1", "other 70", "busy 2"]
 
 
 async def test_rows_are_read_in_batches_of_about_so_many_bytes(mongo: Mongo):

@@ -14,6 +14,7 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.store.mongo import Database, Session
+from libs.common.store.turns import ids_in_turns
 from services.workflow.nodes.reading import read
 from services.workflow.nodes.simple_timer import UTC, SimpleTimerParameters, TimerSettings
 from services.workflow.runs.records import Cause, Deployed
@@ -84,10 +85,9 @@ class TimerStore:
         await self._timers.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
 
     async def claim(self, now: int, most: int) -> list[Timer]:
-        """Timers that are due and that no other replica takes care of now."""
+        """Timers that are due and that no other replica takes care of now, tenants in turn."""
         free = {"due": {"$lte": now}, **_free(now)}
-        found = self._timers.find(free, {"_id": 1}).sort("due", 1).limit(most)
-        ids = [row["_id"] async for row in found]
+        ids = await ids_in_turns(self._timers, free, "due", most)
         if not ids:
             return []
         token = uuid4().hex
