@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -21,13 +22,15 @@ from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import Follower, Plan, PlanNode
-from services.workflow.nodes.base import Chosen, NodeContext, Step, Supposed
+from services.workflow.nodes.base import Chosen, Group, NodeContext, Step, Supposed
 from services.workflow.runs.records import Run
 
 log = logging.getLogger(__name__)
 
 Seal = Callable[[Run], Awaitable[None]]
 """Records that the run does, from now on, what must not be done twice."""
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+"""Waits for the turn of a node that talks to other systems, and holds its place."""
 
 SPENT = "the run took longer than {:g} s"
 
@@ -48,12 +51,20 @@ class Execution:
     """Runs a plan for a run, whose traces, status and output it fills in."""
 
     def __init__(
-        self, *, plan: Plan, run: Run, limits: Limits, seal: Seal, dry_run: bool = False
+        self,
+        *,
+        plan: Plan,
+        run: Run,
+        limits: Limits,
+        seal: Seal,
+        turn: Turn = nullcontext,
+        dry_run: bool = False,
     ) -> None:
         self._plan = plan
         self._run = run
         self._limits = limits
         self._seal = seal
+        self._turn = turn
         self._dry_run = dry_run
         self._trace = Trace(run)
         self._edges = Edges(plan, self._trace.text_of)
@@ -160,7 +171,8 @@ class Execution:
         )
         if node.instant:
             return await step.run(context, node.parameters, body)
-        async with asyncio.timeout_at(context.deadline):
+        turn = self._turn if step.group is Group.EXTERNAL else nullcontext
+        async with asyncio.timeout_at(context.deadline), turn():
             return await step.run(context, node.parameters, body)
 
     def _late(self, seconds: float) -> str:

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -77,6 +77,9 @@ class RunQueue:
             items=sys.maxsize,
             caps=partial(self._caps, QUICK),
         )
+        self._requests = FairScheduler(
+            "requests of flows", limits.running, items=sys.maxsize, caps=partial(self._caps, 1)
+        )
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
             [self._observed],
@@ -133,6 +136,13 @@ class RunQueue:
                 yield
             finally:
                 self.put(place)
+
+    def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn of a request to another system: a run may have many at once.
+
+        A tenant has as many at a time as runs.
+        """
+        return self._requests.slot(owner.tenant, sub=owner.flow_id)
 
     def use(self, tenant: str) -> dict[str, int]:
         """How much a tenant uses of its limits in this process, by their names."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
@@ -193,7 +194,10 @@ class Engine:
         place = Place(Owner(run.tenant, run.flow_id))
         self._queue.enter(place)
         limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
-        execution = Execution(plan=plan, run=run, limits=limits, seal=_nothing, dry_run=dry_run)
+        turn = partial(self._queue.request, place.owner)
+        execution = Execution(
+            plan=plan, run=run, limits=limits, seal=_nothing, turn=turn, dry_run=dry_run
+        )
         try:
             async with self._queue.turn(place):
                 await execution.go(outputs)
@@ -232,8 +236,10 @@ class Engine:
         except (DesignInvalid, ThingwayError) as error:
             _refuse(run, f"the design cannot run: {error}")
             return
-        async with self._queue.turn(self._in_hand[run.id], quick=plan.quick):
-            await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
+        place, limits, seal = self._in_hand[run.id], self._limits, self._log.seal
+        turn = partial(self._queue.request, place.owner)
+        async with self._queue.turn(place, quick=plan.quick):
+            await Execution(plan=plan, run=run, limits=limits, seal=seal, turn=turn).go()
 
 
 async def admitted(engine: Engine, starts: Iterable[Start]) -> list[Start]:

@@ -84,3 +84,13 @@ async def test_quick_runs_do_not_wait_for_those_that_take_their_time():
         async with found.turn(quick, quick=True), found.turn(quick, quick=True):
             assert not second.done()
     await second
+
+
+async def test_requests_of_a_run_to_other_systems_are_as_many_as_runs_may_be():
+    """Branches of a run that wait for slow systems keep no other tenant's request waiting."""
+    found = queue(runs=2)
+    async with found.request(Owner("t", 1)), found.request(Owner("t", 1)):
+        third = asyncio.ensure_future(found.request(Owner("t", 1)).__aenter__())
+        async with found.request(Owner("other", 2)):
+            assert not third.done()
+    await third
