@@ -6,10 +6,9 @@ share one lane, because anybody can invent them.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -43,23 +42,12 @@ MOST_HELD = 2_000
 """Refusals that are held back at a time; more are told at once."""
 CONCURRENCY = 64
 """Log-ins that are handled at a time, half of them of one tenant alone."""
-WAITING, WAITING_BYTES = 20_000, 32 * 1024**2
-"""Log-ins of a tenant that wait; more are refused."""
+WAITING = 2_000
+"""Log-ins of a tenant that wait; more are refused: nats-server gives up those that wait longer."""
 LOOK_UPS = "?"
 """The lane in which the tenants of user names are looked up; no tenant has this name."""
-PATIENCE = 5.0
-"""Seconds after which nats-server has given up a log-in, so that it need not be checked."""
 
-
-class _LogIn(NamedTuple):
-    message: Msg
-    request: AuthorizationRequest
-    until: float
-    """Monotonic time."""
-
-    @property
-    def user(self) -> str:
-        return self.request.connect_opts.user
+_Step = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
 
 
 class Callout:
@@ -72,7 +60,7 @@ class Callout:
         self._doorkeeper = doorkeeper
         self._key = key
         self._tenants = tenants
-        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING, size=WAITING_BYTES)
+        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING)
         self._held = Beside()
         self._subscription: Subscription | None = None
 
@@ -93,35 +81,32 @@ class Callout:
         except InvalidRequestError as error:
             log.warning("callout: %s", error)
             return
-        log_in = _LogIn(message, request, time.monotonic() + PATIENCE)
-        tenant = self._tenants.known(log_in.user)
+        tenant = self._tenants.known(request.connect_opts.user)
         if tenant is None:
-            self._begin(LOOK_UPS, log_in, self._look_up)
+            self._begin(LOOK_UPS, self._look_up, message, request)
         else:
-            self._begin(tenant, log_in, self._answer)
+            self._begin(tenant, self._answer, message, request)
 
-    def _begin(
-        self, tenant: str, log_in: "_LogIn", step: Callable[["_LogIn"], Coroutine[Any, Any, None]]
-    ) -> None:
+    def _begin(self, lane: str, step: _Step, message: Msg, request: AuthorizationRequest) -> None:
         try:
-            self._log_ins.start(tenant, partial(step, log_in), size=len(log_in.message.data))
+            self._log_ins.start(lane, partial(step, message, request), size=len(message.data))
         except LaneFull as error:
-            self._refuse_later(log_in, error)
+            self._refuse_later(message, request, error)
 
-    async def _look_up(self, log_in: "_LogIn") -> None:
-        self._begin(await self._tenants.find(log_in.user), log_in, self._answer)
+    async def _look_up(self, message: Msg, request: AuthorizationRequest) -> None:
+        tenant = await self._tenants.find(request.connect_opts.user)
+        self._begin(tenant, self._answer, message, request)
 
-    async def _answer(self, log_in: "_LogIn") -> None:
-        if time.monotonic() > log_in.until:
-            return
+    async def _answer(self, message: Msg, request: AuthorizationRequest) -> None:
         try:
-            await self._tell(log_in.message, await self._decide(log_in.request))
+            await self._tell(message, await self._decide(request))
         except TooManyRequests as error:
-            self._refuse_later(log_in, error)
+            self._refuse_later(message, request, error)
 
-    def _refuse_later(self, log_in: "_LogIn", error: TooManyRequests) -> None:
+    def _refuse_later(
+        self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
+    ) -> None:
         """Refuse after `HELD` seconds, or at once when many refusals are held back."""
-        message, request = log_in.message, log_in.request
         answer = refuse(request, str(error), self._key)
         late = self._tell_later if len(self._held) < MOST_HELD else self._tell
         connection = (request.server_id.id, request.client_info.id)

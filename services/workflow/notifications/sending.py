@@ -21,7 +21,7 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
 from libs.common.jobs import Beside
-from libs.common.scheduling import FairScheduler, LaneFull
+from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import StoreError
 from services.workflow.errors import NodeFailed
 from services.workflow.jobs import repeated
@@ -64,10 +64,8 @@ class Sender:
     post: Post
     rpc: RpcClient
     grants: GrantReader
-    slots: FairScheduler = field(default_factory=lambda: FairScheduler("notifications", DELIVERIES))
-    lookups: FairScheduler = field(
-        default_factory=lambda: FairScheduler("notification lookups", LOOKUPS)
-    )
+    slots: FairScheduler = field(default_factory=partial(FairScheduler, "notices", DELIVERIES))
+    lookups: FairScheduler = field(default_factory=partial(FairScheduler, "lookups", LOOKUPS))
     deliveries: Beside = field(default_factory=Beside)
 
     async def run(self) -> None:
@@ -97,10 +95,8 @@ class Sender:
                     again = now_ms() + int(timing.FIRST_PAUSE * 1000)
                     await self.store.finish(user, channel, due=again)
                     raise
-        except LaneFull:
-            return
         except (StoreError, ThingwayError, TimeoutError) as error:
-            log.warning("user %d waits to be told of alarms: %r", user, error)
+            log.info("user %d waits to be told of alarms: %r", user, error)
 
     async def test(self, user: Principal, channel: Channel) -> ChannelResult:
         """Send the caller a test by one of its channels, and store the result.
@@ -147,12 +143,9 @@ class Sender:
                 await self._fail(subscriber, channel, notices, trouble, error)
                 return
         await self.store.drop(notices)
-        if told:
-            result = ChannelResult(at=now_ms(), ok=True)
-            cleared = Trouble(missed=-trouble.missed)
-            await self.store.finish(user, channel, trouble=cleared, result=result)
-        else:
-            await self.store.finish(user, channel)
+        result = ChannelResult(at=now_ms(), ok=True) if told else None
+        cleared = Trouble(missed=-trouble.missed) if told else None
+        await self.store.finish(user, channel, trouble=cleared, result=result)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
         """The devices that a user sees now; none when the user is gone or may read no alarms."""

@@ -1,7 +1,7 @@
 """Notifications in MongoDB: `alarm_notifications` and `alarm_notices`."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
 
@@ -9,14 +9,7 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.clock import now_ms
-from libs.common.store.mongo import (
-    DUPLICATE_KEY,
-    BulkFailed,
-    Database,
-    Document,
-    create_missing,
-    drop_present,
-)
+from libs.common.store.mongo import Database, Document, create_missing, drop_present
 from services.workflow.notifications.model import (
     Channel,
     ChannelResult,
@@ -59,53 +52,33 @@ class NotificationStore:
         The number of operations does not depend on the number of notices. A notice beyond
         `MOST_WAITING` of a user and channel is counted as missed.
         """
-        wanted = Counter((one.user, one.channel) for one in notices)
-        due = {(one.user, one.channel): one.due for one in sorted(notices, key=_due, reverse=True)}
-        room = await self._room({user for user, _ in wanted})
-        if any(count > room[each] for each, count in wanted.items()):
-            ids = {"_id": {"$in": [one.id for one in notices]}}
-            stored = set(await self._notices.distinct("_id", ids))
-            notices = [one for one in notices if one.id not in stored]
-        missed: Counter[tuple[int, Channel]] = Counter()
-        documents = []
-        for one in notices:
-            if room[one.user, one.channel] > 0:
-                documents.append(msgspec.to_builtins(one, builtin_types=(datetime,)))
-            else:
-                missed[one.user, one.channel] += 1
-            room[one.user, one.channel] -= 1
-        if documents:
-            await self._insert(documents)
-        changes = [
-            UpdateOne(
-                {"_id": user},
-                {
-                    "$min": {f"due.{channel}": first},
-                    "$inc": {f"trouble.{channel}.missed": missed[user, channel]},
-                },
-            )
-            for (user, channel), first in due.items()
-        ]
-        await self._subscribers.bulk_write(changes, ordered=False)
-
-    async def _insert(self, documents: list[Document]) -> None:
-        try:
-            await self._notices.insert_many(documents, ordered=False)
-        except BulkFailed as error:
-            details = error.details or {}
-            if any(one["code"] != DUPLICATE_KEY for one in details["writeErrors"]):
-                raise
-
-    async def _room(self, users: Iterable[int]) -> defaultdict[tuple[int, Channel], int]:
-        """Return how many more notices may wait for each of these users and channel."""
+        ids = {"_id": {"$in": [one.id for one in notices]}}
+        stored = set(await self._notices.distinct("_id", ids))
         stages: list[Document] = [
-            {"$match": {"user": {"$in": list(users)}}},
-            {"$group": {"_id": {"user": "$user", "channel": "$channel"}, "count": {"$sum": 1}}},
+            {"$match": {"user": {"$in": list({one.user for one in notices})}}},
+            {"$group": {"_id": ["$user", "$channel"], "count": {"$sum": 1}}},
         ]
-        room: defaultdict[tuple[int, Channel], int] = defaultdict(lambda: MOST_WAITING)
-        async for one in await self._notices.aggregate(stages):
-            room[one["_id"]["user"], one["_id"]["channel"]] -= one["count"]
-        return room
+        found = await self._notices.aggregate(stages)
+        waiting = Counter({tuple(one["_id"]): one["count"] async for one in found})
+        due: dict[tuple[int, Channel], int] = {}
+        missed, documents = Counter[tuple[int, Channel]](), []
+        for one in notices:
+            place = one.user, one.channel
+            due[place] = min(one.due, due.get(place, one.due))
+            if one.id not in stored:
+                waiting[place] += 1
+                if waiting[place] > MOST_WAITING:
+                    missed[place] += 1
+                else:
+                    documents.append(msgspec.to_builtins(one, builtin_types=(datetime,)))
+        if documents:
+            await self._notices.insert_many(documents, ordered=False)
+        changes = []
+        for (user, channel), first in due.items():
+            more = {f"trouble.{channel}.missed": missed[user, channel]}
+            change = {"$min": {f"due.{channel}": first}, "$inc": more}
+            changes.append(UpdateOne({"_id": user}, change))
+        await self._subscribers.bulk_write(changes, ordered=False)
 
     async def due(self, now: int) -> list[tuple[str, int, Channel]]:
         """Return the tenants, users and channels to deliver to; `now` in ms."""
@@ -138,17 +111,13 @@ class NotificationStore:
 
         `trouble` is how the channel does now; its `missed` is added to what it has missed.
         """
-        values: Document = {}
-        if due is not None:
-            values[f"due.{channel}"] = due
+        values: Document = {f"due.{channel}": due, f"results.{channel}": result}
         if trouble is not None:
             values[f"trouble.{channel}.attempts"] = trouble.attempts
             values[f"trouble.{channel}.until"] = trouble.until
-        if result is not None:
-            values[f"results.{channel}"] = msgspec.to_builtins(result)
         change = {
             "$unset": {f"claimed.{channel}": ""},
-            "$set": values,
+            "$set": msgspec.to_builtins({k: v for k, v in values.items() if v is not None}),
             "$inc": {f"trouble.{channel}.missed": trouble.missed if trouble else 0},
         }
         await self._subscribers.update_one({"_id": user}, change)
@@ -178,10 +147,6 @@ class NotificationStore:
         await self._subscribers.update_one({"_id": user}, change)
 
 
-def _due(notice: Notice) -> int:
-    return notice.due
-
-
 def _is_due(channel: Channel, now: int) -> Document:
     """Return the filter for subscribers with notices to deliver, or with an expired claim."""
     due, claimed = f"due.{channel}", f"claimed.{channel}"
@@ -197,25 +162,19 @@ async def create_collections(database: Database) -> None:
 
 
 async def add_due_times(database: Database) -> None:
-    """Set the due times of subscribers from the notices that wait, and index them."""
+    """Index when notices are due, and let all that wait be looked at once.
+
+    Digests that the previous version gathers are sent early.
+    """
     subscribers = database["alarm_notifications"]
     for channel in CHANNELS:
         for field in ("due", "claimed"):
             await subscribers.create_index(f"{field}.{channel}", sparse=True)
-    stages: list[Document] = [
-        {
-            "$group": {
-                "_id": {"user": "$user", "channel": "$channel"},
-                "due": {"$min": "$due"},
-            }
-        }
-    ]
-    async for one in await database["alarm_notices"].aggregate(stages):
-        due = {f"due.{one['_id']['channel']}": one["due"]}
-        await subscribers.update_one({"_id": one["_id"]["user"]}, {"$min": due})
+        free, expired = {f"claimed.{channel}": None}, {f"claimed.{channel}": 1}
+        await subscribers.update_many(free, {"$set": expired})
 
 
 async def drop_due_index(database: Database) -> None:
-    """Complete the due times of notices that the previous version stored; drop its index."""
+    """Deliver what the previous version stored, and drop the index that only it reads."""
     await add_due_times(database)
     await drop_present(database["alarm_notices"], "due_1")

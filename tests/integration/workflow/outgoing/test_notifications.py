@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from typing import Any
 from uuid import uuid4
@@ -282,23 +283,19 @@ async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Wor
     assert await one.due(late + 50) == []
 
 
-async def test_notices_of_the_previous_version_are_due(workflow: Workflow):
-    """It keeps the due time with each notice."""
+async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow):
+    """The contract step has those looked at that it stored; this user is gone by now."""
     database = workflow.core.mongo.database
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
     await workflow.core.notices.put(
         Subscriber(id=300, tenant="t", login="a@b.io", settings=settings)
     )
-    late = now_ms() + 3_600_000
-    await database["alarm_notices"].insert_many(
-        {"_id": f"{due}.300.WEBHOOK", "tenant": "t", "user": 300, "channel": "WEBHOOK", "due": due}
-        for due in (late + 5, late)
-    )
+    old = {"_id": "e.300.WEBHOOK", "tenant": "t", "user": 300, "channel": "WEBHOOK", "due": 1}
+    told = {"change": "raised", "alarmId": 1, "severity": "MAJOR", "content": "hot"}
+    told |= {"raisedAt": 1, "deviceId": 5, "deviceName": "oven"}
+    await database["alarm_notices"].insert_one({**old, "at": datetime.now(UTC), "told": told})
     await store.drop_due_index(database)
-    assert (await workflow.core.notices.due(late - 1), await workflow.core.notices.due(late)) == (
-        [],
-        [("t", 300, "WEBHOOK")],
-    )
+    await waiting(workflow, 0, user=300)
 
 
 async def test_secrets_are_sealed_and_hidden(workflow: Workflow):

@@ -109,16 +109,6 @@ async def test_names_that_never_logged_in_share_a_lane():
     await come(callout, answers=answers)
 
 
-async def test_a_log_in_that_the_server_has_given_up_is_not_checked(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """After a storm only those are checked that somebody still waits for."""
-    monkeypatch.setattr(messages, "PATIENCE", -1.0)
-    doorkeeper, answers = Doorkeeper(), list[str]()
-    await come(callout_of(doorkeeper, Redis()), "CALM1", answers=answers)
-    assert (doorkeeper.begun, answers) == ([], [])
-
-
 async def test_log_ins_beyond_the_lane_are_refused(monkeypatch: pytest.MonkeyPatch):
     """Those of another tenant are not."""
     monkeypatch.setattr(messages, "WAITING", 2)
