@@ -146,18 +146,17 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
 
 
 def outgoing_session(
-    allowed: tuple[str, ...], seconds: float, *, decompress: bool = True, bounded: bool = True
+    allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
     """Return a session for addresses that `checked_url` let through; `seconds` bound each request.
 
-    With `decompress` a body with a wrong content encoding costs the answer, status and all. A
-    session that is not `bounded` has as many connections as its callers have requests: the pool
-    of one that is serves whoever comes first.
+    With `decompress` a body with a wrong content encoding costs the answer, status and all. There
+    are as many connections as requests, which the callers bound in turns of tenants: a pool would
+    serve whoever comes first.
     """
     connector = TCPConnector(
         resolver=GuardedResolver(allowed),
-        limit=32 if bounded else 0,
-        limit_per_host=8 if bounded else 0,
+        limit=0,
         socket_factory=partial(_guarded_socket, allowed),
     )
     return ClientSession(

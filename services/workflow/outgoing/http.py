@@ -86,9 +86,7 @@ class OutgoingHttp:
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> "OutgoingHttp":  # noqa: PYI034 - not made to be inherited
-        self._session = outgoing_session(
-            self._allowed, MOST_SECONDS, decompress=False, bounded=False
-        )
+        self._session = outgoing_session(self._allowed, MOST_SECONDS, decompress=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:
