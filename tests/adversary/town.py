@@ -7,7 +7,7 @@ the console and a flow with a hook. Mallory's logins attack; the others must not
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from tests.contract.console import Console, new_email, new_tenant
+from tests.contract.console import Console, new_admin
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
 from tests.e2e.platform import PRODUCT, Platform
@@ -121,22 +121,11 @@ class Town:
 
 async def make_town(platform: Platform) -> Town:
     """Make the tenants and what is in them."""
-    hostile, peaceful = await _super_admin(platform), await _super_admin(platform)
+    hostile, peaceful = await new_admin(platform), await new_admin(platform)
     mallory = await _home(platform, *hostile)
     nora = await _home(platform, *hostile)
     alice = await _home(platform, *peaceful)
     return Town(mallory, nora, alice)
-
-
-async def _super_admin(platform: Platform) -> tuple[str, Console]:
-    """A new tenant, and its first user."""
-    tenant, client = await new_tenant(platform)
-    console = Console(platform.base_url, client, new_email())
-    body = {"email": console.email, "nickname": "Boss", "password": console.password}
-    headers = {"TENANT_ID": tenant}
-    registered = await console.http.post("/user/register", json=body, headers=headers)
-    assert registered.status_code == 200, registered.text
-    return tenant, await console.log_in()
 
 
 async def _home(platform: Platform, tenant: str, console: Console) -> Home:

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.browser import Browser
 from tests.contract.cast import Cast, make_cast
 from tests.contract.client import MODEL, PRODUCT, Api, new_sn
-from tests.contract.console import Console, new_email, new_tenant
+from tests.contract.console import Console, new_admin
 from tests.contract.hall import Hall, make_hall
 from tests.contract.ping import Ping, hosted
 from tests.e2e.platform import Platform, shared
@@ -100,12 +100,8 @@ async def admin(platform: Platform) -> AsyncIterator[Console]:
 @pytest.fixture(scope="session")
 async def other_admin(platform: Platform) -> AsyncIterator[Console]:
     """The super-admin of another tenant, who registered there."""
-    name, client = await new_tenant(platform)
-    console = Console(platform.base_url, client, new_email())
-    body = {"email": console.email, "nickname": "Other", "password": console.password}
-    registered = await console.http.post("/user/register", json=body, headers={"TENANT_ID": name})
-    assert registered.status_code == 200, registered.text
-    yield await console.log_in()
+    _, console = await new_admin(platform)
+    yield console
     await console.close()
 
 

@@ -42,6 +42,16 @@ async def new_tenant(platform: Platform) -> tuple[str, tuple[str, str]]:
     return name, (made["clientId"], made["clientSecret"])
 
 
+async def new_admin(platform: Platform) -> tuple[str, "Console"]:
+    """Make a tenant and its super-admin, who registered and is logged in; its name and both."""
+    name, client = await new_tenant(platform)
+    console = Console(platform.base_url, client, new_email())
+    body = {"email": console.email, "nickname": "Boss", "password": console.password}
+    registered = await console.http.post("/user/register", json=body, headers={"TENANT_ID": name})
+    assert registered.status_code == 200, registered.text
+    return name, await console.log_in()
+
+
 def console_accepted(answer: httpx.Response, *, data: bool = True) -> Any:
     """`data` of a success, whose envelope is exactly the specified one; nothing in it is null.
 

@@ -6,7 +6,8 @@ answer of `test_every_answer_is_sound`, successes and failures, of callers of ea
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -17,8 +18,12 @@ import pytest
 from libs.common.http.guards import WEBSOCKET, Guarded
 from libs.common.http.refusals import MOST_LINES
 from libs.common.identity import Kind
+from libs.common.things import DIRECT
 from tests.contract.cast import BODIES, OPERATIONS, UNKNOWN, Cast, name_of
+from tests.contract.client import Api, new_sn
+from tests.contract.console import new_admin, new_name
 from tests.contract.places import Place, Schema, is_id, is_text, places
+from tests.contract.victim import ECHO, Victim, make_victim
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -263,3 +268,171 @@ async def test_no_text_is_too_long_for_an_operation(
             else:
                 sent = {"json": place.body(LONG)}
             no_server_error(await sweep.send(place.method, sweep.path(place.path), **sent, **login))
+
+
+OF_NAMES = {
+    **dict.fromkeys(("device", "devices", "resource", "object", "resources[0].id"), "device_id"),
+    **dict.fromkeys(("actor", "user"), "user_id"),
+    **dict.fromkeys(("menu", "parent"), "menu_id"),
+    **dict.fromkeys(("added_tag", "removed_tag"), "tag_id"),
+    **dict.fromkeys(("workflow", "flow"), "flow_id"),
+    **dict.fromkeys(("sn", "snDevEUI", "identifier"), "sn"),
+    "command": "task_id",
+    "model": "model",
+}
+"""What the names of inputs are about, where that is not the name of a parameter of paths."""
+OF_PATHS = {
+    "/device/search": "device_id",
+    "/device-batch/export": "device_id",
+    "/entity/export": "entity_id",
+    "/entity/tags/delete": "tag_id",
+    "/credentials/delete": "credential_id",
+    "/workflow/flows/design": "flow_id",
+}
+"""What `id`, `ids` and `id_list` are about."""
+SKIPPED = {"POST /alarms/claim body device_id"}
+"""Places that exclude another one of the same body."""
+
+
+def _bases(victim: Victim) -> dict[str, dict[str, Any]]:
+    """Bodies of operations for which neither the document nor `BODIES` has one that fits."""
+    key, flow = f"{DIRECT}.device.{victim.ids('sn')}", f"system.integration.{victim.ids('flow_id')}"
+    return {
+        "POST /alarm-rules": BODIES["PUT /alarm-rules/{rule_id}"],
+        "POST /device-batch/configure": {"properties": {"led": False}},
+        "POST /device/openapi/v1/tasks": {"type": "TSL", "config": {"properties": {"led": False}}},
+        "POST /entity/history/search": {"start_timestamp": 0, "end_timestamp": 2**42},
+        "POST /entity/property/update": {"exchange": {f"{key}.led": False}},
+        "POST /entity/service/call": {"exchange": {f"{flow}.x": 4}},
+        "POST /entity/tags/mapping": {"operation": "OVERWRITE"},
+        "POST /user/menus": {"code": "stranger", "name": "stranger", "type": "MENU"},
+        "POST /workflow/flows/design": {"name": new_name(), "design_data": ECHO, "enabled": True},
+    }
+
+
+def _id_of_victim(place: Place, victim: Victim) -> Any:
+    """The victim's id that belongs at a place, None where no id belongs."""
+    last = next((step for step in reversed(place.steps) if isinstance(step, str)), "")
+    name = re.sub("(_id_list|_ids|_id|Ids|Id)$", "", last)
+    found = OF_NAMES.get(place.name) or OF_NAMES.get(name)
+    if name in {"id", "ids", "id_list"}:
+        found = found or OF_PATHS.get(place.path)
+    if found is None and f"{name}_id" in victim.cast.targets:
+        found = f"{name}_id"
+    return victim.ids(found) if found else None
+
+
+def _put(body: Any, steps: tuple[str | int, ...], value: Any) -> Any:
+    """A body with a value at a place; where its form differs, the body as it is."""
+    if not steps:
+        return value
+    first, *rest = steps
+    if isinstance(first, int):
+        inner = body[0] if isinstance(body, list) and body else None
+        return [_put(inner, tuple(rest), value)] if isinstance(body, list | None) else body
+    if not isinstance(body, dict | None):
+        return body
+    body = body or {}
+    return {**body, first: _put(body.get(first), tuple(rest), value)}
+
+
+@dataclass
+class Request:
+    """A request that names what the victim has wherever the operation takes an id."""
+
+    operation: Guarded
+    path: str
+    params: dict[str, str]
+    body: Any
+
+
+def _requests(sweep: Sweep, victim: Victim) -> list[Request]:
+    inputs: dict[str, list[Place]] = defaultdict(list)
+    for place in (*places(sweep.document, is_id), *places(sweep.document, is_text)):
+        inputs[f"{place.method} {place.path}"].append(place)
+    found, bases = [], _bases(victim)
+    for operation in REQUESTS:
+        name = name_of(operation)
+        documented = sweep.document["paths"].get(operation.path, {})
+        content = documented.get(operation.method.lower(), {}).get("requestBody", {})
+        example = content.get("content", {}).get("application/json", {}).get("example")
+        body = bases.get(name) or BODIES.get(name) or example or {}
+        params = {}
+        for place in inputs[name]:
+            value = _id_of_victim(place, victim)
+            if value is not None and place.source == "query":
+                params[str(place.steps[0])] = value
+            elif value is not None and place.source == "body" and str(place) not in SKIPPED:
+                body = _put(body, place.steps, value)
+        path = operation.path.format_map(victim.cast.targets)
+        found.append(Request(operation, path, params, body))
+    return found
+
+
+@dataclass
+class Owner:
+    """An application, and the SN and key of a device of it."""
+
+    api: Api
+    device: tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+async def victim(platform: Platform) -> AsyncIterator[tuple[Victim, dict[str, Any]]]:
+    """A tenant with one of everything, and strangers; the application's device speaks for it."""
+    tenant, console = await new_admin(platform)
+    made = await platform.make_application(new_name(), tenant)
+    secret, identity = made["clientSecret"], int(made["applicationId"])
+    application = Api(platform.base_url, made["clientId"], secret, identity)
+    await application.log_in()
+    sn = new_sn("ST")
+    device = await application.add(sn)
+    key = (await application.done("POST", f"/devices/{device}/credentials"))["key"]
+    found = await make_victim(platform, (tenant, console))
+    strangers = {
+        "super-admin of another tenant": console,
+        "application of another tenant": Owner(application, (sn, key)),
+        "user without functions": found.cast.powerless,
+        "nobody": None,
+    }
+    yield found, strangers
+    await asyncio.gather(console.close(), application.close(), found.cast.powerless.close())
+    await asyncio.gather(found.cast.holder.close(), found.cast.api.close())
+    await found.cast.admin.close()
+
+
+async def _ask_as(stranger: Any, request: Request, sweep: Sweep) -> httpx.Response:
+    more: dict[str, Any] = {"params": request.params}
+    operation = request.operation
+    if operation.method != "GET":
+        more["json"] = request.body
+    if isinstance(stranger, Owner):
+        if operation.guard is not None and operation.guard.kind is Kind.DEVICE:
+            return await sweep.send(operation.method, request.path, auth=stranger.device, **more)
+        stranger = stranger.api
+    for _ in range(2):
+        token = "" if stranger is None else stranger.token
+        answer = await sweep.send(operation.method, request.path, token=token, **more)
+        if answer.status_code != 401 or stranger is None:
+            break
+        await stranger.log_in()  # it may have ended its own session
+    return answer
+
+
+async def test_strangers_change_nothing_of_a_tenant(
+    sweep: Sweep, victim: tuple[Victim, dict[str, Any]], subtests: pytest.Subtests
+) -> None:
+    """Every operation, by every sort of stranger, with the ids of a victim wherever it takes one.
+
+    All documents of the victim are the same bytes before and after, and none is new.
+    """
+    tenant, strangers = victim
+    requests = _requests(sweep, tenant)
+    assert len(requests) >= LEAST
+    for name, stranger in strangers.items():
+        with subtests.test(name):
+            for request in requests:
+                no_server_error(await _ask_as(stranger, request, sweep))
+            assert tenant.changes() == [], name
+    await tenant.cast.admin.ask("PUT", f"/device/{tenant.ids('device_id')}", {"name": "changed"})
+    assert any("device.devices" in one for one in tenant.changes())
