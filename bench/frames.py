@@ -94,26 +94,40 @@ def payload(number: int) -> bytes:
     return b"\x01\x75\x63\x03\x67" + temperature + bytes([4, 0x68, number % 200, 6, 0, number % 2])
 
 
-def prepare(database: Any, tenant: str, first: int, devices: int, script: str) -> None:
+def prepare(
+    database: Any, tenant: str, first: int, devices: int, script: str, model: str = MODEL
+) -> None:
     """Write a product with its codec, and its devices."""
-    product = {"tenant": tenant, "model": MODEL}
+    name = tenant if model == MODEL else f"{tenant}-{model}-"
+    product = {"tenant": tenant, "model": model}
     document = msgspec.json.encode(to_wire(parse_document(TSL)))
     database.tsls.insert_one(
         {"_id": {**product, "version": VERSION}, "document": document, "hash": "frames"}
     )
     codec = codec_of(script)
     database.codecs.insert_one({"_id": product, "content": stored(codec)})
-    database.products.insert_one({"_id": product, "codecVersion": codec.version})
+    now = datetime.now(UTC)
+    fields = {
+        "name": model,
+        "snPrefixes": [],
+        "deviceType": "COMMON",
+        "currentVersion": VERSION,
+        "versions": [VERSION],
+        "codecVersion": codec.version,
+        "createdAt": now,
+        "updatedAt": now,
+    }
+    database.products.insert_one({"_id": product, **fields})
     database.devices.insert_many(
         {
             "_id": first + number,
             "tenant": tenant,
-            "sn": f"{tenant}{number}",
-            "snKey": f"{tenant}{number}".upper(),
-            "identifier": f"{tenant}{number}",
+            "sn": f"{name}{number}",
+            "snKey": f"{name}{number}".upper(),
+            "identifier": f"{name}{number}",
             "integration": SERVER,
             "name": f"Sensor {number}",
-            "model": MODEL,
+            "model": model,
             "tslVersion": VERSION,
             "connectStatus": "DISCONNECT",
             "dataStorage": True,

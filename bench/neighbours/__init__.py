@@ -11,6 +11,7 @@ from bench.neighbours.answers import Answers, Workbooks
 from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
 from bench.neighbours.notifications import Notifications, SlowWebhooks
+from bench.neighbours.redecodes import Redecodes
 from bench.neighbours.reports import Reports
 from bench.neighbours.sockets import Sockets, SocketsRequest
 from bench.neighbours.users import NewUsers
@@ -27,6 +28,7 @@ CONTESTS: list[type[Contest]] = [
     SocketsRequest,
     Listeners,
     NewUsers,
+    Redecodes,
     Answers,
     Workbooks,
 ]

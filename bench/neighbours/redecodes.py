@@ -1,0 +1,103 @@
+"""Redecoding: frames of many products of one tenant are decoded again."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bench.frames import SCRIPT, payload, prepare
+from bench.neighbours.harness import Contest, Count, Ground
+from bench.tenants import Tenant, data
+from libs.common.clock import now_ms
+from libs.common.contracts.frames import Frame
+from services.device.reports.frames.model import identity
+from services.device.reports.history.partitions import history_key
+
+PRODUCTS, DEVICES, FRAMES = 12, 20, 1000
+"""Products of the loud tenant, devices of each and frames of each of these."""
+PROBED, FEW = 40, 10
+"""Products of the quiet tenant, and frames of its one device of each."""
+POLL = 0.05
+FIRST_ID = 10**9
+
+
+class Redecodes(Contest):
+    """Dry runs of redecodings, from their start to their end."""
+
+    name = "9. 12 products of 20,000 frames are decoded again and again; one product of 10 frames"
+
+    async def prepare(self, ground: Ground) -> None:
+        """Write products with codecs, devices and frames."""
+        self.base, self.loud = ground.base, _headers(ground.loud)
+        database, device = ground.platform.database(), FIRST_ID
+        for tenant, products, devices, frames in (
+            (ground.quiet, PROBED, 1, FEW),
+            (ground.loud, PRODUCTS, DEVICES, FRAMES),
+        ):
+            for number in range(products):
+                prepare(database, tenant.name, device, devices, SCRIPT, f"P{number}")
+                for one in range(device, device + devices):
+                    await asyncio.to_thread(database.frames.insert_many, _frames(one, frames))
+                device += devices
+
+    async def probe(self, ground: Ground, number: int) -> None:
+        """Decode the frames of a product again, and wait until all are."""
+        headers = _headers(ground.quiet)
+        begun = await _begin(ground.http, headers, number % PROBED)
+        while begun["state"] == "RUNNING":
+            await asyncio.sleep(POLL)
+            begun = await _find(ground.http, headers, number % PROBED)
+        if (begun["state"], begun.get("read")) != ("DONE", FEW):
+            raise RuntimeError(str(begun))
+
+    async def attack(self, count: Count) -> None:
+        """Begin the redecoding of each product again as soon as it has ended; count frames."""
+        async with aiohttp.ClientSession(self.base) as http, asyncio.TaskGroup() as tasks:
+            for number in range(PRODUCTS):
+                tasks.create_task(self._again(http, number, count))
+
+    async def _again(self, http: aiohttp.ClientSession, number: int, count: Count) -> None:
+        while True:
+            begun, read = await _begin(http, self.loud, number), 0
+            while begun["state"] == "RUNNING":
+                await asyncio.sleep(1)
+                begun = await _find(http, self.loud, number)
+                count(begun.get("read", 0) - read)
+                read = begun.get("read", 0)
+
+    async def pending(self, ground: Ground) -> int:
+        """Return how many redecodings are under way."""
+        redecodes = ground.platform.database().redecodes
+        return await asyncio.to_thread(redecodes.count_documents, {"state": "RUNNING"})
+
+
+def _headers(tenant: Tenant) -> dict[str, str]:
+    return {"Authorization": f"Bearer {tenant.token}"}
+
+
+async def _begin(http: aiohttp.ClientSession, headers: dict[str, str], number: int) -> Any:
+    path = f"/product/P{number}/codec/redecode"
+    async with http.post(path, json={"dry": True}, headers=headers) as answer:
+        return await data(answer)
+
+
+async def _find(http: aiohttp.ClientSession, headers: dict[str, str], number: int) -> Any:
+    async with http.get(f"/product/P{number}/codec/redecode", headers=headers) as answer:
+        return await data(answer)
+
+
+def _frames(device: int, number: int) -> Iterator[dict[str, Any]]:
+    until, ts = datetime.now(UTC) + timedelta(days=1), now_ms() - 10_000_000
+    for at in range(number):
+        frame = Frame(port=85, data=payload(at), counter=at, session="01f3a2b4", ts=ts + at)
+        name = device.to_bytes(8) + b"\0" * 8 + at.to_bytes(4)
+        yield {
+            "_id": history_key(device, ts + at, at),
+            "i": identity(name, 0),
+            "at": until,
+            "c": "other",
+            "f": msgspec.json.encode(frame),
+        }
