@@ -5,9 +5,9 @@ wrote. Entries that a crash left behind are swept by the lease holder. An entry 
 only when the bus has acknowledged it; a copy is dropped by its message id or by the
 reader.
 
-Entries that are written together, and go to one stream, are one document:
-`{_id, at, entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, and what is
-`UNREADABLE` to others.
+Entries that are written together, and go to one stream, are one document for each tenant:
+`{_id, at, tenant?, entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, and what is
+`UNREADABLE` to others. Commands to devices have no `tenant` here.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from libs.common.bus.atomic import publish_each
 from libs.common.bus.connection import Bus
 from libs.common.bus.publishing import Outgoing, chunks
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, Session, StoreError
 from libs.common.telemetry.tracing import trace_header
 
@@ -38,8 +39,8 @@ CHUNK, LARGEST = 500, 4 * 1024**2
 """Entries of one document, and bytes, unless one entry has more."""
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
 """The one entry that 0.1 takes a document for. No stream takes it: it stays for a later version."""
-SWEPT = 20
-"""Documents that are swept at a time."""
+WORKERS, SWEPT = 4, 20
+"""Tenants whose documents are swept at a time, and documents of each."""
 
 _depth = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_depth", description="Writes of events that are not yet published"
@@ -76,14 +77,15 @@ class Outbox:
         headers = trace_header()
         for entry in entries:
             self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
-        groups: dict[str, list[OutboxEntry]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[OutboxEntry]] = defaultdict(list)
         for entry in entries:
-            groups[_stream(entry.subject)].append(entry)
+            groups[_stream(entry.subject), _tenant(entry.subject)].append(entry)
         now = datetime.now(UTC)
         documents = [
             {"_id": ObjectId(), "at": now, "entries": [_stored(entry, headers) for entry in some]}
+            | ({"tenant": tenant} if tenant else {})
             | UNREADABLE
-            for group in groups.values()
+            for (_, tenant), group in groups.items()
             for some in chunks(group, CHUNK, LARGEST)
         ]
         if documents:
@@ -107,39 +109,34 @@ class Outbox:
             log.warning("outbox: %s; the sweep will publish it", error)
 
     async def sweep(self) -> None:
-        """Publish what was left behind, for ever; run by the lease holder."""
+        """Publish what was left behind, for ever, in turns of tenants; run by the lease holder."""
         try:
-            while True:
-                try:
-                    await self._sweep_once()
-                except (Unavailable, StoreError) as error:
-                    log.warning("outbox sweep: %s", error)
-                await asyncio.sleep(SWEEP)
+            await take_turns("outbox", WORKERS, self._tenants, self._steps, SWEEP)
         finally:  # another process tells from now on
             _depth.set(0)
             _age.set(0)
 
-    async def _sweep_once(self) -> None:
-        """One pass over all that is old; what fails is passed over and raised in the end."""
-        now = datetime.now(UTC)
-        old: dict[str, Any] = {"at": {"$lt": now - timedelta(seconds=SWEEP)}}
+    async def _tenants(self) -> list[str]:
+        """Return the tenants of documents that were left behind; "" is for all without one."""
         oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
-        if not oldest:
-            _depth.set(0)
-            _age.set(0)
-            return
-        _age.set((now - oldest[0]["at"]).total_seconds())
+        waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
+        _age.set(waits)
+        _depth.set(await self._entries.estimated_document_count() if oldest else 0)
+        if waits < SWEEP:
+            return []
+        return ["", *await self._entries.distinct("tenant", _left_behind())]
+
+    async def _steps(self, tenant: str) -> Steps:
+        """Publish what a tenant left behind; what fails is passed over, and raised at last."""
+        query = {"tenant": tenant or None, **_left_behind()}
         failure: Unavailable | None = None
-        while True:
-            documents = await self._entries.find(old).sort("_id", 1).to_list(SWEPT)
-            _depth.set(await self._entries.estimated_document_count())
-            if not documents:
-                break
-            old["_id"] = {"$gt": documents[-1]["_id"]}
+        while documents := await self._entries.find(query).sort("_id", 1).to_list(SWEPT):
+            query["_id"] = {"$gt": documents[-1]["_id"]}
             try:
                 await self._publish(documents)
             except Unavailable as error:
                 failure = error
+            yield
         if failure is not None:
             raise failure
 
@@ -197,6 +194,17 @@ class Outbox:
 def _stream(subject: str) -> str:
     """What the subjects of a stream begin with: one that is full holds up no other."""
     return subject.partition(".")[0]
+
+
+def _tenant(subject: str) -> str:
+    """The tenant of an event; empty for what is no event."""
+    stream, _, rest = subject.partition(".")
+    return rest.partition(".")[0] if stream == EVENTS else ""
+
+
+def _left_behind() -> dict[str, Any]:
+    """The condition that a document is old enough for the sweep."""
+    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
 
 
 def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:

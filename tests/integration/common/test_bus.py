@@ -174,15 +174,45 @@ async def age(mongo: Mongo) -> None:
     await mongo.database["outbox"].update_many({}, {"$set": {"at": old}})
 
 
+async def sweep(outbox: Outbox) -> None:
+    """Publish what was left behind of all tenants."""
+
+    async def steps(tenant: str) -> None:
+        async for _ in outbox._steps(tenant):
+            pass
+
+    ended = await asyncio.gather(*map(steps, await outbox._tenants()), return_exceptions=True)
+    for error in filter(None, ended):
+        raise error
+
+
+async def test_entries_left_behind_of_one_tenant_do_not_delay_those_of_others(
+    mongo: Mongo, bus: Bus
+):
+    """Those of each tenant are a document of their own, and are published in turns."""
+    outbox = Outbox(mongo.database, bus)
+    for number in range(50):
+        await write(mongo, outbox, OutboxEntry(f"event.loud.{number}", b"loud"))
+    mixed = OutboxEntry("event.loud.x", b"loud"), OutboxEntry("event.quiet.x", b"quiet")
+    assert len(await write(mongo, outbox, *mixed)) == 2
+    await age(mongo)
+    assert await outbox._tenants() == ["", "loud", "quiet"]
+    async for _ in outbox._steps("quiet"):
+        pass
+    assert await texts(bus) == [b"quiet"]
+    await sweep(outbox)
+    assert len(await texts(bus)) == 52
+
+
 async def test_what_a_crash_left_behind_is_swept_in_order(mongo: Mongo, bus: Bus):
     """Entries that nobody relayed are published once they are old, and go away."""
     outbox = Outbox(mongo.database, bus)
     for number in range(5):
         await write(mongo, outbox, OutboxEntry(f"event.t.device.{number}.x", b"%d" % number))
-    await outbox._sweep_once()
+    await sweep(outbox)
     assert await texts(bus) == []
     await age(mongo)
-    await outbox._sweep_once()
+    await sweep(outbox)
     assert await texts(bus) == [b"0", b"1", b"2", b"3", b"4"]
     assert await mongo.database["outbox"].count_documents({}) == 0
 
@@ -194,7 +224,7 @@ async def test_relay_and_sweep_at_once_publish_once(mongo: Mongo, bus: Bus):
         mongo, outbox, *(OutboxEntry(f"event.t.device.{n}.x", b"x") for n in range(30))
     )
     await age(mongo)
-    await asyncio.gather(outbox.relay(written), outbox._sweep_once(), outbox.relay(written))
+    await asyncio.gather(outbox.relay(written), sweep(outbox), outbox.relay(written))
     assert len(await texts(bus)) == 30
     assert await mongo.database["outbox"].count_documents({}) == 0
 
@@ -211,7 +241,7 @@ async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: 
     await age(mongo)
     for _ in range(2):
         with pytest.raises(Unavailable):
-            await outbox._sweep_once()
+            await sweep(outbox)
     assert (await bus.js.stream_info(EVENTS)).state.messages == 600
     left = await mongo.database["outbox"].find().to_list(None)
     assert [one["payload"] for entry in left for one in entry["entries"]] == [b"stuck"]
@@ -222,7 +252,7 @@ async def test_what_an_earlier_version_left_behind_is_published_too(mongo: Mongo
     entry = {"subject": "event.t.a", "payload": b"old", "stream": True, "headers": {}}
     await mongo.database["outbox"].insert_one({**entry, "at": datetime.now(UTC)})
     await age(mongo)
-    await Outbox(mongo.database, bus)._sweep_once()
+    await sweep(Outbox(mongo.database, bus))
     assert await texts(bus) == [b"old"]
     assert await mongo.database["outbox"].count_documents({}) == 0
 
@@ -268,7 +298,7 @@ async def test_a_relay_without_a_bus_leaves_its_entries_to_the_sweep(
         await outbox.relay(await write(mongo, outbox, entry))
     assert await mongo.database["outbox"].count_documents({}) == 2
     await age(mongo)
-    await Outbox(mongo.database, bus)._sweep_once()
+    await sweep(Outbox(mongo.database, bus))
     assert await texts(bus) == [b"x"]
     assert await mongo.database["outbox"].count_documents({}) == 0
 
@@ -475,7 +505,7 @@ async def test_an_entry_too_large_is_refused_and_an_old_one_holds_up_nobody(mong
         {"entries.subject": "event.t.a"}, {"$set": {"entries.$.payload": entry.payload}}
     )
     await age(mongo)
-    await outbox._sweep_once()
+    await sweep(outbox)
     assert await texts(bus) == [b"b"]
     assert await mongo.database["outbox"].count_documents({}) == 0
 
