@@ -56,6 +56,7 @@ class Lanes(Generic[T]):
         *,
         quantum: float = QUANTUM,
         clock: Callable[[], float] = time.monotonic,
+        observed: bool = True,
     ) -> None:
         """Each lane holds at most `items` items and `size` bytes; `name` is for the metrics."""
         self.name = name
@@ -70,7 +71,8 @@ class Lanes(Generic[T]):
         """All lanes with items or running items, and those that were used last."""
         self._ring: OrderedDict[str, _Lane[T]] = OrderedDict()
         """The lanes with items, the one whose turn is next first."""
-        _known.add(self)
+        if observed:
+            _known.add(self)
 
     def __bool__(self) -> bool:
         return bool(self._ring)

@@ -40,12 +40,14 @@ class FairScheduler:
         items: int = ITEMS,
         size: int = SIZE,
         caps: Callable[[str], Caps] | None = None,
+        observed: bool = True,
     ) -> None:
         """A lane's backlog has at most `items` items and `size` bytes.
 
         `caps` gives the most workers of a lane and of each of its sub-lanes; they may change.
+        Without `observed` there are no metrics: they name the lanes, which have to be tenants.
         """
-        self._lanes: Lanes[Turn] = Lanes(name, items, size)
+        self._lanes: Lanes[Turn] = Lanes(name, items, size, observed=observed)
         self._free = workers
         self._caps = caps
         self._held: Counter[tuple[str, Hashable]] = Counter()

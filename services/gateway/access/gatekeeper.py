@@ -7,7 +7,6 @@ from, its rate limit; of a user then what it may do.
 import asyncio
 from typing import NamedTuple
 from urllib.parse import unquote
-from weakref import WeakValueDictionary
 
 from libs.common.errors import (
     Forbidden,
@@ -22,6 +21,7 @@ from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.networks import is_inside
 from libs.common.identity.tokens import TokenReader
+from libs.common.scheduling import FairScheduler
 from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
@@ -34,7 +34,9 @@ CERTIFICATE = "certificate"
 ADMISSION = 2.0
 """Seconds that letting a request in may take before it is refused."""
 LOGINS = 32
-"""Requests of one address that are let in at a time: half of what may ask Redis together."""
+"""Requests that are let in at a time of one address alone: half of those of all addresses."""
+WAITING = 4_000
+"""Requests of an address that wait for their turn."""
 TURN = 1.0
 """Seconds that a request waits for its turn among those of its address."""
 
@@ -66,7 +68,7 @@ class Gatekeeper:
         self._devices = devices
         self._access = access
         self._limits = limits
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._turns = FairScheduler("admission", 2 * LOGINS, items=WAITING, observed=False)
 
     async def admit(
         self,
@@ -83,38 +85,26 @@ class Gatekeeper:
         caller bounds the time (`ADMISSION`).
         """
         address = origin.limit_key
-        turn = await self._turn(address)
         try:
-            await self._limits.address.take(address)
-            if route.signs_in:
-                await self._limits.sign_in.take(address)
-            principal = await self._principal(route, path, authorization, query_token, certificate)
-            if principal is None:
-                return None
-            if principal.networks and not is_inside(origin.address, principal.networks):
-                raise Forbidden(f"{principal.kind} may not call from {origin.address}")
-            await self._limits.principal.take(key_of(principal))
-            return await self._access.complete(principal)
-        except (RedisError, OSError) as error:
-            raise no_store() from error
-        finally:
-            turn.release()
-
-    async def _turn(self, address: str) -> asyncio.Semaphore:
-        """A turn among the requests of an address, to be released: no crowd delays the others."""
-        turns = self._turns.get(address)
-        if turns is None:
-            turns = self._turns[address] = asyncio.Semaphore(LOGINS)
-        if not turns.locked():
-            await turns.acquire()
-            return turns
-        try:
-            async with asyncio.timeout(TURN):
-                await turns.acquire()
+            async with asyncio.timeout(TURN) as wait, self._turns.slot(address):
+                wait.reschedule(None)
+                await self._limits.address.take(address)
+                if route.signs_in:
+                    await self._limits.sign_in.take(address)
+                principal = await self._principal(
+                    route, path, authorization, query_token, certificate
+                )
+                if principal is None:
+                    return None
+                if principal.networks and not is_inside(origin.address, principal.networks):
+                    raise Forbidden(f"{principal.kind} may not call from {origin.address}")
+                await self._limits.principal.take(key_of(principal))
+                return await self._access.complete(principal)
         except TimeoutError as error:
             message = "too many requests of this address want to be let in at once"
             raise TooManyRequests(message, retry_after=SOON) from error
-        return turns
+        except (RedisError, OSError) as error:
+            raise no_store() from error
 
     async def admit_page(self, address: str) -> None:
         """Hold the limit of the address for a page of the gateway itself."""
