@@ -148,6 +148,7 @@ async def main() -> None:
                 workers,
                 running(
                     *(one.run() for one in consumers),
+                    ingest.slow.run(),
                     uplink.run(),
                     StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
                     DiskMetrics(base.mongo.database).run(),

@@ -82,6 +82,11 @@ class LanedMessages:
         self._begin()
         await self._hand_back(back)
 
+    def holds(self, lane: str) -> bool:
+        """Return whether messages of a lane wait, are in hand or were handed back."""
+        lanes = self._lanes
+        return bool(lanes.waiting(lane) or lanes.running(lane) or lane in self._deferred)
+
     async def extend(self) -> None:
         """Tell the server that the messages in the lanes are not lost, so it sends none again."""
         await extend(self._bus.client, self._lanes)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -68,6 +69,14 @@ def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     if process.stdin is None or process.stdout is None:
         raise OSError("the worker has no pipes")
     return process.stdout, process.stdin
+
+
+def memory_of(process: Process) -> int:
+    """Return how many bytes of memory a process uses (Linux; elsewhere 0)."""
+    with contextlib.suppress(OSError):
+        pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+    return 0
 
 
 def kill_worker(process: Process) -> None:

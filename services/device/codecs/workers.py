@@ -9,13 +9,20 @@ from typing import Self
 
 import msgspec
 
-from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
+from libs.common.sandbox.workers import ask_worker, kill_worker, memory_of, start_worker
+from libs.common.scheduling import Caps, FairScheduler
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Answer, Answered, Asked, Call, Outcome, Read
 
 log = logging.getLogger(__name__)
 
 WORKER = "services.device.codecs.worker"
+MOST = 8
+"""Processes."""
+WAITING = 10_000
+"""Calls of a tenant that wait."""
+LARGEST_PROCESS = 32 * 1024 * 1024
+"""Bytes of memory with which a process ends after a call: all of them together stay small."""
 LARGEST = 8 * 1024 * 1024
 """Bytes of an answer."""
 SLOWEST = 0.001
@@ -30,30 +37,26 @@ _write = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(Answer).decode
 
 
-class _Worker:
-    """The process of a tenant; one batch at a time."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.process: Process | None = None
-        self.asked = False
-
-
 class CodecWorkers:
-    """Keeps so many processes; `async with` holds them."""
+    """Keeps so many processes; `async with` holds them.
 
-    def __init__(self, most: int = 8) -> None:
+    Tenants take turns by the time that their calls take, one call of a tenant at a time. The
+    process of a tenant is kept for its next call; when more tenants call than there are
+    processes, the one that was used longest ago ends.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._workers: dict[str, _Worker] = {}
-        """By tenant; who was asked last stands last."""
-        self._room = asyncio.Semaphore(most)
+        self._turns = FairScheduler("codecs", most, items=WAITING, caps=lambda _: Caps(1, 1))
+        self._processes: dict[str, Process | None] = {}
+        """By tenant, the one used last at the end; None while it starts."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for worker in self._workers.values():
-            await _end(worker)
+        for tenant in list(self._processes):
+            await self._end(tenant)
 
     async def run(
         self, tenant: str, codec: Codec, calls: Sequence[Call], *, logging: bool = False
@@ -104,34 +107,38 @@ class CodecWorkers:
     async def _answer(
         self, tenant: str, asked: Asked | Read, count: int, codec: Codec | None = None
     ) -> Answered:
-        worker = self._workers.setdefault(tenant, _Worker())
-        async with worker.turn, self._room:
-            worker.asked = True
-            self._workers[tenant] = self._workers.pop(tenant)
+        async with self._turns.slot(tenant):
             started = time.monotonic()
             try:
-                process = await self._process(worker)
+                process = await self._process(tenant)
                 async with asyncio.timeout(LATE + SLOWEST * count):
-                    return await _ask(process, asked, codec)
+                    answered = await _ask(process, asked, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a worker of codecs was lost: %s", type(error).__name__)
-                await _end(worker)
+                await self._end(tenant)
                 return Answered([LOST] * count, time.monotonic() - started)
             except asyncio.CancelledError:
-                await _end(worker)  # its answer would be taken for that of the next
+                await self._end(tenant)  # its answer would be taken for that of the next
                 raise
-            finally:
-                worker.asked = False
+            if memory_of(process) > LARGEST_PROCESS:
+                await self._end(tenant)
+            return answered
 
-    async def _process(self, wanted: _Worker) -> Process:
-        """The process of a worker; who was not asked for longest loses its own for it."""
-        if wanted.process is None or wanted.process.returncode is not None:
-            others = (one for one in self._workers.values() if one is not wanted)
-            taken = [one for one in others if one.asked or one.process is not None]
-            if len(taken) >= self._most:
-                await _end(next(one for one in taken if not one.asked))
-            wanted.process = await start_worker(WORKER, largest=LARGEST)
-        return wanted.process
+    async def _process(self, tenant: str) -> Process:
+        process = self._processes.pop(tenant, None)
+        if process is None or process.returncode is not None:
+            if len(self._processes) >= self._most:
+                await self._end(next(one for one in self._processes if not self._turns.held(one)))
+            self._processes[tenant] = None
+            process = await start_worker(WORKER, largest=LARGEST)
+        self._processes[tenant] = process
+        return process
+
+    async def _end(self, tenant: str) -> None:
+        process = self._processes.pop(tenant, None)
+        if process is not None:
+            kill_worker(process)
+            await process.wait()
 
 
 async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> Answered:
@@ -140,10 +147,3 @@ async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> An
         whole = msgspec.structs.replace(asked, codec=codec)
         answer = _read(await ask_worker(process, _write(whole)))
     return answer or Answered([])
-
-
-async def _end(worker: _Worker) -> None:
-    process, worker.process = worker.process, None
-    if process is not None:
-        kill_worker(process)
-        await process.wait()

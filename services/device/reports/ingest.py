@@ -19,6 +19,7 @@ from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus import DEAD, EVENTS, Bus, Outgoing, acknowledge, publish_each
+from libs.common.limits.meter import Excess
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
@@ -30,6 +31,7 @@ from services.device.reports.frames.reading import FrameReader
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
 from services.device.reports.quota import Quota, Refusals
+from services.device.reports.slow import SlowCodecs
 from services.device.reports.store import ReportStore
 from services.device.reports.tracing import ReportSpans
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
@@ -93,8 +95,13 @@ class Ingest:
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
-    async def handle(self, messages: list[Msg]) -> None:
-        """Store, announce and acknowledge one batch.
+    def __post_init__(self) -> None:
+        self.slow = SlowCodecs(self.bus, self._handle_apart)
+
+    async def handle(self, messages: list[Msg], *, apart: bool = False) -> None:
+        """Store, announce and acknowledge one batch; what waits for slow codecs is left out.
+
+        `apart` are batches of that, one tenant each, which wait.
 
         What cannot be dealt with must not hold up its neighbours. A batch that fails while store
         and bus are well is halved until the message at fault stands alone, whatever the failure
@@ -102,7 +109,7 @@ class Ingest:
         fault: the batch comes again.
         """
         try:
-            await self._deal_with(messages)
+            await self._deal_with(messages, apart=apart)
         except Exception as error:
             if not await self._healthy():
                 raise
@@ -111,9 +118,18 @@ class Ingest:
                 return
             middle = len(messages) // 2
             try:
-                await self.handle(messages[:middle])
+                await self.handle(messages[:middle], apart=apart)
             finally:
-                await self.handle(messages[middle:])
+                await self.handle(messages[middle:], apart=apart)
+
+    async def _handle_apart(self, messages: list[Msg]) -> bool:
+        """Deal with messages that waited for codecs of a tenant; return whether it succeeded."""
+        try:
+            await self.handle(messages, apart=True)
+        except Exception:
+            log.exception("a batch of %d that waited for codecs failed", len(messages))
+            return False
+        return True
 
     async def _healthy(self) -> bool:
         """Whether store and bus answer."""
@@ -142,26 +158,43 @@ class Ingest:
         refused = Refused(uplink, reason, thing, told=False)
         await self._finish([uplink], Batch(refused=[refused]), [message])
 
-    async def _deal_with(self, messages: list[Msg]) -> None:
+    async def _deal_with(self, messages: list[Msg], *, apart: bool) -> None:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         with spans.joined():
-            batch = await self._sort(spans.uplinks)
+            batch, uplinks, waiting = await self._sort(spans.uplinks, apart=apart)
+            if waiting:
+                replies = {one.message.reply for one in waiting}
+                messages = [one for one in messages if one.reply not in replies]
             await self._close_commands(batch)
-            await self._finish(spans.uplinks, batch, messages)
+            await self._finish(uplinks, batch, messages)
             spans.refuse([one.uplink for one in batch.refused])
+        await self.slow.put(waiting)
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
-    async def _sort(self, uplinks: list[Uplink]) -> Batch:
+    async def _sort(
+        self, uplinks: list[Uplink], *, apart: bool
+    ) -> tuple[Batch, list[Uplink], list[Uplink]]:
+        """Sort uplinks; return the batch, what it has, and what waits for slow codecs."""
         things = await self.things.by_sn({uplink.sn for uplink in uplinks})
-        beyond = self.quota.beyond(uplinks, things)
+        beyond: Mapping[int, Excess] = {}
+        waiting: list[Uplink] = []
+        if not apart:
+            beyond = self.quota.beyond(uplinks, things)
+            uplinks, waiting = self.slow.part(uplinks, things, beyond)
         batch = sort_batch(uplinks, things, self.retention_ms, beyond)
         if batch.unread:
             with step("read frames", SpanKind.INTERNAL):
-                await self.frames.read(batch)
+                answers, late = await self.frames.ask(batch.unread, wait=apart)
+            self.slow.note(late)
+            if late and not apart:
+                uplinks, more = self.slow.part(uplinks, things, beyond)
+                waiting += more
+                batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+            self.frames.keep(batch, answers)
         await self._reject_beyond(batch)
-        return batch
+        return batch, uplinks, waiting
 
     async def _reject_beyond(self, batch: Batch) -> None:
         """Reject properties with which latest values of a thing would be too large together."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +25,8 @@ from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
+PATIENCE = 0.1
+"""Seconds for which a batch waits for codecs."""
 NO_CODEC = "the product has no codec"
 SPENT = "has taken too much of the processor, and is asked again later"
 
@@ -38,6 +40,10 @@ class _Unread(msgspec.Struct, frozen=True):
     ts: int
 
 
+_Answers = dict[int, tuple[_Unread, KnownCodec, Judged] | Refused]
+"""What codecs made of frames, by sequence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FrameReader:
     """Makes reports of frames; one per process."""
@@ -48,50 +54,89 @@ class FrameReader:
     retention_ms: int
     """That of the platform, for what devices remember."""
     frame_days: int
+    patience: float | None = PATIENCE
     budgets: Budgets = field(default_factory=Budgets)
+    _late: dict[str, list[asyncio.Task[_Answers]]] = field(default_factory=dict, init=False)
+    """By tenant, what is asked and was not answered in time."""
 
-    async def read(self, batch: Batch) -> None:
+    async def ask(
+        self, unread: Iterable[tuple[Uplink, Thing]], *, wait: bool
+    ) -> tuple[_Answers, set[str]]:
+        """Ask codecs about frames; return their answers by sequence, and the late tenants.
+
+        Codecs of these have not answered within `patience`, and their answers are missing unless
+        they were to `wait` for: asked again about these frames, they go on with the answers.
+        """
+        tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
+        for uplink, thing in unread:
+            tenants[thing.tenant].append((uplink, thing))
+        asked = {
+            tenant: asyncio.ensure_future(self._ask(tenant, some))
+            for tenant, some in tenants.items()
+        }
+        await asyncio.wait(asked.values(), timeout=self.patience)
+        late = {tenant for tenant, task in asked.items() if not task.done()}
+        if wait and late:
+            await asyncio.wait(asked.values())
+        answers = _Answers()
+        for tenant, task in asked.items():
+            if task.done():
+                answers |= task.result()
+            else:
+                self._late.setdefault(tenant, []).append(task)
+        return answers, late
+
+    def keep(self, batch: Batch, answers: _Answers) -> None:
         """Sort the unread frames of a batch to what they report and why they are refused."""
+        for uplink, _ in batch.unread:
+            answer = answers[uplink.sequence]
+            if isinstance(answer, Refused):
+                batch.refused.append(answer)
+            else:
+                self._keep(batch, *answer)
+        batch.unread = []
+        batch.settle()
+
+    async def _ask(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
+        earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)
+        answers: _Answers = dict(ChainMap(*(one for one in earlier if isinstance(one, dict))))
         products: dict[ProductKey, list[_Unread]] = defaultdict(list)
-        for uplink, thing in batch.unread:
+        for uplink, thing in unread:
+            if uplink.sequence in answers:
+                continue
             try:
                 frame = _frame(uplink.payload)
             except INVALID_JSON as error:
-                batch.refused.append(Refused(uplink, f"is no frame: {error}", thing))
+                answers[uplink.sequence] = Refused(uplink, f"is no frame: {error}", thing)
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
-            unread = _Unread(uplink, thing, frame, ts)
-            products[thing.tenant, thing.model].append(unread)
-        batch.unread = []
-        known = await self.codecs.of(products)
-        tenants: dict[str, list[ProductKey]] = defaultdict(list)
-        for key in products:
-            tenants[key[0]].append(key)
+            products[tenant, thing.model].append(_Unread(uplink, thing, frame, ts))
+        for key, known in (await self.codecs.of(products)).items():
+            frames = products[key]
+            for one, judged in zip(frames, await self._judged(tenant, known, frames), strict=True):
+                answers[one.uplink.sequence] = one, known, judged
+        return answers
 
-        async def each(keys: Iterable[ProductKey]) -> None:
-            """One after the other, for they have one process and one budget."""
-            for key in keys:
-                await self._read(known[key], key[0], products[key], batch)
-
-        await asyncio.gather(*map(each, tenants.values()))
-        batch.settle()
-
-    async def _read(
-        self, known: KnownCodec, tenant: str, frames: Sequence[_Unread], batch: Batch
-    ) -> None:
-        """Read frames of a product."""
+    async def _judged(
+        self, tenant: str, known: KnownCodec, frames: Sequence[_Unread]
+    ) -> list[Judged]:
+        """What is taken of frames of a product."""
         codec = known.codec
         if codec is None:
-            for one in frames:
-                self._keep(batch, one, known, Judged({}, [], [], NO_CODEC))
-            return
+            return [Judged({}, [], [], NO_CODEC)] * len(frames)
         calls = [Call("decode", one.frame.data, one.frame.port, one.ts) for one in frames]
         outcomes = await self._outcomes(tenant, known, codec, calls)
-        for one, outcome in zip(frames, outcomes, strict=True):
-            oldest = one.uplink.received - self.retention_ms
-            newest = one.uplink.received + FUTURE_MS
-            self._keep(batch, one, known, judge(codec, outcome, one.thing.tsl, oldest, newest))
+        return [
+            judge(
+                codec,
+                outcome,
+                one.thing.tsl,
+                one.uplink.received - self.retention_ms,
+                one.uplink.received + FUTURE_MS,
+            )
+            for one, outcome in zip(frames, outcomes, strict=True)
+        ]
 
     async def _outcomes(
         self, tenant: str, known: KnownCodec, codec: Codec, calls: Sequence[Call]

@@ -1,6 +1,8 @@
 """From the frames of network servers to history: read by codecs, each once."""
 
+import asyncio
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,8 @@ from libs.common.tsl import parse_document
 from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
+from services.device.codecs.worker import Answered, Call
+from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.schemas import ProductCodec
 from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
@@ -104,6 +108,54 @@ async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_h
     events = [subject.rpartition(".")[2] for subject, _ in await world.said()]
     assert sorted(events) == ["rejected", "rejected", "rejected", "reported"]
     assert await world.totals() == Totals(stored=2, rejected=2)
+
+
+class Slow(CodecWorkers):
+    """Codecs of a tenant that do not answer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = 0, asyncio.Event()
+
+    async def run_within(
+        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
+    ) -> Answered:
+        if tenant == "default":
+            self.begun += len(calls)
+            await self.released.wait()
+        return await super().run_within(seconds, tenant, codec, calls)
+
+
+async def test_a_slow_codec_delays_no_other_tenant_and_keeps_the_order_of_its_devices(world: World):
+    """Messages of its devices wait for its frames; everything else is stored with its batch."""
+    slow = await world.add(7, integration="lora")
+    other = await world.add(8, tenant="other", integration="lora")
+    plain = await world.add(9)
+    for tenant in ("default", "other"):
+        await put_codec(world, tenant=tenant)
+    async with Slow() as workers:
+        reader = replace(world.first.ingest.frames, workers=workers, patience=0.0)
+        ingest = replace(world.first.ingest, frames=reader)
+        await hear(world, slow, 1, b"\x01\x15")
+        await hear(world, slow, 2, b"\x01\x16")
+        await world.say(plain, {"properties": {"interval": 6}})
+        await ingest.handle(await world.fetch(3))
+        assert [row["p"] for row in await world.stored()] == [{"interval": 6}]
+        await world.say(slow, {"properties": {"interval": 5}})
+        await hear(world, other, 1, b"\x01\x18")
+        reader.__dict__["patience"] = None
+        await ingest.handle(await world.fetch(2))
+        assert [KEY.unpack(row["_id"])[0] for row in await world.stored()] == [8, 9]
+        assert workers.begun == 2
+        workers.released.set()
+        await world.drained()
+    told = [body for subject, body in await world.said() if ".7." in subject]
+    assert [one["properties"] for one in told] == [
+        {"temperature": 21.0},
+        {"temperature": 22.0},
+        {"interval": 5},
+    ]
+    assert await world.totals() == Totals(stored=5, rejected=0)
 
 
 async def test_a_frame_of_a_gateway_with_a_wrong_clock_is_of_its_arrival(world: World):

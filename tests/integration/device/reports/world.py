@@ -165,6 +165,7 @@ class World:
                 retention=Retention(products, known, RETENTION_MS // DAY_MS),
                 retention_ms=RETENTION_MS,
                 frame_days=30,
+                patience=None,
             ),
             retention_ms=RETENTION_MS,
         )
