@@ -8,6 +8,7 @@ import os
 from bench.neighbours import at_limits
 from bench.neighbours.alarms import BusyKey, Durations, ManyRules
 from bench.neighbours.answers import Answers, Workbooks
+from bench.neighbours.devices import LargeValues, SlowCodecs
 from bench.neighbours.flows import Listeners
 from bench.neighbours.harness import Contest, hold
 from bench.neighbours.notifications import Notifications, SlowWebhooks
@@ -24,6 +25,7 @@ CONTESTS: list[type[Contest]] = [
     Durations,
     Notifications,
     SlowWebhooks,
+    LargeValues,
     Sockets,
     SocketsRequest,
     Listeners,
@@ -31,6 +33,7 @@ CONTESTS: list[type[Contest]] = [
     Redecodes,
     Answers,
     Workbooks,
+    SlowCodecs,
 ]
 
 

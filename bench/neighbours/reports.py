@@ -24,7 +24,7 @@ class Reports(Contest):
 
     async def probe(self, ground: Ground, number: int) -> None:
         """Report and wait until it is stored."""
-        await _report(ground.http, self.quiet, number)
+        await report(ground.http, self.quiet, number)
 
     async def attack(self, count: Count) -> None:
         """Report without a pause."""
@@ -37,11 +37,12 @@ class Reports(Contest):
     ) -> None:
         number = 0
         while True:
-            await _report(http, login, number := number + 1)
+            await report(http, login, number := number + 1)
             count()
 
 
-async def _report(http: aiohttp.ClientSession, login: tuple[str, str], number: int) -> None:
+async def report(http: aiohttp.ClientSession, login: tuple[str, str], number: int) -> None:
+    """Report and wait until it is stored."""
     path = f"/ingest/v1/{login[0]}/report?wait=stored"
     headers = {"Authorization": aiohttp.encode_basic_auth(*login)}
     body = {"properties": {"at": float(number)}}
