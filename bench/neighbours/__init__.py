@@ -15,7 +15,7 @@ from bench.neighbours.notifications import Notifications, SlowWebhooks
 from bench.neighbours.redecodes import Redecodes
 from bench.neighbours.reports import Reports
 from bench.neighbours.sockets import Sockets, SocketsRequest
-from bench.neighbours.users import NewUsers
+from bench.neighbours.users import DeviceLogins, NewUsers
 from bench.table import Row
 
 CONTESTS: list[type[Contest]] = [
@@ -30,6 +30,7 @@ CONTESTS: list[type[Contest]] = [
     SocketsRequest,
     Listeners,
     NewUsers,
+    DeviceLogins,
     Redecodes,
     Answers,
     Workbooks,

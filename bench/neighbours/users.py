@@ -1,13 +1,14 @@
-"""Users: one tenant creates many at the same time, while another one's signs in."""
+"""Log-ins: one tenant creates many users, or its devices log in, while another's log in."""
 
 import asyncio
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 import aiohttp
+import aiomqtt
 
 from bench.neighbours.harness import Contest, Count, Ground
 from bench.tenants import PASSWORD, data
@@ -88,6 +89,40 @@ class NewUsers(Contest):
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(CALLERS):
                     tasks.create_task(create())
+
+
+class DeviceLogins(Contest):
+    """64 devices log in without a pause; a device logs in."""
+
+    name = f"8. {CALLERS} devices log in without a pause; a device logs in"
+    devices: ClassVar = (8, CALLERS)
+
+    async def prepare(self, ground: Ground) -> None:
+        """Keep the logins."""
+        self.port = ground.platform.mqtt_port
+        self.logins = [(login.name, login.key) for _, login in ground.loud.devices]
+        self._quiet = [(login.name, login.key) for _, login in ground.quiet.devices]
+
+    async def probe(self, ground: Ground, number: int) -> None:
+        """Log in over MQTT."""
+        async with self._client(*self._quiet[number % len(self._quiet)]):
+            pass
+
+    async def attack(self, count: Count) -> None:
+        """Log in and out."""
+
+        async def log_in(sn: str, key: str) -> None:
+            while True:
+                with suppress(aiomqtt.MqttError):  # refused: once a second
+                    async with self._client(sn, key):
+                        count()
+
+        async with asyncio.TaskGroup() as tasks:
+            for login in self.logins:
+                tasks.create_task(log_in(*login))
+
+    def _client(self, sn: str, key: str) -> aiomqtt.Client:
+        return aiomqtt.Client("127.0.0.1", self.port, username=sn, password=key, identifier=sn)
 
 
 def _user(email: str) -> dict[str, str]:

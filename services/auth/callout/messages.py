@@ -40,8 +40,9 @@ HELD = 1.5
 five, has the less to do with it. Clients wait for two or longer."""
 MOST_HELD = 2_000
 """Refusals that are held back at a time; more are told at once."""
-CONCURRENCY = 64
-"""Log-ins that are handled at a time, half of them of one tenant alone."""
+CONCURRENCY = 16
+"""Log-ins that are handled at a time, half of them of one tenant alone. More would not be quicker,
+and a crowd would use up the process although others have a turn."""
 WAITING = 2_000
 """Log-ins of a tenant that wait; more are refused: nats-server gives up those that wait longer."""
 LOOK_UPS = "?"
