@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ITEMS, SIZE = 2_000, 8 * 1024**2
 """Messages and bytes of a lane that are read ahead."""
 MOST_ITEMS, MOST_SIZE = 20_000, 32 * 1024**2
-"""Messages and bytes of all lanes."""
+"""Messages and bytes of all lanes, beyond which nothing is read; twice the bytes are never kept."""
 COST = 512
 """Bytes of memory that a message takes beside its payload."""
 PACE = 1_000.0
@@ -110,7 +110,7 @@ class LanedMessages:
                 return False
             if not deferred.sequences or deferred.moved + STALE <= now:
                 del self._deferred[lane]
-        return self._lanes.has_room(lane, size)
+        return self._lanes.size < 2 * MOST_SIZE and self._lanes.has_room(lane, size)
 
     def _defer(self, lane: str, message: Msg) -> float:
         """Note that a message is handed back; return in how many seconds it is to come again."""

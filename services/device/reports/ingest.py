@@ -162,39 +162,33 @@ class Ingest:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         with spans.joined():
-            batch, uplinks, waiting = await self._sort(spans.uplinks, apart=apart)
-            if waiting:
-                replies = {one.message.reply for one in waiting}
-                messages = [one for one in messages if one.reply not in replies]
+            batch, uplinks = await self._sort(spans.uplinks, apart=apart)
+            if len(uplinks) < len(spans.uplinks):
+                replies = {one.message.reply for one in uplinks}
+                messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
             await self._close_commands(batch)
             await self._finish(uplinks, batch, messages)
             spans.refuse([one.uplink for one in batch.refused])
-        await self.slow.put(waiting)
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
-    async def _sort(
-        self, uplinks: list[Uplink], *, apart: bool
-    ) -> tuple[Batch, list[Uplink], list[Uplink]]:
-        """Sort uplinks; return the batch, what it has, and what waits for slow codecs."""
+    async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
+        """Sort uplinks, but for those that wait for slow codecs; return also what is sorted."""
         things = await self.things.by_sn({uplink.sn for uplink in uplinks})
         beyond: Mapping[int, Excess] = {}
-        waiting: list[Uplink] = []
         if not apart:
             beyond = self.quota.beyond(uplinks, things)
-            uplinks, waiting = self.slow.part(uplinks, things, beyond)
+            uplinks = await self.slow.part(uplinks, things, beyond)
         batch = sort_batch(uplinks, things, self.retention_ms, beyond)
         if batch.unread:
             with step("read frames", SpanKind.INTERNAL):
                 answers, late = await self.frames.ask(batch.unread, wait=apart)
-            self.slow.note(late)
             if late and not apart:
-                uplinks, more = self.slow.part(uplinks, things, beyond)
-                waiting += more
+                uplinks = await self.slow.part(uplinks, things, beyond, late)
                 batch = sort_batch(uplinks, things, self.retention_ms, beyond)
             self.frames.keep(batch, answers)
         await self._reject_beyond(batch)
-        return batch, uplinks, waiting
+        return batch, uplinks
 
     async def _reject_beyond(self, batch: Batch) -> None:
         """Reject properties with which latest values of a thing would be too large together."""

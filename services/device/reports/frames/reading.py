@@ -74,16 +74,14 @@ class FrameReader:
             tenant: asyncio.ensure_future(self._ask(tenant, some))
             for tenant, some in tenants.items()
         }
-        await asyncio.wait(asked.values(), timeout=self.patience)
-        late = {tenant for tenant, task in asked.items() if not task.done()}
-        if wait and late:
-            await asyncio.wait(asked.values())
-        answers = _Answers()
+        await asyncio.wait(asked.values(), timeout=None if wait else self.patience)
+        answers, late = _Answers(), set[str]()
         for tenant, task in asked.items():
             if task.done():
                 answers |= task.result()
             else:
                 self._late.setdefault(tenant, []).append(task)
+                late.add(tenant)
         return answers, late
 
     def keep(self, batch: Batch, answers: _Answers) -> None:
