@@ -101,7 +101,7 @@ class Changes:
             change = Change(session, partial(self.tenants.reserve, tenant, session))
             result = await work(change)
             for revocation in change.revocations:
-                await self.revocations.add(revocation, session)
+                await self.revocations.add(tenant, revocation, session)
             raises = change.access_changed
             version = await self.tenants.raise_version(tenant, session) if raises else 0
             return result, change, version, await self._record(caller, change)

@@ -120,7 +120,7 @@ class DeviceStore:
         if before is None:
             return None
         sn: str = before["sn"]
-        await self._revocations.add(revocation_of(sn, sn), session)
+        await self._revocations.add(before["tenant"], revocation_of(sn, sn), session)
         return sn
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:

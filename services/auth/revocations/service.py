@@ -9,23 +9,24 @@ next log-in, and connections of the current credential stay.
 
 Revocations in MongoDB, from the transaction that decides them until they have settled.
 
-`revocations`: `{_id, kind | null, subject, generation, user, at}`.
+`revocations`: `{_id, tenant, kind | null, subject, generation, user, at}`.
 """
 
-import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from libs.common.errors import ThingwayError
 from libs.common.identity import Kind
-from libs.common.store.mongo import Database, Session
+from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.store.mongo import Database, Document, Session
 from services.auth.connections.service import UserConnections
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
 
-CHUNK = 500
+WORKERS, CHUNK = 4, 20
+"""Tenants that have a turn at a time, and revocations of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,10 @@ class RevocationStore:
     def __init__(self, database: Database) -> None:
         self._revocations = database["revocations"]
 
-    async def add(self, revocation: Revocation, session: Session) -> None:
+    async def add(self, tenant: str, revocation: Revocation, session: Session) -> None:
         """Write a revocation in the caller's transaction."""
         document = {
+            "tenant": tenant,
             "kind": revocation.kind and revocation.kind.value,
             "subject": revocation.subject,
             "generation": revocation.generation,
@@ -57,9 +59,14 @@ class RevocationStore:
         }
         await self._revocations.insert_one(document, session=session)
 
-    async def older_than(self, seconds: float) -> list[tuple[object, Revocation]]:
-        """Up to `CHUNK` revocations of that age, the oldest first, with their ids."""
-        old = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
+    async def tenants(self, seconds: float) -> list[str]:
+        """Return the tenants of revocations of that age; "" for those of older versions."""
+        tenants = await self._revocations.distinct("tenant", _older_than(seconds))
+        return ["", *tenants]
+
+    async def older_than(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
+        """Return up to `CHUNK` revocations of that age, the oldest first, with their ids."""
+        old = {"tenant": tenant or None, **_older_than(seconds)}
         documents = await self._revocations.find(old).sort("at", 1).to_list(CHUNK)
         return [
             (
@@ -78,10 +85,13 @@ class RevocationStore:
         """Let a revocation be as if it were written now."""
         await self._revocations.update_one({"_id": identity}, {"$set": {"at": datetime.now(UTC)}})
 
-    async def remove(self, ids: Sequence[object]) -> None:
-        """Remove revocations that are true for good."""
-        if ids:
-            await self._revocations.delete_many({"_id": {"$in": list(ids)}})
+    async def remove(self, identity: object) -> None:
+        """Remove a revocation that is true for good."""
+        await self._revocations.delete_one({"_id": identity})
+
+
+def _older_than(seconds: float) -> Document:
+    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
 
 
 log = logging.getLogger(__name__)
@@ -115,35 +125,28 @@ class Revoker:
             except ThingwayError as error:
                 log.info("connections of %s are closed later: %s", revocation.user, error)
 
-    async def settle(self, intents: RevocationStore) -> int:
-        """Apply once more what is old enough, forget it, and return how many there were.
-
-        The first whose connections cannot be closed ends it, and goes to the end of the queue.
-        """
-        due = await intents.older_than(SETTLE)
-        for _, revocation in due:
-            await self._forget(revocation)
-        settled = []
-        for identity, revocation in due:
-            try:
-                if revocation.user:
-                    await self._connections.close(revocation.user, ask_servers=True)
-            except ThingwayError as error:
-                log.warning("connections of %s are still to be closed: %s", revocation.user, error)
-                await intents.postpone(identity)
-                break
-            settled.append(identity)
-        await intents.remove(settled)
-        return len(settled)
-
     async def sweep(self, intents: RevocationStore) -> None:
-        """Settle for ever; run by the lease holder."""
-        while True:
-            try:
-                await self.settle(intents)
-            except Exception:
-                log.exception("revocations could not be settled; they are tried again")
-            await asyncio.sleep(PAUSE)
+        """Settle for ever, in turns of tenants; run by the lease holder."""
+        tenants, settle = partial(intents.tenants, SETTLE), partial(self.settle, intents)
+        await take_turns("revocations", WORKERS, tenants, settle, PAUSE)
+
+    async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
+        """Apply once more the revocations of a tenant that are old enough, and remove them.
+
+        Those whose connections cannot be closed come again later.
+        """
+        while due := await intents.older_than(SETTLE, tenant):
+            for identity, revocation in due:
+                await self._forget(revocation)
+                try:
+                    if revocation.user:
+                        await self._connections.close(revocation.user, ask_servers=True)
+                except ThingwayError as error:
+                    log.warning("connections of %s are closed later: %s", revocation.user, error)
+                    await intents.postpone(identity)
+                else:
+                    await intents.remove(identity)
+            yield
 
     async def _forget(self, revocation: Revocation) -> None:
         """What Redis knows."""
