@@ -13,6 +13,8 @@ from typing import Any
 from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
+from libs.common.jobs import together
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, StoreError
 from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
@@ -33,6 +35,8 @@ from services.device.things.removed import RemovedThings
 
 log = logging.getLogger(__name__)
 
+WORKERS = 2
+"""Tenants whose history is shortened at a time."""
 PERIOD = 3600.0
 """Seconds between two rounds."""
 CHUNK = 200
@@ -75,9 +79,14 @@ class Sweeps:
         self._rows = rows
         self._removals = list(removals)
         self._days = days
+        self._fitting: dict[str, float] = {}
 
     async def run(self) -> None:
         """Work once an hour, for ever; run by the lease holder."""
+        shorter = take_turns("retention", WORKERS, self.tenants, self.shorter, PERIOD)
+        await together(shorter, self._run())
+
+    async def _run(self) -> None:
         while True:
             try:
                 await self.once()
@@ -86,13 +95,12 @@ class Sweeps:
             await asyncio.sleep(PERIOD)
 
     async def once(self) -> None:
-        """One round, what is cheap first."""
+        """Do what is for all tenants alike, or for none any more; what is cheap first."""
         dropped = await self._partitions.drop_before(now_ms() - self._days * DAY_MS)
         if dropped:
             log.info("history is kept for %d days: dropped %s", self._days, ", ".join(dropped))
         await self._ledger.fold()
         await self.removed()
-        await self.shorter()
         await self.old_events()
 
     async def old_events(self) -> None:
@@ -111,17 +119,21 @@ class Sweeps:
                     await self._events.delete_many(_before(device, oldest))
                 after = history_key(device, LAST, LAST)
 
-    async def shorter(self) -> None:
-        """History and events of tenants and products that keep theirs for fewer days.
+    async def tenants(self) -> list[str]:
+        """Return the tenants that have devices; find out whose history is too much."""
+        self._fitting = await self._rows.days()
+        return await self._devices.tenants()
+
+    async def shorter(self, tenant: str) -> Steps:
+        """Remove history and events of a tenant and products that keep theirs for fewer days.
 
         A tenant that has more history than it may keeps it for as many days as fit.
         """
-        fitting = await self._rows.days()
-        for tenant in await self._devices.tenants():
-            days = min(await self._retention.of_tenant(tenant), fitting.get(tenant, self._days))
-            products = await self._products.all_history_days(tenant)
-            if days < self._days or any(one < self._days for one in products.values()):
-                await self._shorten(tenant, days, products)
+        days = min(await self._retention.of_tenant(tenant), self._fitting.get(tenant, self._days))
+        products = await self._products.all_history_days(tenant)
+        if days < self._days or any(one < self._days for one in products.values()):
+            async for _ in self._shorten(tenant, days, products):
+                yield
 
     async def removed(self) -> None:
         """Whatever is left of things that are gone."""
@@ -138,18 +150,20 @@ class Sweeps:
             await remove(thing)
         await self._removed.forget(thing)
 
-    async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> None:
+    async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
         """Go through the tenant's devices, and its own things where all is kept for less."""
         models = None if days < self._days else list(products)
         after = 0
         while chunk := await self._devices.models_after(tenant, models, after, CHUNK):
             await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
             after = chunk[-1][0]
+            yield
         if days < self._days:
             after = 0
             while own := await self._own.after(tenant, after, CHUNK):
                 await self._cut(dict.fromkeys(own, days))
                 after = own[-1]
+                yield
 
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete what is older than so many days, by thing."""

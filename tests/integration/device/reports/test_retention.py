@@ -87,9 +87,20 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     )
 
 
+async def sweep_by(job: Sweeps) -> None:
+    await job.once()
+    await shorten(job)
+
+
+async def shorten(job: Sweeps) -> None:
+    for tenant in await job.tenants():
+        async for _ in job.shorter(tenant):
+            pass
+
+
 async def sweep(world: World) -> None:
     """One round of the job."""
-    await sweeps_of(world, retention(world), rows(world)).once()
+    await sweep_by(sweeps_of(world, retention(world), rows(world)))
 
 
 async def write(world: World, device: int, *days: int) -> None:
@@ -159,7 +170,7 @@ async def test_history_of_a_tenant_with_fewer_days_is_removed_and_not_shown(worl
 
     async with answering(world.bus, {"default": Limits(history_days=4)}):
         days = Retention(products(world), KnownLimits(RpcClient(world.bus)), 30)
-        await sweeps_of(world, days, rows(world)).shorter()
+        await shorten(sweeps_of(world, days, rows(world)))
 
     left = {5: [0, 3], 6: [0, 3], 7: [0, 3], 8: [0, 20], 9: [0]}
     assert await ages(world) == left
@@ -193,7 +204,7 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
         limits = KnownLimits(RpcClient(world.bus))
         most = rows_of(world, limits)
         assert (await most.days()).keys() == {"default"}
-        await sweeps_of(world, retention(world), most).shorter()
+        await shorten(sweeps_of(world, retention(world), most))
 
     found = await ages(world)
     assert found[5] == list(range(len(found[5])))
