@@ -54,6 +54,11 @@ async def newest(
         raise Unavailable(f"{stream} cannot be read: {error!r}") from error
 
 
+async def count_messages(bus: Bus, stream: str, subject: str) -> int:
+    """Return how many messages of a subject a stream retains; nats-server reads none of them."""
+    return await _Look(bus, stream, [subject], 0).number(1)
+
+
 class _Look:
     """Looks for messages below the sequence `end`."""
 
@@ -65,10 +70,10 @@ class _Look:
 
     async def start(self, first: int, most: int) -> int:
         """A sequence with all or `most` to twice as many messages from it on."""
-        after = await self._number(self._end)
+        after = await self.number(self._end)
         low, high, guess = first, self._end, first
         while high - low > 1:
-            number = await self._number(guess) - after
+            number = await self.number(guess) - after
             if number > 2 * most:
                 low = guess
             elif number < most and guess > first:
@@ -96,7 +101,8 @@ class _Look:
                 await pulled.unsubscribe()
         return found
 
-    async def _number(self, start: int) -> int:
+    async def number(self, start: int) -> int:
+        """How many messages there are from `start` on."""
         async with self._consumer(start) as consumer:
             return consumer.num_pending or 0
 

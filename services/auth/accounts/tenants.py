@@ -117,9 +117,7 @@ class TenantStore:
 
     async def used(self, tenant: str) -> dict[str, int]:
         """Return how many documents a tenant has under each limit that only `auth` counts."""
-        names = [name for name in COUNTED if name != "records"]
-        numbers = await asyncio.gather(*(self._count(tenant, name) for name in names))
-        return dict(zip(names, numbers, strict=True))
+        return {name: await self._count(tenant, name) for name in COUNTED if name != "records"}
 
     async def _count(self, tenant: str, name: str, **options: Any) -> int:
         collection, query = COUNTED[name]
@@ -127,23 +125,17 @@ class TenantStore:
             {"tenant": tenant, **query}, **options
         )
 
-    async def event_limits(self, below: float) -> dict[str, int]:
-        """Return the tenants that may retain fewer than `below` bytes of events, with how many."""
+    async def event_limits(self) -> dict[str, int]:
+        """Return how many bytes of events each tenant may retain."""
         name = "retainedEventBytes"
-        query = {} if self._defaults[name] < below else {f"limits.{name}": {"$lt": below}}
-        found = self._tenants.find(query, {f"limits.{name}": 1})
-        limits = {
-            tenant["_id"]: tenant.get("limits", {}).get(name, self._defaults[name])
-            async for tenant in found
-        }
-        return {tenant: most for tenant, most in limits.items() if most < below}
+        found = self._tenants.find({}, {f"limits.{name}": 1})
+        default = self._defaults[name]
+        return {one["_id"]: one.get("limits", {}).get(name, default) async for one in found}
 
     async def record_purge(self, tenant: str, events: int, share: int) -> None:
         """Store that `events` of a tenant were purged, which exceeded its share (bytes)."""
-        change: Document = {
-            "$set": {"purge.at": datetime.now(UTC), "purge.share": share},
-            "$inc": {"purge.events": events},
-        }
+        now = {"purge.at": datetime.now(UTC), "purge.share": share}
+        change = {"$set": now, "$inc": {"purge.events": events}}
         await self._tenants.update_one({"_id": tenant}, change)
 
     async def last_purge(self, tenant: str) -> Document | None:

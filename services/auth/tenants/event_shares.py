@@ -8,20 +8,19 @@ tenant does not use is divided among the others.
 import asyncio
 import logging
 import math
+import random
 import time
-from collections import defaultdict, deque
 from collections.abc import Collection
-from functools import partial
 
 import msgspec
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError
+from nats.js.errors import APIError, NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.fitting import LARGEST_EVENT
-from libs.common.bus.retained import count_messages, purge_oldest, sample_sizes
-from libs.common.bus.stream_metrics import StreamReading, read_stream
+from libs.common.bus.newest import count_messages
+from libs.common.bus.stream_metrics import Held, read_stream
 from libs.common.store.mongo import StoreError
 from services.auth.accounts.tenants import TenantStore
 
@@ -33,18 +32,15 @@ HIGH, LOW = 0.8, 0.75
 """Parts of the stream's bytes: beyond the first one tenants are purged, until the second one."""
 LARGEST = LARGEST_EVENT + 4096
 """Bytes of a message with its headers at most."""
-KEPT, RENEWED = 40, 4
-"""Samples of a tenant that count, and those that each look renews."""
+WINDOWS, WINDOW, MOST_OF_WINDOW = 20, 16, 64
+"""Samples of a tenant, its messages in one on average, and the most that are read of one."""
+OVERHEAD = 34
+"""Bytes that nats-server stores with each message."""
 SLICE, SLICE_BYTES = 50_000, 64 * 1024**2
 """Messages and bytes of one purge: nobody publishes while it lasts (0.05 to 0.4 s)."""
-REST = 1.0
-"""Pause after a purge, in multiples of the time that it took."""
 
 _purged = metrics.get_meter("thingway").create_counter(
     "thingway_events_purged", description="Events of a tenant beyond its share, purged unexpired"
-)
-_bytes = metrics.get_meter("thingway").create_gauge(
-    "thingway_event_bytes", description="Bytes of events of a tenant, measured near its share"
 )
 
 
@@ -63,7 +59,6 @@ class EventShares:
     def __init__(self, bus: Bus, tenants: TenantStore) -> None:
         self._bus = bus
         self._tenants = tenants
-        self._samples: dict[str, deque[tuple[int, int]]] = defaultdict(partial(deque, maxlen=KEPT))
 
     async def run(self) -> None:
         """Enforce shares for ever; run by the lease holder."""
@@ -77,59 +72,61 @@ class EventShares:
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""
         stream = await read_stream(self._bus, EVENTS)
-        held, room = stream.state.bytes, LOW * stream.config.max_bytes
-        is_full = 0 < HIGH * stream.config.max_bytes < held
-        limits = await self._tenants.event_limits(below=math.inf if is_full else held)
-        numbers = {tenant: await self._count(tenant) for tenant in limits}
-        share = room / max(1, len(limits)) if is_full else math.inf
-        volumes = {  # a tenant with so few messages is within any share
-            tenant: await self._measure(tenant, number, stream)
-            for tenant, number in numbers.items()
-            if number * LARGEST > min(limits[tenant], share)
-        }
+        held, room = stream.state, LOW * stream.config.max_bytes
+        is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
+        limits = await self._tenants.event_limits()
+        share = room / len(limits) if is_full else math.inf
+        numbers, volumes = {}, {}
+        for tenant, limit in limits.items():
+            if is_full or limit < held.bytes:
+                numbers[tenant] = await count_messages(self._bus, EVENTS, f"event.{tenant}.>")
+                if numbers[tenant] * LARGEST > min(limit, share):  # else it is within any share
+                    size = await self._mean_size(tenant, numbers[tenant], held)
+                    volumes[tenant] = numbers[tenant] * size
         if is_full:
-            scale = held / max(1.0, sum(volumes.values()))
+            scale = held.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
             share = equal_share(volumes.values(), room)
         for tenant in sorted(volumes, key=volumes.__getitem__, reverse=True):
-            _bytes.set(volumes[tenant], {"tenant": tenant})
             most = min(limits[tenant], share)
             if volumes[tenant] > most:
                 enough = room if share < limits[tenant] else 0.0
                 await self._purge(tenant, numbers[tenant], volumes[tenant], most, enough)
 
-    async def _count(self, tenant: str) -> int:
-        return await count_messages(self._bus, EVENTS, _subject(tenant))
-
-    async def _measure(self, tenant: str, number: int, stream: StreamReading) -> float:
-        """Return the bytes of a tenant's messages, of which there are `number`."""
-        samples = self._samples[tenant]
-        for _ in range(RENEWED if len(samples) == KEPT else KEPT):
-            samples.append(
-                await sample_sizes(self._bus, EVENTS, _subject(tenant), stream.state, number)
-            )
-        messages, size = map(sum, zip(*samples, strict=True))
-        mean = size / messages if messages else stream.state.bytes / stream.state.messages
-        return number * mean
+    async def _mean_size(self, tenant: str, number: int, held: Held) -> float:
+        """Return the mean size of a tenant's `number` messages, of random windows of sequences."""
+        span = held.last_seq - held.first_seq + 1
+        found = size = 0
+        for _ in range(WINDOWS):
+            sequence = random.randint(held.first_seq, held.last_seq)  # noqa: S311 - a sample
+            end = sequence + max(1, span * WINDOW // number)
+            for _ in range(MOST_OF_WINDOW):
+                try:
+                    message = await self._bus.js.get_msg(
+                        EVENTS, sequence, f"event.{tenant}.>", next=True
+                    )
+                except NotFoundError:
+                    break
+                sequence = (message.seq or end) + 1
+                if sequence > end:
+                    break
+                found += 1
+                texts = (message.subject or "", message.data or b"")
+                size += OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
+        return size / found if found else held.bytes / held.messages
 
     async def _purge(
         self, tenant: str, number: int, volume: float, most: float, enough: float
     ) -> None:
         """Purge a tenant's oldest messages until it has `most` bytes or the stream `enough`."""
-        mean = volume / number
-        excess, purged = math.ceil((volume - most) / mean), 0
-        while excess > 0:
-            started = time.monotonic()
-            part = max(1, min(excess, SLICE, int(SLICE_BYTES / mean)))
-            purged += await purge_oldest(self._bus, EVENTS, _subject(tenant), part)
-            excess -= part
-            await asyncio.sleep(REST * (time.monotonic() - started))
-            if (await read_stream(self._bus, EVENTS)).state.bytes <= enough:
-                break
-        _purged.add(purged, {"tenant": tenant})
-        log.info("%s: %d events beyond its share of %d bytes are purged", tenant, purged, most)
-        await self._tenants.record_purge(tenant, purged, int(most))
-
-
-def _subject(tenant: str) -> str:
-    return f"event.{tenant}.>"
+        part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
+        left, goal = number, max(1, int(number * most / volume))
+        while left > goal and (await read_stream(self._bus, EVENTS)).state.bytes > enough:
+            left, started = max(goal, left - part), time.monotonic()
+            await self._bus.js.purge_stream(EVENTS, subject=f"event.{tenant}.>", keep=left)
+            await asyncio.sleep(time.monotonic() - started)
+        _purged.add(number - left, {"tenant": tenant})
+        log.info(
+            "%s: %d events beyond its share of %d bytes are purged", tenant, number - left, most
+        )
+        await self._tenants.record_purge(tenant, number - left, int(most))

@@ -44,17 +44,13 @@ class RuleStore:
 
     async def check_room(self, rule: Rule) -> None:
         """Raise `InvalidInput` when the device or product of a rule has too many others."""
-        limits = await self._limits.asked(rule.tenant)
-        target = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
-        if rule.device is not None:
-            limit, most = "deviceRules", limits.device_rules
-            target |= {"device": rule.device}
-        else:
-            limit, most = "productRules", limits.product_rules
-            target |= {"product": rule.product}
-        if await self._rules.count_documents(target, limit=most) >= most:
-            count_limited(limit, rule.tenant)
-            raise too_many_rules(limit, most)
+        kind = "product" if rule.device is None else "device"
+        most = getattr(await self._limits.asked(rule.tenant), f"{kind}_rules")
+        others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
+        others[kind] = getattr(rule, kind)
+        if await self._rules.count_documents(others, limit=most) >= most:
+            count_limited(f"{kind}Rules", rule.tenant)
+            raise too_many_rules(f"{kind}Rules", most)
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
         """A rule of the tenant."""

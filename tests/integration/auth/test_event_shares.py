@@ -9,7 +9,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from libs.common.bus import EVENTS, Bus, Outgoing, publish_all
-from libs.common.bus.retained import count_messages, purge_oldest
+from libs.common.bus.newest import count_messages
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
@@ -121,7 +121,8 @@ async def test_a_tenant_keeps_the_bytes_that_the_operator_permits(auth, bus: Bus
 async def test_auth_may_purge_events_and_no_other_stream(auth, bus: Bus):
     """nats-server does not answer a purge that the user may not ask for."""
     await publish(auth, "quiet", 3, 10)
-    assert await purge_oldest(bus, EVENTS, "event.quiet.device.>", 2) == 2
+    await bus.js.purge_stream(EVENTS, subject="event.quiet.device.>", keep=1)
+    assert await count_messages(bus, EVENTS, "event.quiet.device.>") == 1
     for stream in ("DEAD", "UPLINK"):
         with pytest.raises(NatsTimeout):
             await bus.client.request(f"$JS.API.STREAM.PURGE.{stream}", timeout=0.3)
