@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from uuid import uuid4
 
 import msgspec
@@ -18,6 +19,7 @@ from libs.common.bus import Bus
 from libs.common.contracts.limits import AskUse
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import TooManyRequests, Unavailable
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,8 @@ ASK = "use.ask"
 ANSWERS = "use.answer"
 PATIENCE = 0.3
 """Seconds in which a process answers."""
+WORKERS = 8
+"""Questions that a process answers at a time: a count in a database may take seconds."""
 AT_ONCE = 4
 """Questions about one tenant that are under way; more are refused."""
 
@@ -44,13 +48,22 @@ async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
     With `queue` one process of that name answers for all: for what is counted in a database.
     """
 
-    async def answer(message: Msg) -> None:
+    scheduler = FairScheduler("use", WORKERS)
+
+    async def answer(message: Msg, asked: AskUse) -> None:
         try:
-            await message.respond(msgspec.json.encode(await part(_ask(message.data))))
-        except (*INVALID_JSON, NatsError, StoreError) as error:
+            await message.respond(msgspec.json.encode(await part(asked)))
+        except (NatsError, StoreError) as error:
             log.warning("what is in use could not be told: %r", error)
 
-    await bus.client.subscribe(ASK, queue, cb=answer)
+    async def take(message: Msg) -> None:
+        try:
+            asked = _ask(message.data)
+            scheduler.start(asked.tenant, partial(answer, message, asked))
+        except (*INVALID_JSON, LaneFull) as error:
+            log.warning("what is in use is not told: %r", error)
+
+    await bus.client.subscribe(ASK, queue, cb=take)
 
 
 class UseQuestions:

@@ -32,7 +32,7 @@ from services.device.imports.schemas import (
 )
 from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
-from services.device.imports.writing import Format, write
+from services.device.imports.writing import Format
 from services.device.things.errors import device_is_taken, rps_record_exists
 from services.device.things.model import Device
 from services.device.things.serials import SERIAL, key_of
@@ -181,7 +181,7 @@ class Imports:
             [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]
             async for row in self._store.failed(import_id)
         ]
-        return await asyncio.to_thread(write, form, heads, rows, ERROR)
+        return await self._sheets.write(known.tenant, form, heads, rows, ERROR)
 
     async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
         """The first keys of devices that connect themselves, each told once, to who added them.

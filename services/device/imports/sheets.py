@@ -88,7 +88,7 @@ class Sheets:
     async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
         """An empty sheet."""
         _, columns = await self.columns(principal, integration)
-        return await asyncio.to_thread(write, form, columns.all, [])
+        return await self.write(principal.tenant, form, columns.all, [])
 
     async def read(self, principal: Principal, integration: str, data: bytes, most: int) -> Filled:
         """The sheet in a file; raise `InvalidInput` or `TooLarge`, and as `DeviceAdder.form`."""
@@ -138,7 +138,12 @@ class Sheets:
             filled = await self.read(principal, integration, data, MOST_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
-        return await asyncio.to_thread(write, "xlsx", filled.heads, rows, ERROR)
+        return await self.write(principal.tenant, "xlsx", filled.heads, rows, ERROR)
+
+    async def write(self, tenant: str, *sheet: Any) -> bytes:
+        """Return a sheet as `services.device.imports.writing.write` makes it, in a turn."""
+        async with self._exports.slot(tenant):
+            return await asyncio.to_thread(write, *sheet)
 
     async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
         """The devices of an integration that a search finds, at most `MOST_EXPORTED`."""
