@@ -1,0 +1,232 @@
+"""Every queue, pool, consumer and endless loop of the services is scheduled fairly, or listed.
+
+Tenants share a process. Whatever can make one wait for another has lanes (`libs.common.scheduling`)
+or a reason in `REASONS`.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+PRIMITIVES = {
+    *("Semaphore", "BoundedSemaphore", "Lock", "Condition", "deque", "Beside"),
+    *("Queue", "PriorityQueue", "LifoQueue", "SimpleQueue"),
+    *("ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"),
+}
+"""Classes and functions that let others wait, or that run what nobody waits for."""
+FAIR = ("libs/common/scheduling/",)
+"""The scheduler itself."""
+ENDLESS = "endless loop"
+SIMULATOR = "services/management/builtin/simulator/integration.py"
+
+REASONS: dict[str, list[str]] = {
+    "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
+        "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
+        "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
+        "libs/common/bus/stream_metrics.py StreamMetrics.run: endless loop",
+        "libs/common/http/app.py _operations.metrics: to_thread",
+        "libs/common/integrations/host.py IntegrationHost._keep_announcing: endless loop",
+        "libs/common/store/disk.py DiskMetrics.run: endless loop",
+        "libs/common/store/lease.py Leader.run: endless loop",
+        "libs/common/store/migrations.py _renew: endless loop",
+        "libs/common/tls.py ServerTls.follow: endless loop",
+        "services/device/reports/metrics.py UplinkMetrics.run: endless loop",
+        "services/gateway/docs/catalogue.py Catalogue.__init__: Lock",
+        "services/gateway/pages/app.py _probes.metrics: to_thread",
+        "services/gateway/pages/readiness.py Readiness.__init__: Lock",
+        "services/workflow/engine/replicas.py Replicas.renew: endless loop",
+        "services/workflow/sandbox/python.py Python.__aenter__: run_in_executor",
+        "services/workflow/sandbox/python.py Python.__aexit__: to_thread",
+    ],
+    "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
+        "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
+        "libs/common/identity/refused_logins.py RefusedLogins.run: endless loop",
+        "libs/common/limits/use.py report_use: subscription",
+        "services/auth/callout/messages.py Callout.start: subscription",
+        "services/auth/passwords/hashing.py PasswordHashes.__init__: ThreadPoolExecutor",
+        "services/auth/passwords/hashing.py PasswordHashes._run: run_in_executor",
+        "services/auth/sign_in/refused.py RefusedSessions.run: endless loop",
+        "services/device/alarms/sweeping.py Sweep.run: endless loop",
+        "services/device/imports/sheets.py Sheets._export: to_thread",
+        "services/device/imports/sheets.py Sheets.write: to_thread",
+        "services/device/products/templates/service.py Templates.take: to_thread",
+        "services/device/reports/presence/http.py HttpPresence.__init__: Beside",
+        "services/device/reports/slow.py SlowCodecs.run: endless loop",
+        "services/gateway/relay/service.py Relay.run: endless loop",
+        "services/gateway/relay/service.py Relay.start: subscription",
+        "services/management/builtin/networks/server.py NetworkServer.__init__: Beside",
+        "services/management/builtin/networks/server.py NetworkServer.run: endless loop",
+        "services/management/builtin/openapi_client/commands.py CommandCarrier.__init__: Beside",
+        "services/management/builtin/openapi_client/integration.py OpenApiClient.__init__: Beside",
+        "services/management/builtin/openapi_client/integration.py OpenApiClient.run: endless loop",
+        f"{SIMULATOR} Simulator.run: endless loop",
+        "services/workflow/batches.py Batches._batch: deque",
+        "services/workflow/batches.py Batches._enter: deque",
+        "services/workflow/jobs.py repeated: endless loop",
+        "services/workflow/sandbox/processes.py Processes.__init__: deque",
+        "services/workflow/sandbox/python.py Python.__init__: ThreadPoolExecutor",
+        "services/workflow/sandbox/python.py Python.run: run_in_executor",
+        "services/workflow/triggers/timers/service.py TimerWatch.run: endless loop",
+        "services/workflow/triggers/topics/messages.py TopicListening.run: subscription",
+        "services/workflow/wiring.py Outside.__aenter__: ThreadPoolExecutor",
+    ],
+    "Ingest writes one transaction per batch of all tenants; slow codecs have lanes (`slow.py`).": [
+        "libs/common/bus/consumer.py _Overlapping.__init__: Semaphore",
+        "services/device/ingest_main.py main: BatchConsumer without lanes",
+        "services/device/members/shapes.py ShapeKeeper.__init__: Lock",
+    ],
+    "The callback notes or wakes something without waiting.": [
+        "libs/common/bus/consumer.py _Inbox.__aenter__: subscription",
+        "libs/common/bus/publishing.py Publisher._listen: subscription",
+        "services/device/commands/polling.py CommandPolls.start: subscription",
+        "services/device/devices/orphans.py Orphans.run: subscription",
+        "services/device/entities/calling.py ServiceReplies.listening: subscription",
+        "services/device/reports/notify.py StoredWaiter.__aenter__: subscription",
+        "services/device/reports/presence/watch.py PresenceWatch.run: subscription",
+        "services/device/things/directory.py ThingDirectory.watch: subscription",
+        "services/management/builtin/simulator/messages.py told_of_changes: subscription",
+    ],
+    "One read that all wait for alike: it is for all tenants, and bounded in time.": [
+        "libs/common/store/ids.py IdAllocator.__init__: Lock",
+        "services/device/alarms/following.py FollowedRules.__init__: Lock",
+        "services/device/things/integrations.py Integrations.__init__: Lock",
+        f"{SIMULATOR} Simulator._keep_looking: endless loop",
+        "services/workflow/triggers/listeners/following.py FollowedIndex._follow: endless loop",
+        "services/workflow/triggers/listeners/following.py FollowedIndex.run: endless loop",
+    ],
+    "It belongs to one tenant, device, account, connection or answer.": [
+        "libs/common/limits/quota.py Quota._count: Lock",
+        "services/device/commands/store.py CommandStore.write: Lock",
+        "services/device/products/templates/service.py Templates._turn: Lock",
+        "services/gateway/upstream/connection.py Answer.__init__: deque",
+        "services/gateway/upstream/connection.py Answer.part: deque",
+        "services/management/builtin/networks/mqtt.py _Waiting: Queue",
+        "services/management/builtin/networks/server.py Line.__init__: Lock",
+        "services/management/builtin/networks/server.py Line._show: endless loop",
+        "services/management/builtin/networks/server.py Line._stay_connected: endless loop",
+        "services/management/builtin/openapi_client/remote.py Remote.__init__: Lock",
+        "services/management/live/following.py ChangeQueue.__init__: deque",
+        "services/management/live/listener.py MqttListener.__init__: deque",
+        "services/management/live/subscriber.py Subscriber.__init__: deque",
+    ],
+    "A task for each tenant, user or search: none waits for another.": [
+        "libs/common/limits/floods.py Floods.__init__: Beside",
+        "services/auth/callout/entries.py Entries.__init__: Beside",
+        "services/auth/callout/messages.py Callout.__init__: Beside",
+        "services/device/things/totals.py Totals.__init__: Beside",
+        "services/management/live/exchange.py Exchange.__init__: Beside",
+    ],
+    "The request holds a worker of its tenant meanwhile (`libs.common.http.turns`).": [
+        "services/device/products/templates/service.py Templates._made: to_thread",
+        "services/device/products/templates/service.py Templates._make: to_thread",
+    ],
+    "Connections that nobody uses at the moment; who finds none opens one.": [
+        "services/gateway/upstream/pool.py Pool.__init__: deque",
+    ],
+    "It removes or repeats what nobody waits for, in an order that is the same for all.": [
+        "services/auth/accounts/tenants.py TenantStore.settle_versions: endless loop",
+        "services/auth/applications/consumers.py EventConsumers.sweep: endless loop",
+        "services/auth/grants/sweep.py GrantSweep.run: endless loop",
+        "services/auth/tenants/event_shares.py EventShares.run: endless loop",
+        "services/device/members/shapes.py ShapeStore.sweep: endless loop",
+        "services/device/reports/retention/sweeps.py Sweeps._run: endless loop",
+    ],
+    "nats-server tells of connections without their tenants; all changes are written together.": [
+        "services/device/reports/presence/connections.py SystemAccount.servers: endless loop",
+        "services/device/reports/presence/watch.py PresenceWatch.__init__: Lock",
+        "services/device/reports/presence/watch.py PresenceWatch._begin_anew: deque",
+        "services/device/reports/presence/watch.py PresenceWatch._repeat: endless loop",
+    ],
+    "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
+        "services/management/live/watch.py Watch.run: endless loop",
+    ],
+}
+"""Why what has no lanes cannot let one tenant wait for another."""
+
+
+def _name(node: ast.expr) -> str:
+    """Return the last part of the name of what is called or inherited."""
+    if isinstance(node, ast.Subscript):
+        return _name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """Return what is inside a statement, without functions that it defines."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _own(child)
+
+
+def _kind(node: ast.AST) -> str:
+    """Return what a statement or expression is that may let others wait; empty for all else."""
+    if isinstance(node, ast.ClassDef):
+        return next((name for base in node.bases if (name := _name(base)) in PRIMITIVES), "")
+    if isinstance(node, ast.While) and getattr(node.test, "value", None) is True:
+        inside = list(_own(node))
+        ends = any(isinstance(one, ast.Return | ast.Break) for one in inside)
+        waits = any(isinstance(one, ast.Await | ast.AsyncFor | ast.AsyncWith) for one in inside)
+        return ENDLESS if waits and not ends else ""
+    if not isinstance(node, ast.Call):
+        return ""
+    name, given = _name(node.func), {one.arg for one in node.keywords}
+    if name == "BatchConsumer" and "lane" not in given:
+        return "BatchConsumer without lanes"
+    if name == "subscribe" and "cb" in given:
+        return "subscription"
+    return name if name in PRIMITIVES else ""
+
+
+def places_of(source: str) -> Iterator[str]:
+    """Return what may let others wait: the class or function that has it, and what it is."""
+
+    def visit(node: ast.AST, owner: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            named = isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            inner = f"{owner}.{child.name}".lstrip(".") if named else owner
+            if kind := _kind(child):
+                yield f"{inner}: {kind}"
+            yield from visit(child, inner)
+
+    yield from visit(ast.parse(source), "")
+
+
+def all_places() -> set[str]:
+    """Return those of all processes of the platform."""
+    found = set()
+    for folder in ("libs", "services"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            file = path.relative_to(ROOT).as_posix()
+            if not file.startswith(FAIR):
+                found |= {f"{file} {place}" for place in places_of(path.read_text())}
+    return found
+
+
+def test_whatever_tenants_may_wait_at_has_lanes_or_a_reason():
+    """What is new here uses `FairScheduler`, `FairQueue` or `take_turns`, or says why not."""
+    listed, found = [place for places in REASONS.values() for place in places], all_places()
+    assert sorted(found - set(listed)) == []
+    assert sorted(set(listed) - found) == [], "this is gone: remove it from the list"
+    assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        ("class A:\n def b(self):\n  self.c = asyncio.Semaphore(1)", ["A.b: Semaphore"]),
+        ("x: Queue[int] = Queue[int](5)", [": Queue"]),
+        ("class A(asyncio.Queue[int]): pass", ["A: Queue"]),
+        ("BatchConsumer(handle=f)", [": BatchConsumer without lanes"]),
+        ("BatchConsumer(handle=f, lane=g)", []),
+        ("bus.subscribe('a', cb=f)", [": subscription"]),
+        ("async def a():\n while True:\n  await b()", [f"a: {ENDLESS}"]),
+        ("async def a():\n while True:\n  if await b():\n   return", []),
+    ],
+)
+def test_what_lets_others_wait_is_found(source: str, places: list[str]):
+    """Wherever it stands."""
+    assert list(places_of(source)) == places
