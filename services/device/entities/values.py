@@ -62,11 +62,7 @@ class ValueReader:
         """Return what was reported of the top-level properties of entities, by thing."""
         things = {one.thing.id for one in entities}
         keys = {one.reported_path[0] for one in entities}
-        found = await self._latest.some(things, keys) if things else {}
-        return {
-            thing: {key: {"v": value, "t": time} for key, (value, time) in values.items()}
-            for thing, values in found.items()
-        }
+        return await self._latest.entries(things, keys=keys) if things else {}
 
     async def events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
         """Return the outputs of the newest event of each kind among `entities`, by thing."""

@@ -70,15 +70,17 @@ class Fold:
         `own` are the parts of single values that exist; `inline` is how many bytes of values the
         document of the thing holds now.
         """
-        small: dict[str, int] = {}
+        small: list[str] = []
         for key, value in self.values.items():
             size, part = size_of(value), own_part(thing_id, key)
             if size > LARGE or part in own:
                 self.parts[key] = part
+                inline -= size
             else:
-                small[key] = size
-        if is_spread or (small and inline + sum(small.values()) > INLINE):
-            self.is_spread = True
+                small.append(key)
+                inline += size
+        self.is_spread = is_spread or inline > INLINE
+        if self.is_spread:
             self.parts |= {key: shared_part(thing_id, key) for key in small}
 
 
@@ -152,6 +154,12 @@ def own_part(thing_id: int, key: str) -> bytes:
 def shared_part(thing_id: int, key: str) -> bytes:
     """The key of the part that holds a value among others."""
     return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
+
+
+def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
+    """The keys of all parts that may hold some values of things."""
+    pairs = [(thing_id, key) for thing_id in thing_ids for key in keys]
+    return [part(*pair) for part in (own_part, shared_part) for pair in pairs]
 
 
 def thing_of(part: bytes) -> int:

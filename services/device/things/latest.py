@@ -231,15 +231,12 @@ class LatestValues:
     async def divide(self, thing_id: int) -> int:
         """Move values of a thing to the parts that are to hold them; return their bytes."""
         entries = (await self.entries([thing_id])).get(thing_id, {})
-        for is_large in (True, False):
-            some = [
-                (thing_id, entry["t"], {name: entry["v"]})
-                for name, entry in entries.items()
-                if (size_of(entry["v"]) > folding.LARGE) is is_large
-            ]
-            for first in range(0, len(some), KEYS):
-                await self.apply(some[first : first + KEYS])
-        return sum(size_of(entry["v"]) for entry in entries.values())
+        sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
+        names = sorted(sizes, key=sizes.__getitem__, reverse=True)
+        for first in range(0, len(names), KEYS):
+            some = {name: entries[name] for name in names[first : first + KEYS]}
+            await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
+        return sum(sizes.values())
 
     async def of(
         self, thing_ids: Sequence[int], session: Session | None = None
@@ -280,14 +277,7 @@ class LatestValues:
         if divided:
             query = _parts_of(divided)
             if keys is not None:
-                pairs = [(one, name) for one in divided for name in keys]
-                query = _in(
-                    [
-                        key(*pair)
-                        for pair in pairs
-                        for key in (folding.own_part, folding.shared_part)
-                    ]
-                )
+                query = _in(folding.parts_with(divided, keys))
             async for part in self._parts.find(query, shown, session=session):
                 yield folding.thing_of(part["_id"]), part
 
