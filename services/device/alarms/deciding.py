@@ -196,13 +196,7 @@ def start_of(state: State, oldest: int, earliest: int, now: int) -> Start:
     return Start(floor_of(state), state.checkpoint, full=True)
 
 
-def continued(start: Start, state: State) -> Start:
-    """Return where to go on after a window that was not complete, which led to `state`."""
-    point = state.points[-1] if state.points else state.checkpoint
-    return Start(floor_of(state) if point is None else point.until, point, start.full)
-
-
-def in_time(rows: Sequence[Row]) -> Sequence[Row]:
+def in_time(rows: list[Row]) -> list[Row]:
     """Leave out readings that arrived when one that is more than `LATE` newer had arrived."""
     if all(one.arrival <= other.arrival for one, other in pairwise(rows)):
         return rows
@@ -228,7 +222,7 @@ def decide(
     fold, begin = _begin(state, window, held)
     known = window.rows[bisect_left(window.rows, begin) :]
     rows = [row for row in known if row.arrival >= state.begun]
-    newest = max(state.newest, max(map(_age, rows), default=0))
+    newest = max(state.newest, max(map(_age, rows), default=0), 0 if window.complete else now)
     points = [one for one in state.points if one.until < fold.point.until]
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)

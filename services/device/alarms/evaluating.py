@@ -28,10 +28,12 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
 from libs.common.telemetry.tracing import batch, trace_of
 from services.device.alarms import rows
+from services.device.alarms.deciding import decide_silence, start_of
 from services.device.alarms.index import compiled
 from services.device.alarms.looks import DeviceLooks, Look, by_device, joined
 from services.device.alarms.messages import Pointer, read_pointer
 from services.device.alarms.model import Rule, SilenceCondition, State, fresh_state
+from services.device.alarms.rows import Stored, source_of
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore, Decision
 from services.device.alarms.unstored import Unstored, UplinkReader
@@ -53,8 +55,12 @@ BATCHES = 4
 """Tenants whose events a process handles at the same time."""
 READERS = 8
 """Devices whose history a process reads at the same time."""
+DEVICES = 50
+"""Devices whose states are written together."""
 LONGEST = 10.0
 """Seconds after which the rest of a batch is handed back."""
+MOST_ROWS = 20_000
+"""Rows of history of one device that are held at a time, unless its states know newer ones."""
 
 log = logging.getLogger(__name__)
 
@@ -94,89 +100,87 @@ class Evaluator:
         return await self._evaluate(tenant, looks)
 
     async def again(self, tenant: str, due: Iterable[tuple[Rule, State]]) -> None:
-        """Evaluate states of a tenant whose time has come."""
+        """Evaluate states of a tenant whose time has come, or later."""
         now = now_ms()
         looks = [
             Look(compiled(rule), state, 0 if (state.settles or sys.maxsize) <= now else sys.maxsize)
             for rule, state in due
         ]
-        await self._evaluate(tenant, looks)
-        later = now_ms() + int(AGAIN * 1000)
-        still = [look.state for look in looks if (look.state.due or sys.maxsize) <= now]
-        await self.alarms.postpone([(state, later) for state in still])
+        states = [look.state for look in looks]
+        waiting, later = await self._evaluate(tenant, looks), now_ms() + int(AGAIN * 1000)
+        await self.alarms.postpone([(one, later) for one in states if one.device in waiting])
 
     async def _reread(self, looks: Collection[Look]) -> None:
         """Let looks begin with the states as they are now."""
         stored = await self.alarms.states([look.state.id for look in looks])
         for look in looks:
             fresh = fresh_state(look.compiled.rule, look.state.device)
-            look.state, look.start = stored.get(fresh.id, fresh), None
+            look.state = stored.get(fresh.id, fresh)
 
     async def _evaluate(self, tenant: str, looks: Sequence[Look]) -> set[int]:
-        """Carry states on; return the devices for which something has to be waited for."""
+        """Carry states on; return the devices whose pointers have to come again."""
         until, waiting = time.monotonic() + LONGEST, set[int]()
-        if not looks:
-            return waiting
         ids = {look.state.device for look in looks}
         serials = {one.id: one.sn for one in await self.devices.lists.listed(tenant, ids)}
         await self.alarms.end([look.state for look in looks if look.state.device not in serials])
-        for part in by_device(looks, serials):
-            devices = part
-            while devices and time.monotonic() < until:
-                devices = await self._carry_on(tenant, devices, waiting)
-            waiting.update(one.device for one in devices)
-        return waiting
-
-    async def _carry_on(
-        self, tenant: str, devices: Sequence[DeviceLooks], waiting: set[int]
-    ) -> list[DeviceLooks]:
-        """Evaluate once; return what has to go on, and add to `waiting` the devices that wait."""
-        jobs = [self.readers.run(tenant, partial(self._decide, one)) for one in devices]
-        decided = await asyncio.gather(*jobs)
-        settled = await self.alarms.settle([one for some in decided for _, one in some])
-        left: list[DeviceLooks] = []
-        for device, some in zip(devices, decided, strict=True):
-            if device.waits:
-                waiting.add(device.device)
-            overtaken = [look for look, one in some if one.before.id not in settled]
-            device.go_on(
-                (look, settled[one.before.id]) for look, one in some if one.before.id in settled
-            )
-            if device.looks:
-                left.append(device)
-            if overtaken:
-                await self._reread(overtaken)
-                left.append(DeviceLooks(device.device, device.sn, overtaken))
-        return left
+        left = by_device(looks, serials)
+        while left and time.monotonic() < until:
+            some, left = left[:DEVICES], left[DEVICES:]
+            jobs = [self.readers.run(tenant, partial(self._decide, one)) for one in some]
+            decided = await asyncio.gather(*jobs)
+            settled = await self.alarms.settle([one for each in decided for _, one in each])
+            waiting.update(device.device for device in some if device.waits)
+            for device, each in zip(some, decided, strict=True):
+                if overtaken := [look for look, one in each if one.before.id not in settled]:
+                    await self._reread(overtaken)
+                    left.append(DeviceLooks(device.device, device.sn, overtaken))
+        return waiting | {device.device for device in left}
 
     async def _decide(self, device: DeviceLooks) -> list[tuple[Look, Decision]]:
         """Read what the looks at a device need, and decide."""
-        if device.is_of_silence:
-            if await self._missing(device, 0) is not None:
-                device.waits = True
-                return []
-            newest = (await self.latest.arrivals([device.device])).get(device.device)
-            return list(device.silences(newest, now_ms()))
-        missing, found = await self._read(device), list[tuple[Look, Decision]]()
-        for one in device.decisions(missing, now_ms()):
+        sources = {source_of(one) for one in device.conditions()}
+        if not sources:
+            return await self._decide_silences(device)
+        stored, missing, complete = await self._read(device, sources)
+        found = list[tuple[Look, Decision]]()
+        for one in device.decisions(stored, missing, now_ms(), complete=complete):
             found.append(one)
             await asyncio.sleep(0)  # many rules and rows take long
         return found
 
-    async def _read(self, device: DeviceLooks) -> Unstored | None:
-        """Read on in history; return the oldest message that may be missing there."""
-        now, after, missing = now_ms(), 0, None
-        first = min(look.begin(now) for look in device.looks)
+    async def _decide_silences(self, device: DeviceLooks) -> list[tuple[Look, Decision]]:
+        if await self._missing(device, 0) is not None:
+            device.waits = True
+            return []
+        newest = (await self.latest.arrivals([device.device])).get(device.device)
+        return [
+            (look, look.decided(*decide_silence(condition, look.state, newest, now_ms())))
+            for look in device.looks
+            if isinstance(condition := look.compiled.rule.condition, SilenceCondition)
+        ]
+
+    async def _read(
+        self, device: DeviceLooks, sources: Collection[str]
+    ) -> tuple[list[Stored], Unstored | None, bool]:
+        """Return history, the oldest message that may be missing there, and whether that is all.
+
+        The states know the changes of newer rows: what is read goes on behind these at least.
+        """
+        now, after, missing, stored = now_ms(), 0, None, list[Stored]()
+        starts = [start_of(look.state, look.oldest, look.earliest, now) for look in device.looks]
+        known = max(max(look.state.newest, look.state.at) for look in device.looks)
+        at, sequence = min(start.at for start in starts), 0
         while True:
-            at, sequence = device.read_to or (first, 0)
             found = await self._missing(device, after)
-            stored = await self.history.since(device.conditions, device.device, at, sequence)
-            if found is not None and any(row.sequence == found.sequence for row in stored):
+            more = await self.history.since(sources, device.device, at, sequence)
+            if found is not None and any(row.sequence == found.sequence for row in more):
                 after = found.sequence
                 continue
-            missing = missing or found
-            if device.add(stored, rows.CHUNK):
-                return missing
+            stored, missing = stored + more, missing or found
+            complete = len(more) < rows.CHUNK
+            if complete or (len(stored) >= MOST_ROWS and more[-1].ts > known):
+                return stored, missing, complete
+            at, sequence = more[-1].ts, more[-1].sequence
 
     async def _missing(self, device: DeviceLooks, after: int) -> Unstored | None:
         heard = {row.sequence for look in device.looks for row in look.heard}

@@ -1,7 +1,7 @@
 """Reads what a rule looks at of a device's history: the order in which it happened."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from libs.common.clock import now_ms
@@ -23,8 +23,8 @@ CHUNK = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
 """A condition that looks at history."""
-EVENT = ""
-"""Names the id of an event among values."""
+EVENT = "e"
+"""The id of an event in its document."""
 
 
 class Stored(NamedTuple):
@@ -34,7 +34,7 @@ class Stored(NamedTuple):
     sequence: int
     arrival: int
     values: dict[str, Any]
-    """By property; of an event its id, as `EVENT`."""
+    """By source."""
 
 
 class History:
@@ -45,11 +45,11 @@ class History:
         self._kept = retention_days * DAY_MS
 
     async def since(
-        self, conditions: Iterable[HistoryCondition], device_id: int, start: int, sequence: int
+        self, sources: Collection[str], device_id: int, start: int, sequence: int
     ) -> list[Stored]:
         """At most `CHUNK` rows behind a time (ms) and sequence, the oldest first.
 
-        They have what some conditions look at; these are about values, or all about events.
+        They have what `sources` name: fields of reports, or `EVENT`.
         """
         now = now_ms()
         if start < now - self._kept:
@@ -58,49 +58,36 @@ class History:
             "$gt": history_key(device_id, start, sequence),
             "$lte": history_key(device_id, LAST, LAST),
         }
-        names, paths = set[str](), set[str]()
-        for one in conditions:
-            if isinstance(one, EventCondition):
-                names |= {one.event, one.ended_by or one.event}
-            else:
-                paths.add(one.property)
-        if names:
-            query: Document = {"_id": bounds, "e": {"$in": list(names)}}
-            return await self._read(EVENTS, query, ["e"], {EVENT: ("e",)}, CHUNK)
-        query = {"_id": bounds, "$or": [{f"p.{path}": {"$exists": True}} for path in paths]}
-        fields = [f"p.{path}" for path in paths if not any(up in paths for up in _parents(path))]
-        values, rows = {path: ("p", *path.split(".")) for path in paths}, list[Stored]()
-        for partition in _partitions(start, now):
-            name, left = collection_name(partition), CHUNK - len(rows)
-            rows += await self._read(name, query, fields, values, left)
+        query: Document = {"_id": bounds, "$or": [{one: {"$exists": True}} for one in sources]}
+        fields = [one for one in sources if not any(up in sources for up in _parents(one))]
+        names = [EVENTS] if EVENT in sources else map(collection_name, _partitions(start, now))
+        paths, rows = {one: tuple(one.split(".")) for one in sources}, list[Stored]()
+        for name in names:
+            found = self._database[name].find(
+                query, [*fields, DELAY], sort=[("_id", 1)], limit=CHUNK - len(rows)
+            )
+            rows += [_stored(one, paths) async for one in found]
             if len(rows) >= CHUNK:
                 break
         return rows
 
-    async def _read(
-        self,
-        name: str,
-        query: Document,
-        fields: Iterable[str],
-        values: Mapping[str, tuple[str, ...]],
-        limit: int,
-    ) -> list[Stored]:
-        """Rows with the values at some paths of their documents, by name."""
-        found = self._database[name].find(query, [*fields, DELAY], sort=[("_id", 1)], limit=limit)
-        return [_stored(one, values) async for one in found]
+
+def source_of(condition: HistoryCondition) -> str:
+    """Return the field of history that a condition looks at."""
+    return EVENT if isinstance(condition, EventCondition) else f"p.{condition.property}"
 
 
 def rows_of(condition: HistoryCondition, stored: Iterable[Stored]) -> list[Row]:
-    """What a condition looks at of rows of history."""
-    if isinstance(condition, ValueCondition):
-        name, events = condition.property, None
-    else:
-        name, events = EVENT, (condition.event, condition.ended_by)
-    return [
-        Row(one.ts, one.sequence, one.values[name], one.arrival)
+    """Return what a condition looks at of rows of history."""
+    source = source_of(condition)
+    rows = [
+        Row(one.ts, one.sequence, one.values[source], one.arrival)
         for one in stored
-        if name in one.values and (events is None or one.values[name] in events)
+        if source in one.values
     ]
+    if isinstance(condition, EventCondition):
+        return [row for row in rows if row.value in (condition.event, condition.ended_by)]
+    return rows
 
 
 def merged(rows: Iterable[Row], heard: Iterable[Row]) -> list[Row]:
@@ -132,8 +119,8 @@ def _partitions(start: int, now: int) -> range:
 def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> Stored:
     _, ts, sequence = KEY.unpack(document["_id"])
     values = {
-        name: bounded(value)
-        for name, path in paths.items()
+        source: bounded(value)
+        for source, path in paths.items()
         if isinstance(value := value_at(document, path), (str, int, float))
     }
     return Stored(ts, sequence, ts + document.get(DELAY, 0), values)

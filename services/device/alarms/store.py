@@ -76,51 +76,40 @@ class AlarmStore:
 
     # States.
 
-    async def settle(self, decisions: Iterable[Decision]) -> dict[str, State]:
-        """Write states and the changes of their alarms; return the states as they are now, by key.
+    async def settle(self, decisions: Iterable[Decision]) -> set[str]:
+        """Write states, and the changes of their alarms; return the keys of these states.
 
         States that another process has changed since they were read are missing: they have to be
         decided again. One that its rule does not apply to any more ends.
         """
-        settled: dict[str, State] = {}
+        settled = set[str]()
         for some in _parts(decisions):
 
             async def write(
                 session: Session, some: Sequence[Decision] = some
-            ) -> tuple[dict[str, State], list[Document]]:
+            ) -> tuple[list[Decision], list[Document]]:
                 current = await self._current(some, session)
-                devices = await self._present([one.before.device for one in current], session)
-                return await self._write(
-                    [_applied(one, devices.get(one.before.device)) for one in current],
-                    devices,
-                    session,
-                )
+                devices = await self._present({one.before.device for one in current}, session)
+                return current, await self._write(current, devices, session)
 
             if any(one.is_written for one in some):
-                states, entries = await self._mongo.transaction(write)
+                current, entries = await self._mongo.transaction(write)
                 await self._outbox.relay(entries)
-                settled |= states
             else:
-                settled |= {one.before.id: one.before for one in await self._current(some)}
+                current = await self._current(some)
+            settled.update(one.before.id for one in current)
         return settled
 
-    async def end(self, states: Sequence[State], *, gone: bool = False) -> None:
-        """End states that are stored, and the alarms that they have raised.
+    async def end(self, states: Iterable[State], *, gone: bool = False) -> None:
+        """End states, and the alarms that they have raised.
 
         They are deleted when their rule is `gone`, or their device. Others stay, NORMAL, so that
         processes hear it.
         """
-        for first in range(0, len(states), CHUNK):
-            keys = [state.id for state in states[first : first + CHUNK]]
-
-            async def write(session: Session, keys: Sequence[str] = keys) -> list[Document]:
-                found = self._states.find({"_id": {"$in": keys}}, session=session)
-                stored = [read(one, State) async for one in found]
-                devices = await self._present([one.device for one in stored], session)
-                ended = [_ended(one, gone=gone or one.device not in devices) for one in stored]
-                return (await self._write(ended, devices, session))[1]
-
-            await self._outbox.relay(await self._mongo.transaction(write))
+        left = {state.id: state for state in states}
+        while left:
+            ended = [Decision(None, one, None if gone else one) for one in left.values()]
+            left = await self.states(list(left.keys() - await self.settle(ended)))
 
     async def end_of_device(self, device_id: int) -> None:
         """A device is gone, and its alarms with it."""
@@ -411,53 +400,48 @@ class AlarmStore:
         decisions: Sequence[Decision],
         devices: Mapping[int, PresentDevice],
         session: Session,
-    ) -> tuple[dict[str, State], list[Document]]:
+    ) -> list[Document]:
         """Write states, their alarms, and the events that tell of these."""
-        asked = [one.before.alarm for one in decisions if one.changes and one.before.alarm]
-        query = {"_id": {"$in": asked}, "open": True}
-        found = await self._alarms.find(query, session=session).to_list(None) if asked else []
-        known = {one["_id"]: read(one, Alarm) for one in found}
-        states, new, entries, now = dict[str, State](), list[Alarm](), list[OutboxEntry](), now_ms()
+        lasting = [_applied(one, devices.get(one.before.device)) for one in decisions]
+        asked = [one.before.alarm for one in lasting if one.changes]
+        stored = self._alarms.find({"_id": {"$in": asked}, "open": True}, session=session)
+        known = {one["_id"]: read(one, Alarm) async for one in stored} if any(asked) else {}
+        new, entries, now = dict[int, Alarm](), list[OutboxEntry](), now_ms()
         writes: list[ReplaceOne[Document] | DeleteOne] = []
-        for one in decisions:
-            before, after, device = one.before, one.after, devices.get(one.before.device)
-            alarm_id = before.alarm
+        for one in (one for one in lasting if one.is_written):
+            before, device, alarm_id = one.before, devices.get(one.before.device), one.before.alarm
             for change in one.changes:
+                alarm = known.get(alarm_id) or new.get(alarm_id or 0)
+                alarm_id = None
                 if change.raised and one.rule is not None and device is not None:
                     alarm = await self._raised(one.rule, before, change, device)
-                    new.append(alarm)
-                    known[alarm.id] = alarm
-                    alarm_id = alarm.id
-                elif (cleared := known.get(alarm_id or 0)) is None:
-                    alarm_id = None
-                    continue
-                else:
-                    alarm, alarm_id = cleared, None
-                    _clear(alarm, change.at)
-                if device is not None:
+                    new[alarm.id], alarm_id = alarm, alarm.id
+                elif alarm is not None:
+                    alarm.open, alarm.cleared_at = False, max(change.at, alarm.raised_at)
+                    alarm.cleared_by, alarm.ended_at = BY_RULE, datetime.now(UTC)
+                if alarm is not None and device is not None:
                     what: AlarmChange = "raised" if alarm.open else "cleared"
                     entries.append(alarm_changed(alarm, what, profile_of(device)))
-            if after is None:
+            if one.after is None:
                 writes.append(DeleteOne({"_id": before.id}))
-            elif one.is_written:
-                changed = before.changed if is_unchanged(before, after) else now
-                after = msgspec.structs.replace(
-                    after, alarm=alarm_id, changed=changed, revision=before.revision + 1
-                )
-                writes.append(ReplaceOne({"_id": after.id}, written(after), upsert=True))
-            states[before.id] = after or before
+                continue
+            changed = before.changed if is_unchanged(before, one.after) else now
+            after = msgspec.structs.replace(
+                one.after, alarm=alarm_id, changed=changed, revision=before.revision + 1
+            )
+            writes.append(ReplaceOne({"_id": after.id}, written(after), upsert=True))
         if new:
-            await self._alarms.insert_many([written(one) for one in new], session=session)
+            await self._alarms.insert_many(map(written, new.values()), session=session)
         over = [
             UpdateOne({"_id": alarm.id}, {"$set": _cleared(alarm.cleared_at, BY_RULE)})
-            for alarm in (known[one["_id"]] for one in found)
+            for alarm in known.values()
             if alarm.cleared_at is not None
         ]
         if over:
             await self._alarms.bulk_write(over, session=session)
         if writes:
             await self._states.bulk_write(writes, session=session)
-        return states, await self._outbox.add(entries, session)
+        return await self._outbox.add(entries, session)
 
     async def _raised(
         self, rule: Rule, state: State, change: Change, device: PresentDevice
@@ -491,26 +475,17 @@ def _parts(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
 
 
 def _applied(one: Decision, device: PresentDevice | None) -> Decision:
-    """A decision, or the end of its state when the rule is not about the device any more."""
-    if not one.is_written or one.rule is None:
+    """A decision, or the end of its state when its rule is not about the device any more."""
+    if not one.is_written:
         return one
-    if device and one.rule.applies(device.tenant, device.id, device.model):
+    if one.rule and device and one.rule.applies(device.tenant, device.id, device.model):
         return one
-    return _ended(one.before, gone=device is None)
-
-
-def _ended(state: State, *, gone: bool) -> Decision:
-    now = now_ms()
-    changes = [] if state.alarm is None else [Change(raised=False, at=now)]
-    after = None if gone else msgspec.structs.replace(
-        state, status="NORMAL", due=None, settles=None, checkpoint=None, points=[], begun=now
-    )  # fmt: skip
-    return Decision(None, state, after, changes)
-
-
-def _clear(alarm: Alarm, at: int) -> None:
-    alarm.open, alarm.cleared_by, alarm.ended_at = False, BY_RULE, datetime.now(UTC)
-    alarm.cleared_at = max(at, alarm.raised_at)  # a late reading may end it before that
+    before, now = one.before, now_ms()
+    changes = [] if before.alarm is None else [Change(raised=False, at=now)]
+    after = msgspec.structs.replace(
+        before, status="NORMAL", due=None, settles=None, checkpoint=None, points=[], begun=now
+    )
+    return Decision(None, before, after if device and one.after else None, changes)
 
 
 def _cleared(at: int, by: str) -> Document:

@@ -63,15 +63,13 @@ class Sweep:
             await self.tenants.stop()
 
     async def _sweep(self, tenant: str, rules: list[Rule]) -> None:
-        """Do what is due of a tenant, in its turns."""
+        """Do what is due of a tenant, in its turn."""
         try:
-            for rule in rules:
-                async with self.workers.slot(tenant):
+            async with self.workers.slot(tenant):
+                for rule in rules:
                     await self._follow(rule)
-            more = True
-            while more:
-                async with self.workers.slot(tenant):
-                    more = await self.look(tenant)
+                while await self.look(tenant):
+                    pass
         except (StoreError, Unavailable) as error:
             log.warning("alarms of %s that are due wait: %s", tenant, error)
 
