@@ -41,13 +41,15 @@ async def publish(auth: Any, tenant: str, number: int, size: int, first: int = 0
     await publish_all(auth.bus, events)
 
 
-async def read_all(auth: Any, name: str) -> list[int]:
-    """The numbers of the events that a durable consumer has yet to read."""
+async def read_all(
+    auth: Any, name: str, prefix: str = "event.", patience: float = 0.5
+) -> list[int]:
+    """The numbers of the events below a prefix that a durable consumer has yet to read."""
     pulled = await auth.bus.js.pull_subscribe_bind(name, EVENTS)
     found: list[int] = []
     try:
-        while messages := await pulled.fetch(500, timeout=0.5):
-            found += [int(one.data[-9:]) for one in messages]
+        while messages := await pulled.fetch(500, timeout=patience):
+            found += [int(one.data[-9:]) for one in messages if one.subject.startswith(prefix)]
             for message in messages:
                 await message.ack()
     except TimeoutError:
@@ -63,6 +65,35 @@ def shares_of(auth: Any, bus: Bus) -> EventShares:
 
 async def held(auth: Any) -> int:
     return (await auth.bus.js.stream_info(EVENTS)).state.bytes
+
+
+@pytest.mark.parametrize("filters", ["event.*.device.*.reported", "event.>"])
+async def test_a_reader_of_all_tenants_loses_nothing_of_a_quiet_one(auth, bus: Bus, filters: str):
+    """Neither events that it has yet to read, nor those that it did not acknowledge."""
+    config = ConsumerConfig(
+        name="all",
+        durable_name="all",
+        filter_subject=filters,
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=1,
+    )
+    await auth.bus.js.purge_stream(EVENTS)
+    await auth.bus.js.add_consumer(EVENTS, config)
+    for first in range(0, 200, 20):
+        await publish(auth, "quiet", 20, 400, first=first)
+        await publish(auth, "noisy", 400, 800, first=first)
+    assert await held(auth) > HIGH * MOST
+    pulled = await auth.bus.js.pull_subscribe_bind("all", EVENTS)
+    for _ in range(2):
+        assert await pulled.fetch(500, timeout=5)
+    await pulled.unsubscribe()
+
+    await shares_of(auth, bus).enforce()
+
+    assert await held(auth) <= HIGH * MOST
+    found = await read_all(auth, "all", "event.quiet.", patience=3)
+    assert sorted(set(found)) == list(range(200))
+    await auth.bus.js.delete_consumer(EVENTS, "all")
 
 
 @pytest.mark.parametrize("size", [200, 20_000])
