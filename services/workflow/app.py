@@ -14,6 +14,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
+from libs.common.repeating import repeat
 from libs.common.store.lease import Job, Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.editors import Editors
@@ -25,7 +26,6 @@ from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
 from services.workflow.flows.messages import offer_names
 from services.workflow.flows.routes import ROUTES as FLOW_ROUTES
 from services.workflow.flows.settling import PERIOD as SETTLING_PERIOD
-from services.workflow.jobs import repeated
 from services.workflow.logs.routes import ROUTES as LOG_ROUTES
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.notifications.messages import listen as hear_alarms
@@ -63,10 +63,8 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
 
     jobs: dict[str, Job] = {
         "outbox": core.outbox.sweep,
-        "recovery": partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"),
-        "settling": partial(
-            repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait"
-        ),
+        "recovery": partial(repeat, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"),
+        "settling": partial(repeat, core.settling.look, SETTLING_PERIOD, "services of flows wait"),
     }
 
     @asynccontextmanager
@@ -80,9 +78,9 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 Leader(core.mongo.database, "workflow", jobs).run(),
                 hear_alarms(core.bus, core.notices).run(),
                 core.sender.run(),
-                repeated(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
-                repeated(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
-                repeated(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
+                repeat(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
+                repeat(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
+                repeat(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
             ),
         ):
             listening = listen(core.bus, core.followed, core.engine)

@@ -1,6 +1,5 @@
 """What streams hold and how they are kept, read now and then; `/metrics` shows the last reading."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -12,6 +11,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
+from libs.common.repeating import repeat
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +131,8 @@ class StreamMetrics:
 
     async def run(self) -> None:
         """Read for ever."""
-        while True:
-            try:
-                self._last = {name: await read_stream(self._bus, name) for name in self._streams}
-                self._read_at = time.monotonic()
-            except (NatsError, TimeoutError, msgspec.DecodeError) as error:
-                log.warning("metrics of streams: %r", error)
-            await asyncio.sleep(PERIOD)
+        await repeat(self._read, PERIOD, "metrics of streams")
+
+    async def _read(self) -> None:
+        self._last = {name: await read_stream(self._bus, name) for name in self._streams}
+        self._read_at = time.monotonic()

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 
-from libs.common.errors import ThingwayError
 from libs.common.jobs import Beside, happened
+from libs.common.repeating import AWAY
 from libs.common.scheduling.scheduler import FairScheduler
-from libs.common.store.mongo import StoreError
 from libs.common.telemetry.logs import name_lines
 
 log = logging.getLogger(__name__)
@@ -53,8 +52,8 @@ async def take_turns(
                     begun = working.begin(f"{name} for {tenant}", partial(work, tenant))
                     if woken and not begun:  # what woke us may be behind the steps that run
                         again.add(tenant)
-            except (StoreError, ThingwayError) as error:
-                log.warning("%s waits: %s", name, error)
+            except AWAY as error:
+                log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
             await happened(wake, period)
     finally:
         await working.stop()
@@ -71,5 +70,5 @@ async def _work(
             while more:
                 async with scheduler.slot(tenant), asyncio.timeout(DEADLINE):
                     more = await anext(each, _END) is not _END
-    except (StoreError, ThingwayError, TimeoutError) as error:
+    except AWAY as error:
         log.warning("%s for %s waits: %s", name, tenant, str(error)[:500] or repr(error))

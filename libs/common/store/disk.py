@@ -1,13 +1,9 @@
 """How full MongoDB's disk is, read now and then; `/metrics` shows the last reading."""
 
-import asyncio
-import logging
-
 from opentelemetry import metrics
 
-from libs.common.store.mongo import Database, StoreError
-
-log = logging.getLogger(__name__)
+from libs.common.repeating import repeat
+from libs.common.store.mongo import Database
 
 PERIOD = 30.0
 """Seconds between two readings."""
@@ -31,11 +27,9 @@ class DiskMetrics:
 
     async def run(self) -> None:
         """Read for ever."""
-        while True:
-            try:
-                used, size = await read_disk(self._database)
-                _used.set(used)
-                _size.set(size)
-            except StoreError as error:
-                log.warning("metrics of MongoDB's disk: %r", error)
-            await asyncio.sleep(PERIOD)
+        await repeat(self._read, PERIOD, "metrics of MongoDB's disk")
+
+    async def _read(self) -> None:
+        used, size = await read_disk(self._database)
+        _used.set(used)
+        _size.set(size)

@@ -7,7 +7,6 @@ has the last purge of its events. `viewersMayCommand` is the setting of decision
 `commandNotice` says that an upgrade turned it on.
 """
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.quota import limit_reached
+from libs.common.repeating import repeat
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 
 log = logging.getLogger(__name__)
@@ -192,11 +192,10 @@ class TenantStore:
 
     async def settle_versions(self, versions: AccessVersions) -> None:
         """Make good, for ever, what a crash left out between MongoDB and Redis."""
-        while True:
-            try:
-                recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
-                async for document in self._tenants.find(recent, {"access": 1}):
-                    await versions.reach(document["_id"], document["access"])
-            except Exception:
-                log.exception("access versions could not be settled; they are tried again")
-            await asyncio.sleep(SETTLE)
+
+        async def settle() -> None:
+            recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
+            async for document in self._tenants.find(recent, {"access": 1}):
+                await versions.reach(document["_id"], document["access"])
+
+        await repeat(settle, SETTLE, "access versions are settled later")

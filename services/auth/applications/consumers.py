@@ -3,15 +3,13 @@
 Such a consumer would keep its place, and hold what it has not acknowledged, for ever.
 """
 
-import asyncio
 import logging
 from uuid import UUID
 
 import msgspec
-from nats.errors import Error as NatsError
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.store.mongo import StoreError
+from libs.common.repeating import repeat
 from services.auth.applications.store import ApplicationStore
 
 log = logging.getLogger(__name__)
@@ -36,12 +34,7 @@ class EventConsumers:
 
     async def sweep(self) -> None:
         """End those that nobody may use, for ever; run by the lease holder."""
-        while True:
-            try:
-                await self.end_abandoned()
-            except (NatsError, StoreError, TimeoutError, msgspec.DecodeError) as error:
-                log.warning("consumers of applications are looked at later: %r", error)
-            await asyncio.sleep(PERIOD)
+        await repeat(self.end_abandoned, PERIOD, "consumers of applications are looked at later")
 
     async def end_abandoned(self) -> None:
         """Look at each consumer once."""

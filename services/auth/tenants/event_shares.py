@@ -12,16 +12,14 @@ import random
 import time
 from collections.abc import Collection
 
-import msgspec
-from nats.errors import Error as NatsError
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.newest import count_messages
 from libs.common.bus.stream_metrics import Held, read_stream
-from libs.common.store.mongo import StoreError
+from libs.common.repeating import repeat
 from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
@@ -62,12 +60,7 @@ class EventShares:
 
     async def run(self) -> None:
         """Enforce shares for ever; run by the lease holder."""
-        while True:
-            try:
-                await self.enforce()
-            except (NatsError, APIError, StoreError, TimeoutError, msgspec.DecodeError) as error:
-                log.warning("shares of events are enforced later: %r", error)
-            await asyncio.sleep(PERIOD)
+        await repeat(self.enforce, PERIOD, "shares of events are enforced later")
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""

@@ -24,7 +24,8 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Database, Document, StoreError
+from libs.common.repeating import repeat
+from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, LAST_DECLARED, ValueType
 from services.device.members.member import Member, MemberSet
 from services.device.things.model import Thing
@@ -226,14 +227,13 @@ class ShapeStore:
 
     async def sweep(self, devices: DeviceStore) -> None:
         """Delete unused shapes, for ever; run by the lease holder."""
-        while True:
-            try:
-                before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
-                if deleted := await self.delete_unused(devices, before):
-                    log.info("deleted %d shapes that no device has", deleted)
-            except StoreError as error:
-                log.warning("unused shapes wait: %s", error)
-            await asyncio.sleep(PERIOD)
+
+        async def work() -> None:
+            before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
+            if deleted := await self.delete_unused(devices, before):
+                log.info("deleted %d shapes that no device has", deleted)
+
+        await repeat(work, PERIOD, "unused shapes wait")
 
 
 def _naming(collection: str, field: str) -> Document:

@@ -6,20 +6,17 @@ accepted is what has been dealt with and what still waits there. (The stream's o
 sequence cannot serve: it counts the second copies of MQTT messages too.)
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nats.errors import Error as NatsError
-from nats.js.errors import APIError
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus import Bus
 from libs.common.errors import Unavailable
-from libs.common.store.mongo import StoreError
+from libs.common.repeating import repeat
 from services.device.reports.ledger import Ledger
 from services.device.reports.uplink import PARTITION_BITS, sequence_in
 
@@ -79,12 +76,10 @@ class UplinkMetrics:
 
     async def run(self) -> None:
         """Read for ever."""
-        while True:
-            try:
-                self._take(await self.read())
-            except (NatsError, APIError, StoreError, TimeoutError) as error:
-                log.warning("metrics of UPLINK: %r", error)
-            await asyncio.sleep(PERIOD)
+        await repeat(self._read, PERIOD, "metrics of UPLINK")
+
+    async def _read(self) -> None:
+        self._take(await self.read())
 
     def _take(self, reading: Reading) -> None:
         now = self._read_at = time.monotonic()

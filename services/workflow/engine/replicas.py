@@ -3,12 +3,8 @@
 `replicas`: `{_id: replica, until}`.
 """
 
-import asyncio
-import logging
-
-from libs.common.store.mongo import Database, StoreError
-
-log = logging.getLogger(__name__)
+from libs.common.repeating import repeat
+from libs.common.store.mongo import Database
 
 LIFE = 15.0
 """Seconds without a sign after which a replica counts as dead."""
@@ -32,12 +28,7 @@ class Replicas:
 
     async def renew(self) -> None:
         """Show it for ever."""
-        while True:
-            try:
-                await self.sign()
-            except StoreError as error:
-                log.warning("replica %s could not show that it lives: %s", self.own, error)
-            await asyncio.sleep(LIFE / 5)
+        await repeat(self.sign, LIFE / 5, f"replica {self.own} could not show that it lives")
 
     async def leave(self) -> None:
         """Say that this one is gone, so that nobody waits for it."""

@@ -21,10 +21,10 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
 from libs.common.jobs import Beside
+from libs.common.repeating import repeat
 from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import StoreError
 from services.workflow.errors import NodeFailed
-from services.workflow.jobs import repeated
 from services.workflow.notifications import timing
 from services.workflow.notifications.letters import Post
 from services.workflow.notifications.model import (
@@ -71,7 +71,7 @@ class Sender:
     async def run(self) -> None:
         """Deliver what is due, for ever."""
         try:
-            await repeated(self.look, PERIOD, "notifications of alarms wait")
+            await repeat(self.look, PERIOD, "notifications of alarms wait")
         finally:
             await self.deliveries.stop()
 

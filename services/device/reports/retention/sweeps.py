@@ -14,8 +14,9 @@ from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
 from libs.common.jobs import together
+from libs.common.repeating import repeat
 from libs.common.scheduling.turns import Steps, take_turns
-from libs.common.store.mongo import Collection, StoreError
+from libs.common.store.mongo import Collection
 from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
@@ -84,15 +85,7 @@ class Sweeps:
     async def run(self) -> None:
         """Work once an hour, for ever; run by the lease holder."""
         shorter = take_turns("retention", WORKERS, self.tenants, self.shorter, PERIOD)
-        await together(shorter, self._run())
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.once()
-            except StoreError as error:
-                log.warning("retention waits: %s", error)
-            await asyncio.sleep(PERIOD)
+        await together(shorter, repeat(self.once, PERIOD, "retention waits"))
 
     async def once(self) -> None:
         """Do what is for all tenants alike, or for none any more; what is cheap first."""

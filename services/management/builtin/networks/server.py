@@ -5,7 +5,6 @@ import logging
 import ssl
 import time
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,8 +22,8 @@ from libs.common.contracts.integrations import (
 from libs.common.contracts.networks import HookCall
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
-from libs.common.jobs import Beside, ended
-from libs.common.scheduling import FairScheduler
+from libs.common.jobs import ended
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
 from services.management.builtin.networks import settings
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route, dev_eui
@@ -210,8 +209,6 @@ class NetworkServer(Integration):
         self.store = store
         self.allowed = allowed
         self._lines: dict[str, Line] = {}
-        self._looks = FairScheduler(f"{self.manifest.id} settings", LOOKS)
-        self._looking = Beside()
 
     @abstractmethod
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
@@ -299,19 +296,19 @@ class NetworkServer(Integration):
 
     async def run(self) -> None:
         """Keep tenants connected, for ever."""
+        name = f"{self.manifest.id} settings"
         try:
-            while True:
-                for tenant in await self.store.tenants():
-                    self._looking.begin(tenant, partial(self._look, tenant))
-                await asyncio.sleep(LOOK_EVERY)
+            await take_turns(name, LOOKS, self.store.tenants, self._steps, LOOK_EVERY)
         finally:
-            await self._looking.stop()
             await asyncio.gather(*(line.stop() for line in self._lines.values()))
+
+    async def _steps(self, tenant: str) -> Steps:
+        await self._look(tenant)
+        yield
 
     async def _look(self, tenant: str) -> None:
         try:
-            async with self._looks.slot(tenant):
-                await self._use(tenant, (await self.things.own_values(tenant)).properties)
+            await self._use(tenant, (await self.things.own_values(tenant)).properties)
         except ThingwayError as error:
             log.warning("%s: the settings of %s: %s", self.manifest.id, tenant, error)
 

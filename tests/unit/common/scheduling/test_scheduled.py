@@ -12,13 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PRIMITIVES = {
-    *("Semaphore", "BoundedSemaphore", "Lock", "Condition", "deque", "Beside"),
+    *("Semaphore", "BoundedSemaphore", "Lock", "Condition", "deque", "Beside", "repeat"),
     *("Queue", "PriorityQueue", "LifoQueue", "SimpleQueue"),
     *("ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"),
 }
 """Classes and functions that let others wait, or that run what nobody waits for."""
-FAIR = ("libs/common/scheduling/",)
-"""The scheduler itself."""
+OURS = ("libs/common/scheduling/", "libs/common/repeating.py")
+"""The scheduler itself, and the loop whose callers are looked at."""
 ENDLESS = "endless loop"
 SIMULATOR = "services/management/builtin/simulator/integration.py"
 
@@ -26,18 +26,18 @@ REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
-        "libs/common/bus/stream_metrics.py StreamMetrics.run: endless loop",
+        "libs/common/bus/stream_metrics.py StreamMetrics.run: repeat",
+        "libs/common/store/disk.py DiskMetrics.run: repeat",
+        "services/device/reports/metrics.py UplinkMetrics.run: repeat",
+        "services/workflow/engine/replicas.py Replicas.renew: repeat",
         "libs/common/http/app.py _operations.metrics: to_thread",
         "libs/common/integrations/host.py IntegrationHost._keep_announcing: endless loop",
-        "libs/common/store/disk.py DiskMetrics.run: endless loop",
         "libs/common/store/lease.py Leader.run: endless loop",
         "libs/common/store/migrations.py _renew: endless loop",
         "libs/common/tls.py ServerTls.follow: endless loop",
-        "services/device/reports/metrics.py UplinkMetrics.run: endless loop",
         "services/gateway/docs/catalogue.py Catalogue.__init__: Lock",
         "services/gateway/pages/app.py _probes.metrics: to_thread",
         "services/gateway/pages/readiness.py Readiness.__init__: Lock",
-        "services/workflow/engine/replicas.py Replicas.renew: endless loop",
         "services/workflow/sandbox/python.py Python.__aenter__: run_in_executor",
         "services/workflow/sandbox/python.py Python.__aexit__: to_thread",
     ],
@@ -57,15 +57,13 @@ REASONS: dict[str, list[str]] = {
         "services/device/reports/slow.py SlowCodecs.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",
         "services/gateway/relay/service.py Relay.start: subscription",
-        "services/management/builtin/networks/server.py NetworkServer.__init__: Beside",
-        "services/management/builtin/networks/server.py NetworkServer.run: endless loop",
         "services/management/builtin/openapi_client/commands.py CommandCarrier.__init__: Beside",
         "services/management/builtin/openapi_client/integration.py OpenApiClient.__init__: Beside",
         "services/management/builtin/openapi_client/integration.py OpenApiClient.run: endless loop",
         f"{SIMULATOR} Simulator.run: endless loop",
         "services/workflow/batches.py Batches._batch: deque",
         "services/workflow/batches.py Batches._enter: deque",
-        "services/workflow/jobs.py repeated: endless loop",
+        "services/workflow/notifications/sending.py Sender.run: repeat",
         "services/workflow/sandbox/processes.py Processes.__init__: deque",
         "services/workflow/sandbox/python.py Python.__init__: ThreadPoolExecutor",
         "services/workflow/sandbox/python.py Python.run: run_in_executor",
@@ -127,12 +125,13 @@ REASONS: dict[str, list[str]] = {
         "services/gateway/upstream/pool.py Pool.__init__: deque",
     ],
     "It removes or repeats what nobody waits for, in an order that is the same for all.": [
-        "services/auth/accounts/tenants.py TenantStore.settle_versions: endless loop",
-        "services/auth/applications/consumers.py EventConsumers.sweep: endless loop",
         "services/auth/grants/sweep.py GrantSweep.run: endless loop",
-        "services/auth/tenants/event_shares.py EventShares.run: endless loop",
-        "services/device/members/shapes.py ShapeStore.sweep: endless loop",
-        "services/device/reports/retention/sweeps.py Sweeps._run: endless loop",
+        "services/auth/accounts/tenants.py TenantStore.settle_versions: repeat",
+        "services/auth/applications/consumers.py EventConsumers.sweep: repeat",
+        "services/auth/tenants/event_shares.py EventShares.run: repeat",
+        "services/device/members/shapes.py ShapeStore.sweep: repeat",
+        "services/device/reports/retention/sweeps.py Sweeps.run: repeat",
+        "services/workflow/app.py build_app.lifespan: repeat",
     ],
     "nats-server tells of connections without their tenants; all changes are written together.": [
         "services/device/reports/presence/connections.py SystemAccount.servers: endless loop",
@@ -201,7 +200,7 @@ def all_places() -> set[str]:
     for folder in ("libs", "services"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
-            if not file.startswith(FAIR):
+            if not file.startswith(OURS):
                 found |= {f"{file} {place}" for place in places_of(path.read_text())}
     return found
 
