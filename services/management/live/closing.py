@@ -13,13 +13,15 @@ from libs.common.scheduling import FairScheduler
 
 MALFORMED = 1007
 TRY_AGAIN = 1013
+PATIENCE = 30.0
+"""Seconds for which a client may read nothing at all before it is closed."""
 LONGEST_REASON = 120
 """Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 WRITABLE = "writable"
 """Name in the state of a connection: the event that says that its client keeps up."""
 STEPS = 16
 """Steps of all sockets (a frame that is read or sent) between two looks of the event loop at what
-else there is to do; one tenant alone has half of them."""
+else there is to do, once they have used up a slice; one tenant alone has half of them."""
 MOST_STEPS = 100_000
 """Steps of a tenant that wait: each socket has two at most."""
 SLICE = 0.005
@@ -33,13 +35,25 @@ class Turns:
 
     def __init__(self) -> None:
         self._scheduler = FairScheduler("live", STEPS, items=MOST_STEPS)
+        self._until = 0.0
+        """Steps need no turn before, until the event loop looks around again; 0 once it did."""
 
     @asynccontextmanager
     async def step(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for the turn of a tenant; other tasks run after the block."""
+        """Wait for the turn of a tenant, when there is much to do; other tasks run afterwards."""
+        now = time.monotonic()
+        if not self._until:
+            self._until = now + SLICE
+            asyncio.get_running_loop().call_soon(self._start_again)
+        if now < self._until:
+            yield
+            return
         async with self._scheduler.slot(tenant):
             yield
             await asyncio.sleep(0)
+
+    def _start_again(self) -> None:
+        self._until = 0.0
 
 
 def slices() -> Pause:
@@ -73,11 +87,14 @@ class Closer:
     async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:
         """Send what `next_frame` returns, once the client keeps up and its tenant has its turn.
 
-        Nothing is encoded, and no turn is held, for a client that does not keep up.
+        Nothing is encoded, and no turn is held, for a client that does not keep up. Raises
+        `TimeoutError` when it reads nothing for too long.
         """
         writable: asyncio.Event = self.socket.scope["state"][WRITABLE]
         while True:
-            await writable.wait()
+            if not writable.is_set():
+                async with asyncio.timeout(PATIENCE):
+                    await writable.wait()
             async with self._turns.step(tenant):
                 if writable.is_set():
                     if (frame := next_frame()) is not None:

@@ -7,7 +7,7 @@ sockets there are. A second copy of an event is known by its id.
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -137,10 +137,11 @@ class Hub:
         self.exchange.tell(change)
         found: dict[Audience, dict[str, Value]] = defaultdict(dict)
         for key, raw in change.values.items():
-            value = Value(raw, change.ts)
-            for audience in sockets.by_key.get(key, ()):
-                found[audience][key] = value
-            await pause()
+            if audiences := sockets.by_key.get(key):
+                value = Value(raw, change.ts)
+                for audience in audiences:
+                    found[audience][key] = value
+                await pause()
         for audience, values in found.items():
             for member, update in _shared(audience.members, change.thing, values, audience.update):
                 member.push(update)
@@ -164,9 +165,10 @@ def _shared(
     thing: ChangedThing,
     values: Mapping[str, V],
     encode: Callable[[Mapping[str, V]], E],
-) -> Iterator[tuple[Subscriber, E]]:
-    """Yield members with what they see of `values`; members that see the same share one object."""
+) -> list[tuple[Subscriber, E]]:
+    """Return members with what they see of `values`; members that see the same share one object."""
     encoded: dict[frozenset[str] | None, E | None] = {}
+    found = []
     for member in members:
         shown = None if member.sees(thing) else member.granted_keys
         if shown not in encoded:
@@ -175,4 +177,5 @@ def _shared(
                 seen = {key: value for key, value in values.items() if key in shown}
             encoded[shown] = encode(seen) if seen else None
         if (one := encoded[shown]) is not None:
-            yield member, one
+            found.append((member, one))
+    return found

@@ -22,8 +22,6 @@ MOST_BYTES = 1024 * 1024
 """The same in bytes."""
 MOST_MERGED = 256 * 1024
 """Bytes of a frame of latest values, unless one value alone has more."""
-PATIENCE = 30.0
-"""Seconds for which a reader may take nothing at all before it is closed."""
 
 _encoder = msgspec.json.Encoder()
 _overflow = metrics.get_meter("thingway").create_counter(
@@ -75,8 +73,7 @@ class Listener(ABC):
     async def _drain(self) -> None:
         try:
             while self._waits():
-                async with asyncio.timeout(PATIENCE):
-                    await self._closer.send_next(self.principal.tenant, self._next)
+                await self._closer.send_next(self.principal.tenant, self._next)
         except TimeoutError:
             self.close(TOO_SLOW, "too slow")
         finally:
