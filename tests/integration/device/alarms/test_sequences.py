@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -310,3 +311,47 @@ async def test_an_evaluation_that_another_process_overtakes_begins_at_its_checkp
     await device.take(device.pointers(last))
     state = await device.state()
     assert (state.status, state.since) == ("PENDING", last.ts)
+
+
+async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever number of reports there are; the next evaluation reads only what is new."""
+    monkeypatch.setattr(rows, "CHUNK", 5000)
+    device = Device(platform, 1003, Sequence(ValueCondition("t", "GT", 30), in_order=True))
+    await add(platform, [device])
+    rules = [
+        msgspec.structs.replace(device.rule, id=number, condition=ValueCondition("t", "GT", number))
+        for number in range(2000, 2050)
+    ]
+    await platform.world.database["alarm_rules"].insert_many(written(rule) for rule in rules)
+    history, mongo, found = platform.evaluator.history, platform.world.mongo, list[int]()
+    since, transaction, transactions = history.since, mongo.transaction, list[Any]()
+
+    async def read(*arguments: Any) -> list[Any]:
+        found.append(len(more := await since(*arguments)))
+        return more
+
+    async def write(work: Any) -> Any:
+        transactions.append(work)
+        return await transaction(work)
+
+    monkeypatch.setattr(history, "since", read)
+    monkeypatch.setattr(mongo, "transaction", write)
+    for first in (1, 21):
+        events = []
+        for number in range(first, first + 20):
+            at = FIRST + number * 1000
+            reading = Reading(at, number, 3000 if number % 2 else 0, at)
+            await device.store(reading)
+            values = {rule.id: reading.value for rule in rules}
+            pointer = Pointer(tenant="default", device_id=1003, values=values, ts=at,
+                              sequence=number, received=at, earliest=at)  # fmt: skip
+            said = pointing(pointer, f"1003-{number}", {})
+            events.append((said.subject, said.payload))
+        _clock.set(FIRST + (first + 19) * 1000)
+        assert not await platform.evaluator.take("default", events)
+    assert found == [20, 21]
+    assert len(transactions) == 2
+    alarms = platform.world.database["alarms"]
+    assert await alarms.count_documents({"device": 1003, "open": False}) == 50 * 20

@@ -138,6 +138,36 @@ def test_hours_that_were_evaluated_are_not_read_again():
     assert start_of(state, 0, 0, hour + SETTLING).at == hour - LATE
 
 
+def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
+    """Evaluations in between begin later, and neither forget nor postpone that."""
+    state, _ = run(HOT, fresh(), (100_000, 20), (200_000, 31), now=200_000)
+    state.changed = 200_000
+    assert (state.settles, state.due) == (200_000 + SETTLING, 200_000 + SETTLING)
+    start = start_of(state, 205_000, 205_000, 205_000)
+    assert not start.full
+    rows = [Row(200_000, 2, 31, 200_000), Row(205_000, 3, 20, 205_000)]
+    after, _ = decide(rule(HOT), judge_of(HOT), state, Window(start, rows, 205_000), 205_000)
+    assert (after.status, after.due, after.checkpoint) == ("NORMAL", state.due, state.checkpoint)
+    late = Row(201_000, 4, 20, 204_000)
+    rows, start = sorted([*rows, late]), start_of(after, 0, 0, 210_000)
+    final, _ = decide(rule(HOT), judge_of(HOT), after, Window(start, rows, 215_000), 215_000)
+    assert (start.at, final.settles) == (80_000, None)
+
+
+def test_an_evaluation_begins_at_the_last_checkpoint_before_its_oldest_reading():
+    """Few checkpoints are kept, and those that are younger lie closer together."""
+    state = fresh()
+    for at in range(1_000_000, 1_300_000, 100):
+        row = Row(at, at, 31 if at % 200 else 20, at)
+        start = start_of(state, at, at, at)
+        state, _ = decide(rule(HOT), judge_of(HOT), state, Window(start, [row], at), at)
+        state.changed = at
+    assert len(state.points) <= 12
+    for age in (0, 1_000, 10_000, 60_000):
+        start = start_of(state, state.newest - age, state.newest - age, state.newest)
+        assert age <= state.newest - start.at <= 4 * age + 1_000
+
+
 def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
     """What was measured before its end is folded in before it, however much newer it is."""
     slow = msgspec.structs.replace(HOT, seconds=600)

@@ -1,0 +1,69 @@
+"""What is due of one tenant does not wait for what is due of another."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from services.device.alarms import sweeping
+from services.device.alarms.model import Rule, State, ValueCondition, fresh_state
+from services.device.alarms.sweeping import Sweep
+
+
+class Fake:
+    """Rules, states and evaluations of two tenants, one of which takes for ever."""
+
+    def __init__(self) -> None:
+        self.evaluated = asyncio.Event()
+        self.asked = list[str]()
+        self.rules = {
+            number: Rule(
+                id=number, tenant=tenant, name="r", severity="MAJOR", product="p",
+                condition=ValueCondition("t", "GT", 30), created_at=0, updated_at=0, changed=0,
+            )
+            for number, tenant in enumerate(("loud", "quiet"))
+        }  # fmt: skip
+
+    async def to_do(self) -> list[Rule]:
+        return []
+
+    async def some(self, _: list[int]) -> dict[int, Rule]:
+        return self.rules
+
+    async def tenants_due(self, _: int) -> list[str]:
+        return ["loud", "quiet"]
+
+    async def due(self, tenant: str, *_: int) -> list[State]:
+        self.asked.append(tenant)
+        return [fresh_state(rule, 5) for rule in self.rules.values() if rule.tenant == tenant]
+
+    async def end(self, *_: Any, **__: Any) -> None:
+        """Nothing ends."""
+
+    async def arrivals(self, _: list[int]) -> dict[int, int]:
+        return {}
+
+    async def postpone(self, _: list[Any]) -> None:
+        """Nothing is silent."""
+
+    async def again(self, tenant: str, _: list[Any]) -> None:
+        if tenant == "loud":
+            await asyncio.Event().wait()
+        self.evaluated.set()
+
+
+async def test_a_slow_tenant_delays_no_other_and_begins_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its next turn begins when the last one has ended."""
+    monkeypatch.setattr(sweeping, "PERIOD", 0)
+    fake = cast("Any", Fake())
+    running = asyncio.ensure_future(Sweep(fake, fake, fake, fake, fake).run())
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            await fake.evaluated.wait()
+            fake.evaluated.clear()
+    running.cancel()
+    await asyncio.wait([running])
+    assert fake.asked.count("loud") == 1
+    assert fake.asked.count("quiet") > 1
