@@ -6,6 +6,7 @@ where `_id` is a user.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -15,15 +16,7 @@ from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import (
-    Document,
-    DuplicateKey,
-    Mongo,
-    Session,
-    containing,
-    page_stages,
-    read_rows,
-)
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
 from services.management.dashboards.content import content_of, stored
 from services.management.dashboards.covers import Cover
 from services.management.dashboards.schemas import Dashboard, DashboardChanges
@@ -105,18 +98,25 @@ class DashboardStore:
     async def list(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[Dashboard]:
-        """Return dashboards of a tenant without widgets: all, or those of `ids`, by age.
+        """Return dashboards of a tenant by age, all or those of `ids` whose name has `keyword`.
 
-        The name of each has `keyword`.
+        They come without their widgets.
         """
-        found = self._dashboards.find(_those_of(tenant, ids, keyword), {"widgets": 0}, sort=_BY_AGE)
+        query: dict[str, Any] = {"tenant": tenant}
+        if ids is not None:
+            query["_id"] = {"$in": list(ids)}
+        if keyword:
+            query["name"] = containing(keyword, "name")
+        found = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
         return [_dashboard(document) async for document in found]
 
-    async def read(self, tenant: str, ids: Sequence[int] | None) -> AsyncGenerator[Dashboard, None]:
-        """Yield dashboards of a tenant with their widgets: all, or those of `ids`, by age."""
-        stages = page_stages(_those_of(tenant, ids), _BY_AGE)
-        async for document in read_rows(self._mongo.direct["dashboards"], stages, first=1):
-            yield _dashboard(document)
+    async def read(
+        self, tenant: str, ids: Sequence[int] | None = None
+    ) -> AsyncGenerator[Dashboard, None]:
+        """Yield the same with widgets, each read by itself: one has up to 4 MiB of them."""
+        for listed in await self.list(tenant, ids):
+            if (dashboard := await self.get(tenant, listed.id)) is not None:
+                yield dashboard
 
     # The dashboard that a user begins with.
 
@@ -142,18 +142,6 @@ class DashboardStore:
     async def has_resource(self, tenant: str, url: str) -> bool:
         """Whether a URL is that of a resource of the tenant."""
         return await self._resources.has(tenant, url)
-
-
-_BY_AGE = [("createdAt", 1), ("_id", 1)]
-
-
-def _those_of(tenant: str, ids: Sequence[int] | None, keyword: str = "") -> Document:
-    query: Document = {"tenant": tenant}
-    if ids is not None:
-        query["_id"] = {"$in": list(ids)}
-    if keyword:
-        query["name"] = containing(keyword, "name")
-    return query
 
 
 def _taken(name: str) -> Conflict:

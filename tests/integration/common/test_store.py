@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import tracemalloc
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,6 +79,22 @@ async def test_rows_are_read_in_batches_of_about_so_many_bytes(mongo: Mongo):
     assert found == list(range(20, 770))
     assert max(sizes[:400]) == LARGEST_BATCH
     assert set(sizes[-100:]) <= {9, 10}
+
+
+async def test_large_documents_are_held_one_or_two_at_a_time(mongo: Mongo):
+    """Forty of 1 MB are never in memory together."""
+    rows = mongo.direct["large"]
+    for at in range(40):
+        await rows.insert_one({"_id": at, "x": "x" * 1_000_000})
+    tracemalloc.start()
+    try:
+        stages = page_stages({}, [("_id", 1)])
+        found = [len(row["x"]) async for row in read_rows(rows, stages, first=1)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [1_000_000] * 40
+    assert peak < 12 * 1_000_000
 
 
 class Jobs:

@@ -208,6 +208,27 @@ async def test_old_partitions_are_dropped_whole_and_made_again_when_needed(world
     assert options["clusteredIndex"]["unique"]
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_a_page_of_large_records_ends_at_its_bound(
+    world: World, history: HistoryService, order: str
+):
+    """The next one goes on behind it, and none has more bytes."""
+    partitions = Partitions(world.database)
+    await partitions.ensure([partition_of(NOW)])
+    rows = [{"_id": history_key(7, NOW - at, 1), "p": {"t": "x" * 250_000}} for at in range(40)]
+    await partitions.collection(partition_of(NOW)).insert_many(rows)
+    key, sizes, found = None, [], []
+    while key is not None or not sizes:
+        page = await history.page(ME, 7, start=0, end=None, size=1000, key=key, order=order)
+        sizes.append(len(json.encode(page)))
+        found += times_of(page)
+        key = page.next_page_key
+    assert sorted(found) == [NOW - at for at in range(40)][::-1]
+    assert found == sorted(found, reverse=order == "desc")
+    assert len(sizes) == 2
+    assert 7 * 1024**2 < sizes[0] < 8 * 1024**2
+
+
 async def test_a_page_is_read_once(world: World, monkeypatch: pytest.MonkeyPatch):
     """Also when it is asked for from before the time that history is kept."""
     await world.add(7)
