@@ -2,26 +2,33 @@
 
 A request takes its turn when its body is complete. An operation that waits on purpose (for a
 device, a run, other work that has its own turns) declares `waits=True` and holds no worker: the
-gateway bounds how many of them a tenant has. Neither does a long answer between two of its pieces,
-so a slow reader holds none.
+gateway bounds how many of them a tenant has. An answer that turns out to be large holds a place
+among the large answers instead, so slow readers keep no other request waiting.
 """
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Send
 
 from libs.common.http.request import PRINCIPAL, address_in
+from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal
 from libs.common.scheduling import Caps, FairScheduler
 
 WORKERS, OF_PRINCIPAL = 24, 8
 """Requests of a process that are worked on together, and those of one principal. A tenant alone
 has half of them, so that it does not use up the connections to MongoDB."""
-LARGE_BODY = 256 * 1024
-"""Bytes of a body from which on a tenant's requests are read one by one."""
+LARGE = 256 * 1024
+"""Bytes from which on bodies of a tenant's requests are read one by one, and its answers are sent a
+few at a time, as parts of each are in memory."""
 LARGE_BODIES = 8
-"""Large bodies of a process, each of another tenant."""
+"""Large bodies of a process, each of another tenant or, without login, address."""
+LARGE_ANSWERS = 24
+"""Large answers of a process that are on their way, half of them of one tenant alone."""
+LARGE_WAITING = 32
+"""Large answers of a tenant that wait until others are read."""
 WAITING = 10_000
 """Requests of a tenant that wait; the gateway lets fewer in."""
 
@@ -30,48 +37,78 @@ class Turns:
     """The workers of one process."""
 
     def __init__(self) -> None:
-        most, one = Caps(WORKERS, OF_PRINCIPAL), Caps(1, 1)
-        self._requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: most)
-        self._bodies = FairScheduler(
-            "large bodies", LARGE_BODIES, items=WAITING, caps=lambda _: one
+        most, one, strangers = Caps(WORKERS, OF_PRINCIPAL), Caps(1, 1), Caps(LARGE_BODIES, 1)
+        self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: most)
+        self.bodies = FairScheduler(
+            "large bodies",
+            LARGE_BODIES,
+            items=WAITING,
+            caps=lambda lane: one if lane else strangers,
+        )
+        self.answers = FairScheduler(
+            "large answers", LARGE_ANSWERS, items=LARGE_WAITING, caps=lambda _: most
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Run a request when it is its turn; raise `LaneFull` for one too many."""
+        async with _Request(self, scope, receive, send) as request:
+            if request.complete:
+                await request.take_turn()
+            await app(scope, request.receive, request.send)
+
+
+class _Request(AsyncExitStack):
+    """Holds what a request uses until its end, its turn until it has a place as a large answer."""
+
+    def __init__(self, turns: Turns, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        super().__init__()
         principal: Principal | None = scope.get(PRINCIPAL)  # type: ignore[assignment]
-        lane = "" if principal is None else principal.tenant
-        sub = address_in(scope) if principal is None else (principal.kind, principal.subject)
-        body, turn = AsyncExitStack(), AsyncExitStack()
-        size, complete = 0, not _has_body(scope)
+        self._lane = "" if principal is None else principal.tenant
+        self._sub = address_in(scope) if principal is None else (principal.kind, principal.subject)
+        self._turns, self._receive, self._send = turns, receive, send
+        self._waits = scope["route_handler"].opt.get("waits", False)
+        self._turn = AsyncExitStack()
+        self.push_async_exit(self._turn)
+        self._size, self._large = 0, False
+        self.complete = not _has_body(scope)
 
-        async def take_turn() -> None:
-            if not scope["route_handler"].opt.get("waits"):
-                await turn.enter_async_context(self._requests.slot(lane, sub=sub))
+    async def take_turn(self) -> None:
+        if not self._waits:
+            slot = self._turns.requests.slot(self._lane, sub=self._sub)
+            await self._turn.enter_async_context(slot)
 
-        async def receive_in_turn() -> Any:
-            nonlocal size, complete
-            message = await receive()
-            if message["type"] == "http.request" and not complete:
-                before, size = size, size + len(message["body"])
-                if before <= LARGE_BODY < size:
-                    await body.enter_async_context(self._bodies.slot(lane))
-                if not message["more_body"]:
-                    complete = True
-                    await take_turn()
-            return message
+    async def receive(self) -> Any:
+        message = await self._receive()
+        if message["type"] == "http.request" and not self.complete:
+            before, self._size = self._size, self._size + len(message["body"])
+            if before <= LARGE < self._size:
+                slot = self._turns.bodies.slot(self._lane, sub=self._sub)
+                await self.enter_async_context(slot)
+            if not message["more_body"]:
+                self.complete = True
+                await self.take_turn()
+        return message
 
-        async def send_in_turn(message: Message) -> None:
-            if message["type"] != "http.response.body" or not message["more_body"]:
-                await send(message)
-                return
-            await turn.aclose()
-            await send(message)
-            await take_turn()
+    async def send(self, message: Any) -> None:
+        more = message.get("more_body", False)
+        if not more and len(message.get("body", b"")) <= LARGE:
+            await self._send(message)
+            return
+        if not self._large:
+            self._large = True
+            slot = self._turns.answers.slot(self._lane, sub=self._sub)
+            await self.enter_async_context(slot)
+            await self._turn.aclose()
+        for piece in _pieces(message):
+            await self._send(piece)
 
-        async with body, turn:
-            if complete:
-                await take_turn()
-            await app(scope, receive_in_turn, send_in_turn)
+
+def _pieces(message: Any) -> Iterator[Any]:
+    content = message["body"]
+    for start in range(0, len(content) or 1, PIECE):
+        end = start + PIECE
+        more = message["more_body"] or end < len(content)
+        yield {**message, "body": content[start:end], "more_body": more}
 
 
 def _has_body(scope: HTTPScope) -> bool:

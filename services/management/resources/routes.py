@@ -2,9 +2,10 @@
 
 from urllib.parse import quote
 
-from litestar import Response, Router
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
+from litestar.response import Stream
 
 from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.http import HttpRequest, Requester
@@ -50,14 +51,15 @@ async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPa
 
 
 @get("/files/{key:str}", include_in_schema=False)
-async def get_file(
-    request: HttpRequest, resources: Resources, key: FromPath[str]
-) -> Response[bytes]:
+async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str]) -> Stream:
     """A file that was uploaded; raise `NotFound`."""
     found = await resources.get(key)
     way = "attachment" if found.type == ZIP else "inline"
-    headers = {**_SAFE, "Content-Disposition": f"{way}; filename*=UTF-8''{quote(found.name)}"}
-    return Response(found.content, media_type=found.type, headers=headers)
+    headers = _SAFE | {
+        "Content-Disposition": f"{way}; filename*=UTF-8''{quote(found.name)}",
+        "Content-Length": str(found.size),
+    }
+    return Stream(resources.read(found), media_type=found.type, headers=headers)
 
 
 ROUTER = Router("/resource", route_handlers=operations_of(globals()), tags=["Resources"])

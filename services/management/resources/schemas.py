@@ -60,5 +60,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     """Its media type, as its content shows."""
     content: bytes
+    size: int
+    """Bytes of the content."""
     expires_at: datetime | None
     """When it is deleted, unless something names it by then."""

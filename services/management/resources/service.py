@@ -5,6 +5,7 @@ longer than its ticket, so a ticket that was used finds the file's key taken.
 """
 
 import secrets
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -13,8 +14,10 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_LIBRARY
 from libs.common.contracts.resources import PART, ReadResource, ResourcePart
 from libs.common.errors import InvalidInput, NotFound, TooLarge, UnsupportedMedia
+from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
+from libs.common.scheduling import FairScheduler
 from services.management.resources.media import TYPES, ZIP, type_of
 from services.management.resources.schemas import (
     PREFIX,
@@ -30,6 +33,8 @@ UPLOADS = "/resource/uploads/"
 _CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
+FILES = 8
+"""Files that are sent at a time, half of them of one tenant. Each is in memory until it is read."""
 NO_LIBRARY = "blueprint_library_resources_fetch_failed"
 """What consoles know of a library of device templates that cannot be read."""
 
@@ -40,6 +45,7 @@ class ResourceService:
     def __init__(self, store: ResourceStore, seal: Seal) -> None:
         self._store = store
         self._seal = seal
+        self._files = FairScheduler("files", FILES)
 
     def announce(self, user: Principal, wanted: AnnounceUpload) -> AnnouncedUpload:
         """Make the URLs of a file that is to come."""
@@ -74,14 +80,22 @@ class ResourceService:
             name=ticket.name,
             type=media_type,
             content=content,
+            size=len(content),
             expires_at=datetime.now(UTC) + timedelta(minutes=ticket.minutes),
         )
         if not await self._store.insert(resource):
             raise InvalidInput("was used", field="ticket")
 
-    async def get(self, key: str) -> Resource:
-        """A file; raise `NotFound`."""
-        found = await self._store.get(key)
+    async def read(self, resource: Resource) -> AsyncGenerator[bytes, None]:
+        """Yield the content of a file. Its tenant's files are in memory a few at a time."""
+        async with self._files.slot(resource.tenant):
+            content = (await self.get(resource.key, whole=True)).content
+            for start in range(0, len(content), PIECE):
+                yield content[start : start + PIECE]
+
+    async def get(self, key: str, *, whole: bool = False) -> Resource:
+        """A file, without its content unless `whole`; raise `NotFound`."""
+        found = await self._store.get(key, whole=whole)
         if found is None:
             raise NotFound("there is no such resource", field="key")
         return found

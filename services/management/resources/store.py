@@ -54,9 +54,12 @@ class ResourceStore:
             return False
         return True
 
-    async def get(self, key: str) -> Resource | None:
-        """A file of any tenant: who knows its key may read it."""
-        found = await self._resources.find_one({"_id": key})
+    async def get(self, key: str, *, whole: bool = True) -> Resource | None:
+        """A file of any tenant, without its content unless `whole`.
+
+        Who knows its key may read it.
+        """
+        found = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
         if found is None:
             return None
         return Resource(
@@ -64,7 +67,8 @@ class ResourceStore:
             tenant=found["tenant"],
             name=found["name"],
             type=found["type"],
-            content=found["content"],
+            content=found.get("content", b""),
+            size=found["size"],
             expires_at=found.get("expiresAt"),
         )
 

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.errors import TooManyRequests
 from libs.common.identity.seal import Seal
 from services.management.resources import service as resource_service
 from services.management.resources.schemas import Resource
+from services.management.resources.service import FILES, ResourceService
 from services.management.resources.store import ResourceStore
 from tests.integration.management.canvases.conftest import World
 from tests.limits import limits_of
@@ -125,6 +127,25 @@ async def test_a_picture_has_bounds(world: World):
     )
 
 
+async def test_files_of_a_tenant_are_in_memory_a_few_at_a_time(world: World):
+    """Those who read slowly wait for each other, and a file of another tenant is read at once."""
+    keys = [(await upload(world)).rpartition("/")[2] for _ in range(FILES)]
+    store = ResourceStore(world.management.mongo.database, limits_of())
+    service = ResourceService(store, Seal("A" * 43))
+    slow = [service.read(await service.get(key)) for key in keys]
+    begun = [asyncio.ensure_future(anext(one)) for one in slow]
+    half = FILES // 2
+    assert await asyncio.gather(*begun[:half]) == [PNG] * half
+    other = replace(await service.get(keys[0]), tenant="other")
+    assert [part async for part in service.read(other)] == [PNG]
+    assert not any(one.done() for one in begun[half:])
+    for one in slow[:half]:
+        await one.aclose()
+    assert await asyncio.gather(*begun[half:]) == [PNG] * half
+    for one in slow[half:]:
+        await one.aclose()
+
+
 async def test_a_tenant_has_so_many_bytes(world: World):
     """The upload that would be too much is refused, and nothing is kept of it."""
     store = ResourceStore(world.management.mongo.database, limits_of(resource_bytes=150))
@@ -135,6 +156,7 @@ async def test_a_tenant_has_so_many_bytes(world: World):
             name="a.png",
             type="image/png",
             content=PNG,
+            size=len(PNG),
             expires_at=datetime.now(UTC),
         )
         for _ in range(2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.http.request import PRINCIPAL
-from libs.common.http.turns import LARGE_BODIES, LARGE_BODY, OF_PRINCIPAL, WORKERS, Turns
+from libs.common.http.turns import LARGE, LARGE_ANSWERS, LARGE_BODIES, OF_PRINCIPAL, WORKERS, Turns
 from libs.common.identity import Kind, Principal
 
 
@@ -94,20 +94,47 @@ async def test_a_principal_does_not_take_all_that_its_tenant_has(service: Servic
 
 
 async def test_who_waits_on_purpose_holds_no_worker(service: Service):
-    """Neither do those who do not read the next piece."""
+    """However many there are."""
     for _ in range(100):
         service.ask("loud", waits=True)
-        service.ask("slow", pieces=1)
-    found = await service.seen()
-    assert found["loud"] == 100
-    assert service.turns._requests.free == WORKERS
-    service.ask("slow", "2")
-    assert (await service.seen())["slow"] == 1
+    assert await service.seen() == {"loud": 100}
+    assert service.turns.requests.free == WORKERS
+
+
+async def test_slow_readers_of_large_answers_keep_no_worker(service: Service):
+    """They wait for each other, and another tenant's answer is sent at once."""
+    for at in range(LARGE_ANSWERS // 2):
+        service.ask("slow", str(at % 2), pieces=1)
+    await service.seen()
+    assert service.turns.requests.free == WORKERS
+    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
+    service.ask("slow", "3", pieces=1)
+    service.ask("quick", pieces=1)
+    await service.seen()
+    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
+    assert service.turns.answers.held("quick") == 1
+
+
+async def test_a_large_answer_is_sent_in_pieces():
+    """Its reader takes them one by one; none is lost."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * (LARGE + 1), "more_body": False})
+
+    scope: Any = {"headers": [], "route_handler": SimpleNamespace(opt={})}
+    await Turns().serve(app, scope, send, send)
+    assert b"".join(one.get("body", b"") for one in sent) == b"x" * (LARGE + 1)
+    assert [one.get("more_body") for one in sent] == [None, True, True, False]
 
 
 async def test_large_bodies_of_a_tenant_come_one_by_one(service: Service):
     """Others have their own; small ones do not wait."""
-    half = LARGE_BODY // 2
+    half = LARGE // 2
     for _ in range(10):
         service.ask("loud", body=[half, half, half])
     assert await service.seen() == {"loud": 1}
