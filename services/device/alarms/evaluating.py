@@ -56,7 +56,7 @@ BATCHES = 4
 READERS = 8
 """Devices whose history a process reads at the same time."""
 DEVICES = 50
-"""Devices whose states are written together."""
+"""Devices that are handled together."""
 LONGEST = 10.0
 """Seconds after which the rest of a batch is handed back."""
 MOST_ROWS = 20_000
@@ -89,8 +89,8 @@ class Evaluator:
                 changed.add(int(device))
             elif pointer := _read(subject, body):
                 pointers.append(pointer)
-        if changed:
-            await self._fit(tenant, changed)
+        for first in range(0, len(changed), DEVICES):
+            await self._fit(tenant, set(list(changed)[first : first + DEVICES]))
         ids = {rule for pointer in pointers for rule in pointer.values}
         if not ids:
             return set()
@@ -194,19 +194,14 @@ class Evaluator:
             await self.rules.end_of_device(tenant, gone)
             await self.alarms.end_of_device(gone)
         rules = await self.rules.about(tenant, found)
-        ended = [
-            state
-            for state in await self.alarms.of_devices(found)
-            if not any(
-                one.id == state.rule and one.applies(tenant, state.device, found[state.device])
-                for one in rules
-            )
-        ]
-        await self.alarms.end(ended)
-        for rule in rules:
-            if isinstance(rule.condition, SilenceCondition):
-                mine = [one for one, model in found.items() if rule.applies(tenant, one, model)]
-                await self.alarms.watch_silences(rule, mine, now_ms())
+        for model in set(found.values()):
+            mine = [one for one in found if found[one] == model]
+            named = [rule for rule in rules if rule.product == model or rule.device in mine]
+            await self.alarms.end(await self.alarms.others(mine, [rule.id for rule in named]))
+            for rule in named:
+                if isinstance(rule.condition, SilenceCondition):
+                    watched = mine if rule.device is None else [rule.device]
+                    await self.alarms.watch_silences(rule, watched, now_ms())
 
 
 def _read(subject: str, body: bytes) -> Pointer | None:

@@ -163,10 +163,10 @@ class AlarmStore:
         found = self._states.find(query, sort=[("due", 1)], limit=limit)
         return [read(one, State) async for one in found]
 
-    async def of_devices(self, ids: Iterable[int]) -> list[State]:
-        """The states of all rules for devices."""
-        found = self._states.find({"device": {"$in": list(ids)}})
-        return [read(one, State) async for one in found]
+    async def others(self, devices: Sequence[int], rules: Sequence[int]) -> list[State]:
+        """The states of devices for other rules than these."""
+        query = {"device": {"$in": list(devices)}, "rule": {"$nin": list(rules)}}
+        return [read(one, State) async for one in self._states.find(query)]
 
     async def states(self, keys: Sequence[str]) -> dict[str, State]:
         """States by key; one that does not exist is missing."""

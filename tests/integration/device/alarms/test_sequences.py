@@ -210,7 +210,7 @@ class Device:
         return state
 
     async def state(self) -> State:
-        found = await self.platform.alarms.of_devices([self.id])
+        found = await self.platform.alarms.others([self.id], [])
         return found[0] if found else State(
             id="", tenant="default", rule=self.id, generation=1, device=self.id
         )  # fmt: skip
