@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 from pymongo import ReturnDocument
@@ -111,19 +110,19 @@ class TenantStore:
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
         )
         most = (found or {}).get("limits", {}).get(limit, self._defaults[limit])
-        if await self._count(tenant, limit, session=session, limit=most) >= most:
+        name, only = COUNTED[limit]
+        query, options = {"tenant": tenant, **only}, {"session": session, "limit": most}
+        if await self._database[name].count_documents(query, **options) >= most:
             count_limited(limit, tenant)
             raise limit_reached(limit, most)
 
     async def used(self, tenant: str) -> dict[str, int]:
         """Return how many documents a tenant has under each limit that only `auth` counts."""
-        return {name: await self._count(tenant, name) for name in COUNTED if name != "records"}
-
-    async def _count(self, tenant: str, name: str, **options: Any) -> int:
-        collection, query = COUNTED[name]
-        return await self._database[collection].count_documents(
-            {"tenant": tenant, **query}, **options
-        )
+        return {
+            limit: await self._database[name].count_documents({"tenant": tenant, **only})
+            for limit, (name, only) in COUNTED.items()
+            if limit != "records"
+        }
 
     async def event_limits(self) -> dict[str, int]:
         """Return how many bytes of events each tenant may retain."""
