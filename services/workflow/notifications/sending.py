@@ -120,32 +120,41 @@ class Sender:
         return result
 
     async def _tell(self, subscriber: Subscriber, channel: Channel) -> None:
-        """Send what waits, and end the claim."""
-        user = subscriber.id
+        """Send what waits, and end the claim.
+
+        What fails is tried again later, all together; after many failures it is given up and
+        counted.
+        """
+        user, trouble = subscriber.id, subscriber.trouble.get(channel, Trouble())
         async with self.lookups.slot(subscriber.tenant):
             notices = await self.store.waiting(user, channel)
-            if not notices or not _wanted(subscriber, channel):
-                await self.store.drop(notices)
-                await self.store.finish(user, channel)
-                return
-            quiet = timing.quiet_until(subscriber.settings, datetime.now(UTC))
-            if quiet is not None:
+            settings = subscriber.settings
+            wanted = notices if settings.enabled and channel in settings.channels else []
+            quiet = timing.quiet_until(settings, datetime.now(UTC))
+            if wanted and quiet is not None:
                 await self.store.finish(user, channel, due=to_ms(quiet))
                 return
-            seen = await self._seen(subscriber, notices)
-        trouble = subscriber.trouble.get(channel, Trouble())
-        told = [notice.told for notice in notices if notice.told.device_id in seen]
-        if told:
-            try:
-                settings = self.settings.opened(subscriber)
-                await self.post.send(subscriber, settings, channel, told, trouble.missed)
-            except (NodeFailed, SealBroken) as error:
-                await self._fail(subscriber, channel, notices, trouble, error)
-                return
+            seen = await self._seen(subscriber, wanted) if wanted else set()
+        told = [notice.told for notice in wanted if notice.told.device_id in seen]
+        if not told:
+            await self.store.drop(notices)
+            await self.store.finish(user, channel)
+            return
+        try:
+            settings = self.settings.opened(subscriber)
+            await self.post.send(subscriber, settings, channel, told, trouble.missed)
+        except (NodeFailed, SealBroken) as error:
+            log.info("user %d is not told of alarms by %s: %s", user, channel, error)
+            result, attempts = _failure(error), trouble.attempts + 1
+            trouble.until = to_ms(datetime.now(UTC) + timing.pause(attempts))
+            given_up = notices if attempts >= timing.MOST_ATTEMPTS else []
+            trouble.attempts = 0 if given_up else attempts
+            trouble.missed, notices = len(given_up), given_up
+        else:
+            result, trouble = ChannelResult(at=now_ms(), ok=True), Trouble(missed=-trouble.missed)
         await self.store.drop(notices)
-        result = ChannelResult(at=now_ms(), ok=True) if told else None
-        cleared = Trouble(missed=-trouble.missed) if told else None
-        await self.store.finish(user, channel, trouble=cleared, result=result)
+        due = trouble.until or None
+        await self.store.finish(user, channel, due=due, trouble=trouble, result=result)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
         """The devices that a user sees now; none when the user is gone or may read no alarms."""
@@ -173,34 +182,6 @@ class Sender:
                     seen.add(one.id)
         return seen
 
-    async def _fail(
-        self,
-        subscriber: Subscriber,
-        channel: Channel,
-        notices: list[Notice],
-        trouble: Trouble,
-        error: Exception,
-    ) -> None:
-        """Try again later, all together; after many failures they are given up, and counted."""
-        attempts, given_up = trouble.attempts + 1, 0
-        log.info("user %d is not told of alarms by %s: %s", subscriber.id, channel, error)
-        until = datetime.now(UTC) + timing.pause(attempts)
-        if attempts >= timing.MOST_ATTEMPTS:
-            attempts, given_up = 0, len(notices)
-        if given_up:
-            await self.store.drop(notices)
-        await self.store.finish(
-            subscriber.id,
-            channel,
-            due=to_ms(until),
-            trouble=Trouble(attempts, to_ms(until), given_up),
-            result=_failure(error),
-        )
-
 
 def _failure(error: Exception, *, test: bool = False) -> ChannelResult:
     return ChannelResult(at=now_ms(), ok=False, reason=str(error)[:LONGEST_REASON], test=test)
-
-
-def _wanted(subscriber: Subscriber, channel: Channel) -> bool:
-    return subscriber.settings.enabled and channel in subscriber.settings.channels
