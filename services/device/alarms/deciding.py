@@ -188,7 +188,8 @@ def start_of(state: State, oldest: int, earliest: int, now: int) -> Start:
     continues the present state, which the readings in between have not changed: they were not
     pointed at. That holds only when the last change of the state has settled.
     """
-    if earliest - LATE > max(state.newest, state.at) and _is_settled(state, now):
+    is_newer = earliest - LATE > max(state.newest, state.at)
+    if is_newer and state.settles is None and _is_settled(state, now):
         return Start(earliest - LATE, _present(state, earliest - LATE), full=True)
     for point in reversed(state.points):
         if point.until <= oldest:

@@ -373,7 +373,8 @@ class AlarmStore:
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
-        normal = {"status": "NORMAL", "cleared": now, "changed": now, "due": now + SETTLING}
+        later = dict.fromkeys(("due", "settles"), now + SETTLING)
+        normal = {"status": "NORMAL", "cleared": now, "changed": now, **later}
         momentary = mine | open_now | {"momentary": True}
         await self._states.update_many(momentary, change | {"$set": normal}, session=session)
         others = change | {"$set": {"cleared": now, "changed": now}}

@@ -131,6 +131,8 @@ def test_hours_that_were_evaluated_are_not_read_again():
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
     assert floor_of(state) == hour - LATE
+    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING).at == hour
+    state.settles = None
     assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING).at == 2 * hour - LATE
     assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING - 1).at == hour
     assert start_of(state, hour + LATE, hour + LATE, hour + SETTLING).at == hour
