@@ -7,7 +7,6 @@ travels as a micro service error and is raised again at the caller.
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,7 +43,7 @@ TIMEOUT = 5.0
 REQUEST = "Thingway-Request"
 """Header: the id of the HTTP request that a question belongs to, for the log."""
 TENANT = "Thingway-Tenant"
-"""Header: the tenant that a request is for, where the request itself does not name one."""
+"""Header: the tenant that a request is for, which takes turns with others."""
 PATIENCE = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
 AT_ONCE = 128
@@ -59,15 +58,6 @@ _TOO_LARGE = "larger than a message of the bus may be"
 
 class NobodyAnswers(Unavailable):
     """503: no service offers the operation at the moment."""
-
-
-class _Named(msgspec.Struct):
-    """The part of a request that names its tenant."""
-
-    tenant: str = ""
-
-
-_tenant_of = msgspec.json.Decoder(_Named).decode
 
 
 class RpcServer:
@@ -149,14 +139,13 @@ class RpcServer:
             else:
                 await _respond(message, result)
 
-        scheduled = self._scheduled(subject.removesuffix(".*"), request, handle, at_once)
+        scheduled = self._scheduled(subject.removesuffix(".*"), handle, at_once)
         self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=scheduled))
 
-    def _scheduled(self, name: str, request: type[Any], handle: Handler, at_once: int) -> Handler:
+    def _scheduled(self, name: str, handle: Handler, at_once: int) -> Handler:
         """Return a handler that does not wait for `handle`, as nats.micro waits for handlers."""
         scheduler = FairScheduler(name, at_once, items=WAITING, size=WAITING_BYTES)
         self._schedulers.append(scheduler)
-        names_tenant = "tenant" in getattr(request, "__struct_fields__", ())
 
         async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
@@ -174,9 +163,6 @@ class RpcServer:
 
         async def take(message: Request) -> None:
             tenant = (message.headers or {}).get(TENANT, "")
-            if names_tenant:
-                with suppress(*INVALID_JSON):  # `handle` refuses it
-                    tenant = _tenant_of(message.data).tenant
             lane = tenant if message.subject == name else message.subject.rpartition(".")[2]
             job = partial(answer, message, tenant, time.monotonic())
             try:
@@ -216,7 +202,7 @@ class RpcClient:
         headers = {**trace_header(), PATIENCE: f"{timeout:g}"}
         if request_id := line_name("requestId"):
             headers[REQUEST] = request_id
-        if (tenant := line_name("tenant")) and not getattr(request, "tenant", None):
+        if tenant := getattr(request, "tenant", None) or line_name("tenant"):
             headers[TENANT] = tenant
         try:
             message = await self._bus.client.request(

@@ -18,7 +18,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from libs.common.bus import Bus
 from libs.common.contracts.limits import AskUse
 from libs.common.decoding import INVALID_JSON
-from libs.common.errors import TooManyRequests, Unavailable
+from libs.common.errors import Unavailable
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 
@@ -29,9 +29,7 @@ ANSWERS = "use.answer"
 PATIENCE = 0.3
 """Seconds in which a process answers."""
 WORKERS = 8
-"""Questions that a process answers at a time: a count in a database may take seconds."""
-AT_ONCE = 4
-"""Questions about one tenant that are under way; more are refused."""
+"""Questions that a process asks or answers at a time: a count in a database may take seconds."""
 
 Use = Mapping[str, int | float]
 """By the name of the limit, in camelCase: `{"requests": 3}`."""
@@ -71,21 +69,15 @@ class UseQuestions:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._asking: Counter[str] = Counter()
+        self._scheduler = FairScheduler("questions about use", WORKERS)
 
     async def ask(self, wanted: AskUse) -> Use:
         """The sum of all parts; raise `TooManyRequests` and `Unavailable`."""
-        if self._asking[wanted.tenant] >= AT_ONCE:
-            raise TooManyRequests("what is in use is being asked for already", retry_after=PATIENCE)
-        self._asking[wanted.tenant] += 1
         try:
-            return await self._sum(msgspec.json.encode(wanted))
+            async with self._scheduler.slot(wanted.tenant):
+                return await self._sum(msgspec.json.encode(wanted))
         except NatsError as error:
             raise Unavailable(f"the bus does not take questions: {error!r}") from error
-        finally:
-            self._asking[wanted.tenant] -= 1
-            if not self._asking[wanted.tenant]:
-                del self._asking[wanted.tenant]
 
     async def _sum(self, question: bytes) -> Use:
         loop, client = asyncio.get_running_loop(), self._bus.client

@@ -117,25 +117,17 @@ class ImportWorker:
     async def _turn(self, job: Import) -> None:
         """Go on with an import; what keeps it from that is logged when it changes."""
         try:
-            away = await self._attempt(job)
-        except Exception as error:
-            if self._pauses.failed(job, time.monotonic(), repr(error)):
-                log.exception("import %d goes on later", job.id)
-            return
-        if away is None:
-            self._pauses.went(job)
-        elif self._pauses.failed(job, time.monotonic(), repr(away)):
-            log.warning("import %d waits: %s", job.id, away)
-
-    async def _attempt(self, job: Import) -> NobodyAnswers | None:
-        """Go on with an import; why it waits, which it says from now on, or None."""
-        try:
             await self._go_on(job)
         except NobodyAnswers as error:
             if not job.waiting:
                 await self.store.wait(job.id, waiting=True)
-            return error
-        return None
+            if self._pauses.failed(job, time.monotonic(), repr(error)):
+                log.warning("import %d waits: %s", job.id, error)
+        except Exception as error:
+            if self._pauses.failed(job, time.monotonic(), repr(error)):
+                log.exception("import %d goes on later", job.id)
+        else:
+            self._pauses.went(job)
 
     async def _go_on(self, job: Import) -> None:
         """Work on an import for `TURN` seconds.

@@ -4,7 +4,6 @@ Twice a second the tokens of all sockets and the access versions of their tenant
 from Redis. That notices every way in which a token can end, and needs nothing to be told.
 """
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from libs.common.errors import ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
+from libs.common.repeating import repeat
 from services.management.live.hub import Hub
 from services.management.live.judging import Judge
 from services.management.live.service import Subscriptions
@@ -46,12 +46,7 @@ class Watch:
     async def run(self) -> None:
         """Look for ever; without Redis or `auth` what was known holds."""
         try:
-            while True:
-                await asyncio.sleep(EVERY)
-                try:
-                    await self.look()
-                except ThingwayError as error:
-                    log.warning("sockets could not be checked: %s", error)
+            await repeat(self.look, EVERY, "sockets could not be checked")
         finally:
             await self.refreshing.stop()
 

@@ -52,11 +52,13 @@ class Hanging:
     async def plain(self, request: Ask) -> None:
         await self.answer(request.tenant)
 
-    async def by_header(self, _: AskOther) -> None:
-        await self.answer("noisy" if self.begun["noisy"] < 4 else "quiet")
-
     async def of_integration(self, who: str, _: AskOther) -> None:
         await self.answer(who)
+
+
+def ask(tenant: str, **headers: str) -> Request:
+    """A request as `RpcClient` sends it."""
+    return Request("rpc.test.x", Ask(tenant), {rpc.TENANT: tenant, **headers})
 
 
 async def send(server: RpcServer, *requests: Request) -> None:
@@ -64,26 +66,20 @@ async def send(server: RpcServer, *requests: Request) -> None:
         await server._endpoints[-1].handler(request)
 
 
-@pytest.mark.parametrize("kind", ["struct", "header", "integration"])
+@pytest.mark.parametrize("kind", ["header", "integration"])
 async def test_requests_of_one_tenant_that_hang_do_not_delay_others(kind: str):
-    """Whether the request, its header or the bus's permissions name the tenant."""
+    """Whether the header or the permissions of the bus tell who asks."""
     server, hanging = RpcServer(None, "test"), Hanging()
 
     def request(tenant: str) -> Request:
-        match kind:
-            case "struct":
-                return Request("rpc.test.x", Ask(tenant))
-            case "header":
-                return Request("rpc.test.x", AskOther(), {rpc.TENANT: tenant})
+        if kind == "header":
+            return ask(tenant)
         return Request(f"rpc.test.x.{tenant}", AskOther())
 
-    match kind:
-        case "struct":
-            server.offer("x", Ask, hanging.plain, at_once=8)
-        case "header":
-            server.offer("x", AskOther, hanging.by_header, at_once=8)
-        case "integration":
-            server.offer_each("x", AskOther, hanging.of_integration)
+    if kind == "header":
+        server.offer("x", Ask, hanging.plain, at_once=8)
+    else:
+        server.offer_each("x", AskOther, hanging.of_integration)
     await send(server, *(request("noisy") for _ in range(500)))
     quiet = request("quiet")
     await send(server, quiet)
@@ -98,10 +94,10 @@ async def test_only_a_tenant_with_too_many_requests_is_refused(monkeypatch: pyte
     monkeypatch.setattr(rpc, "WAITING", 3)
     server = RpcServer(None, "test")
     server.offer("x", Ask, Hanging().plain, at_once=2)
-    noisy = [Request("rpc.test.x", Ask("noisy")) for _ in range(5)]
+    noisy = [ask("noisy") for _ in range(5)]
     await send(server, *noisy)
     assert [one.status for one in noisy] == ["", "", "", "", "429"]
-    quiet = Request("rpc.test.x", Ask("quiet"))
+    quiet = ask("quiet")
     await send(server, quiet)
     async with asyncio.timeout(30):
         await quiet.answered.wait()
@@ -112,7 +108,7 @@ async def test_a_request_whose_client_gave_up_is_not_handled():
     """It waited for longer than its client does."""
     server, hanging = RpcServer(None, "test"), Hanging()
     server.offer("x", Ask, hanging.plain)
-    late = Request("rpc.test.x", Ask("quiet"), {rpc.PATIENCE: "0"})
+    late = ask("quiet", **{rpc.PATIENCE: "0"})
     await send(server, late)
     await server._schedulers[0].finish()
     assert (hanging.begun, late.status) == ({}, "")
@@ -126,9 +122,9 @@ class Client:
         return Request("", None)
 
 
-@pytest.mark.parametrize(("request_", "named"), [(Ask("a"), None), (AskOther(), "current")])
-async def test_a_client_names_the_tenant_that_the_request_does_not(request_: Any, named: str):
-    """It is that of the caller for whom the process works at the moment."""
+@pytest.mark.parametrize(("request_", "named"), [(Ask("a"), "a"), (AskOther(), "current")])
+async def test_a_client_names_the_tenant(request_: Any, named: str):
+    """That of the request, or of the caller for whom the process works at the moment."""
     bus = type("Bus", (), {"client": Client()})()
     name_lines(tenant="current")
     await RpcClient(bus).call("rpc.test.x", request_, None, timeout=2.5)

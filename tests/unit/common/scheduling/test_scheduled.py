@@ -140,7 +140,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/reports/presence/watch.py PresenceWatch._repeat: endless loop",
     ],
     "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
-        "services/management/live/watch.py Watch.run: endless loop",
+        "services/management/live/watch.py Watch.run: repeat",
     ],
 }
 """Why what has no lanes cannot let one tenant wait for another."""
