@@ -1,7 +1,8 @@
-"""Writes sheets of devices: XLSX with drop-downs and bounds, CSV without. No I/O."""
+"""Writes sheets of devices: XLSX with drop-downs and bounds, row by row to a file; CSV without."""
 
 import io
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
 import xlsxwriter
@@ -56,7 +57,7 @@ def _workbook(
     columns: Sequence[Column], titles: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> bytes:
     target = io.BytesIO()
-    options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+    options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     with xlsxwriter.Workbook(target, options) as book:
         bold, required = book.add_format({"bold": True}), book.add_format(_REQUIRED)
         sheet = book.add_worksheet(DEVICES)
@@ -68,9 +69,10 @@ def _workbook(
             sheet.write_string(0, at, title, required if needed else bold)
         for at, column in enumerate(columns):
             keys.write_row(at, 0, [at, column.key, column.title])
-            lists.write_column(0, at, [safe_cell(label) for label in column.choices])
             if (rule := _rule(column, at)) is not None:
                 sheet.data_validation(1, at, LAST_ROW, at, rule)
+        for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
+            lists.write_row(number, 0, [None if one is None else safe_cell(one) for one in labels])
         for number, row in enumerate(rows, 1):
             for at, cell in enumerate(row):
                 if isinstance(cell, str):
