@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from libs.common.scheduling.lanes import Lanes
@@ -85,7 +85,7 @@ class FairScheduler:
         Raises `LaneFull` at once when the lane's backlog is full, and `TimeoutError` when the block
         has not ended `deadline` seconds after the call.
         """
-        async with asyncio.timeout(deadline):
+        async with nullcontext() if deadline is None else asyncio.timeout(deadline):
             turn = self._enter(lane, sub, size)
             began = turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
             try:
