@@ -17,7 +17,7 @@ from libs.common.telemetry.logs import name_lines
 T = TypeVar("T")
 R = TypeVar("R")
 
-MOST = 200
+MOST = 500
 """Entries of one write."""
 LARGEST = 8 * 1024**2
 """Characters of one write, unless one entry has more."""

@@ -2,8 +2,8 @@
 
 The consumer reads ahead, so that one tenant's backlog does not stand before what others have. What
 a lane has no room for stays in the stream: it is handed back, and comes again after a while. Until
-then later messages of that lane are handed back as well, which keeps their order for the most part
-(exactly, unless several replicas share the consumer).
+then later messages of that lane wait for it, a few here and more in the stream, which keeps their
+order for the most part (exactly, unless several replicas share the consumer).
 """
 
 import asyncio
@@ -29,6 +29,9 @@ COST = 512
 """Bytes of memory that a message takes beside its payload."""
 PACE = 1_000.0
 """Messages of a lane without room that come again, per second."""
+PARKED, PARKED_SIZE = 1_000, 1024**2
+"""Messages and bytes of a lane that wait here until earlier ones have come again. So a tenant whose
+messages are handled as fast as they come has them handled at once again soon after a burst."""
 STALE = 60.0
 """Seconds after which messages that did not come again are taken to be another replica's."""
 
@@ -38,8 +41,21 @@ class _Deferred:
     """Messages of a lane that were handed back."""
 
     sequences: set[int] = field(default_factory=set)
+    parked: list[Msg] = field(default_factory=list)
+    """Later messages that wait here."""
+    after: set[int] = field(default_factory=set)
+    """Still later ones, which were handed back."""
+    parked_size: int = 0
     moved: float = 0.0
     """When one was handed back or came again last (monotonic)."""
+
+    def park(self, message: Msg) -> bool:
+        """Let a later message wait here; return whether there was room."""
+        if len(self.parked) >= PARKED or self.parked_size >= PARKED_SIZE:
+            return False
+        self.parked.append(message)
+        self.parked_size += len(message.data) + COST
+        return True
 
 
 class LanedMessages:
@@ -74,11 +90,23 @@ class LanedMessages:
         """Let messages wait in their lanes, or hand them back."""
         back: dict[str, float] = {}
         for message in messages:
-            lane, size = self._lane_of(message), len(message.data) + COST
-            if self._comes_in(lane, message, size):
-                self._lanes.put(lane, message, size=size)
-            else:
+            lane = self._lane_of(message)
+            deferred = self._deferred.get(lane)
+            if deferred is not None and self._is_later(deferred, message):
+                if not deferred.park(message):
+                    back[message.reply] = self._defer(lane, message, deferred.after)
+                continue
+            if not self._enters(lane, message):
                 back[message.reply] = self._defer(lane, message)
+            if deferred is not None and not deferred.sequences:
+                self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved)
+                full = False
+                for parked in deferred.parked:
+                    full = full or not self._enters(lane, parked)
+                    if full:
+                        back[parked.reply] = self._defer(lane, parked)
+                if not self._deferred[lane].sequences:
+                    del self._deferred[lane]
         self._begin()
         await self._hand_back(back)
 
@@ -89,36 +117,48 @@ class LanedMessages:
 
     async def extend(self) -> None:
         """Tell the server that the messages in the lanes are not lost, so it sends none again."""
-        await extend(self._bus.client, self._lanes)
+        await extend(self._bus.client, self._waiting())
 
     async def finish(self, seconds: float) -> None:
         """Wait so long for the batches in hand; hand back what waits."""
         self._ending = True
-        waiting = {message.reply: 0.0 for message in self._lanes}
+        waiting = {message.reply: 0.0 for message in self._waiting()}
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
         await self._hand_back(waiting)
 
-    def _comes_in(self, lane: str, message: Msg, size: int) -> bool:
-        deferred = self._deferred.get(lane)
-        if deferred is not None:
-            sequence, now = message.metadata.sequence.stream, time.monotonic()
-            if sequence in deferred.sequences:
-                deferred.sequences.discard(sequence)
-                deferred.moved = now
-            elif deferred.moved + STALE > now:
-                return False
-            if not deferred.sequences or deferred.moved + STALE <= now:
-                del self._deferred[lane]
-        return self._lanes.size < 2 * MOST_SIZE and self._lanes.has_room(lane, size)
+    def _waiting(self) -> list[Msg]:
+        return [*self._lanes, *(one for some in self._deferred.values() for one in some.parked)]
 
-    def _defer(self, lane: str, message: Msg) -> float:
+    def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
+        """Return whether a message has to wait for those of its lane that come again."""
+        sequence, now = message.metadata.sequence.stream, time.monotonic()
+        if sequence not in deferred.sequences and deferred.moved + STALE > now:
+            return True
+        if sequence in deferred.sequences:
+            deferred.sequences.discard(sequence)
+            deferred.moved = now
+        else:
+            deferred.sequences.clear()
+        return False
+
+    def _enters(self, lane: str, message: Msg) -> bool:
+        """Let a message wait in its lane; return whether there was room."""
+        size = len(message.data) + COST
+        if self._lanes.size >= 2 * MOST_SIZE or not self._lanes.has_room(lane, size):
+            return False
+        self._lanes.put(lane, message, size=size)
+        return True
+
+    def _defer(self, lane: str, message: Msg, sequences: set[int] | None = None) -> float:
         """Note that a message is handed back; return in how many seconds it is to come again."""
         deferred = self._deferred.setdefault(lane, _Deferred())
-        deferred.sequences.add(message.metadata.sequence.stream)
+        (deferred.sequences if sequences is None else sequences).add(
+            message.metadata.sequence.stream
+        )
         deferred.moved = time.monotonic()
         self._lanes.note_overflow(lane)
-        return 1 + len(deferred.sequences) / PACE
+        return 1 + (len(deferred.sequences) + len(deferred.after)) / PACE
 
     def _begin(self) -> None:
         """Give free workers to the lanes whose turn it is."""
