@@ -6,8 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from libs.common.errors import ThingwayError
-from libs.common.store.mongo import StoreError
+from libs.common.repeating import repeat
 from services.auth.accounts.grants import GrantStore, Resource
 from services.auth.grants.owners import Owners
 from services.auth.grants.service import GrantService
@@ -32,12 +31,8 @@ class GrantSweep:
 
     async def run(self) -> None:
         """Sweep once an hour, for ever; run by the lease holder."""
-        while True:
-            await asyncio.sleep(PERIOD)
-            try:
-                await self.once()
-            except (ThingwayError, StoreError) as error:
-                log.warning("the sweep of grants waits: %s", error)
+        await asyncio.sleep(PERIOD)
+        await repeat(self.once, PERIOD, "the sweep of grants waits")
 
     async def once(self) -> None:
         """Look at every grant."""

@@ -101,9 +101,14 @@ class RuleStore:
         found = self._rules.find({"_id": {"$in": list(ids)}})
         return {one["_id"]: read(one, Rule) async for one in found}
 
-    async def to_do(self) -> list[Rule]:
+    async def tenants_to_do(self) -> list[str]:
+        """Return the tenants of rules that `to_do` returns."""
+        return list(await self._rules.distinct("tenant", {"todo": True}))
+
+    async def to_do(self, tenant: str) -> list[Rule]:
         """Rules that have changed, and whose states have yet to follow."""
-        return [read(one, Rule) async for one in self._rules.find({"todo": True})]
+        query = {"todo": True, "tenant": tenant}
+        return [read(one, Rule) async for one in self._rules.find(query)]
 
     async def done(self, rule: Rule) -> None:
         """The states have followed a rule; one that is being deleted goes."""

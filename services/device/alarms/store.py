@@ -17,7 +17,14 @@ from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.events import AlarmChange, DeviceProfile
 from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
+from libs.common.store.mongo import (
+    Document,
+    Mongo,
+    Session,
+    distinct_values,
+    page_stages,
+    read_rows,
+)
 from services.device.alarms.deciding import SETTLING, Change, is_unchanged
 from services.device.alarms.errors import too_many_alarms
 from services.device.alarms.messages import alarm_changed
@@ -150,12 +157,7 @@ class AlarmStore:
 
     async def tenants_due(self, now: int) -> list[str]:
         """The tenants with states that have to be looked at by now (ms)."""
-        tenants: list[str] = []
-        query: Document = {"due": {"$lte": now}, "tenant": {"$gt": ""}}
-        while found := await self._states.find_one(query, {"tenant": 1}, sort=[("tenant", 1)]):
-            tenants.append(found["tenant"])
-            query["tenant"] = {"$gt": tenants[-1]}
-        return tenants
+        return await distinct_values(self._states, "tenant", {"due": {"$lte": now}})
 
     async def due(self, tenant: str, now: int, limit: int) -> list[State]:
         """States that have to be looked at by now (ms), those that wait longest first."""

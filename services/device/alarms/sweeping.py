@@ -4,17 +4,10 @@ One replica at a time does it, for each tenant in its turn. Everything that is d
 states, so the next replica does what is left after a crash, with the times at which it was due.
 """
 
-import asyncio
-import logging
-from collections import defaultdict
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from libs.common.clock import now_ms
-from libs.common.errors import Unavailable
-from libs.common.jobs import Beside
-from libs.common.scheduling import FairScheduler
-from libs.common.store.mongo import StoreError
+from libs.common.scheduling.turns import Steps, take_turns
 from services.device.alarms.deciding import decide_silence
 from services.device.alarms.evaluating import Evaluator
 from services.device.alarms.model import Rule, SilenceCondition, State
@@ -30,8 +23,6 @@ CHUNK = 500
 WORKERS = 8
 """Turns of tenants at the same time."""
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -43,35 +34,20 @@ class Sweep:
     devices: DeviceStore
     latest: LatestValues
 
-    workers: FairScheduler = field(default_factory=lambda: FairScheduler("due alarms", WORKERS))
-    tenants: Beside = field(default_factory=Beside)
-
     async def run(self) -> None:
         """Look for ever; run by the lease holder."""
-        try:
-            while True:
-                try:
-                    rules = defaultdict[str, list[Rule]](list)
-                    for rule in await self.rules.to_do():
-                        rules[rule.tenant].append(rule)
-                    for tenant in {*rules, *await self.alarms.tenants_due(now_ms())}:
-                        self.tenants.begin(tenant, partial(self._sweep, tenant, rules[tenant]))
-                except StoreError as error:
-                    log.warning("alarms that are due wait: %s", error)
-                await asyncio.sleep(PERIOD)
-        finally:
-            await self.tenants.stop()
+        await take_turns("due alarms", WORKERS, self._tenants, self._steps, PERIOD)
 
-    async def _sweep(self, tenant: str, rules: list[Rule]) -> None:
-        """Do what is due of a tenant, in its turn."""
-        try:
-            async with self.workers.slot(tenant):
-                for rule in rules:
-                    await self._follow(rule)
-                while await self.look(tenant):
-                    pass
-        except (StoreError, Unavailable) as error:
-            log.warning("alarms of %s that are due wait: %s", tenant, error)
+    async def _tenants(self) -> set[str]:
+        return {*await self.rules.tenants_to_do(), *await self.alarms.tenants_due(now_ms())}
+
+    async def _steps(self, tenant: str) -> Steps:
+        """Do what is due of a tenant."""
+        for rule in await self.rules.to_do(tenant):
+            await self._follow(rule)
+            yield
+        while await self.look(tenant):
+            yield
 
     async def look(self, tenant: str) -> bool:
         """Look at some states of a tenant that are due; whether there may be more."""

@@ -49,7 +49,6 @@ REASONS: dict[str, list[str]] = {
         "services/auth/passwords/hashing.py PasswordHashes.__init__: ThreadPoolExecutor",
         "services/auth/passwords/hashing.py PasswordHashes._run: run_in_executor",
         "services/auth/sign_in/refused.py RefusedSessions.run: endless loop",
-        "services/device/alarms/sweeping.py Sweep.run: endless loop",
         "services/device/imports/sheets.py Sheets._export: to_thread",
         "services/device/imports/sheets.py Sheets.write: to_thread",
         "services/device/products/templates/service.py Templates.take: to_thread",
@@ -125,7 +124,7 @@ REASONS: dict[str, list[str]] = {
         "services/gateway/upstream/pool.py Pool.__init__: deque",
     ],
     "It removes or repeats what nobody waits for, in an order that is the same for all.": [
-        "services/auth/grants/sweep.py GrantSweep.run: endless loop",
+        "services/auth/grants/sweep.py GrantSweep.run: repeat",
         "services/auth/accounts/tenants.py TenantStore.settle_versions: repeat",
         "services/auth/applications/consumers.py EventConsumers.sweep: repeat",
         "services/auth/tenants/event_shares.py EventShares.run: repeat",

@@ -24,7 +24,10 @@ class Fake:
             for number, tenant in enumerate(("loud", "quiet"))
         }  # fmt: skip
 
-    async def to_do(self) -> list[Rule]:
+    async def tenants_to_do(self) -> list[str]:
+        return []
+
+    async def to_do(self, _: str) -> list[Rule]:
         return []
 
     async def some(self, _: list[int]) -> dict[int, Rule]:
