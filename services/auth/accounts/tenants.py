@@ -124,12 +124,14 @@ class TenantStore:
             if limit != "records"
         }
 
-    async def event_limits(self) -> dict[str, int]:
-        """Return how many bytes of events each tenant may retain."""
+    async def event_limits(self, below: float) -> dict[str, int]:
+        """Return how many bytes of events tenants may retain, of those that may fewer than so."""
         name = "retainedEventBytes"
-        found = self._tenants.find({}, {f"limits.{name}": 1})
         default = self._defaults[name]
-        return {one["_id"]: one.get("limits", {}).get(name, default) async for one in found}
+        query = {} if default < below else {f"limits.{name}": {"$lt": below}}
+        found = self._tenants.find(query, {f"limits.{name}": 1})
+        limits = {one["_id"]: one.get("limits", {}).get(name, default) async for one in found}
+        return {tenant: most for tenant, most in limits.items() if most < below}
 
     async def record_purge(self, tenant: str, events: int, share: int) -> None:
         """Store that `events` of a tenant were purged, which exceeded its share (bytes)."""

@@ -24,13 +24,13 @@ from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 5.0
+PERIOD = 1.0
 """Seconds between two looks at the stream."""
 HIGH, LOW = 0.8, 0.75
 """Parts of the stream's bytes: beyond the first one tenants are purged, until the second one."""
 LARGEST = LARGEST_EVENT + 4096
 """Bytes of a message with its headers at most."""
-WINDOWS, WINDOW, MOST_OF_WINDOW = 20, 16, 64
+WINDOWS, WINDOW, MOST_OF_WINDOW = 16, 16, 64
 """Samples of a tenant, its messages in one on average, and the most that are read of one."""
 OVERHEAD = 34
 """Bytes that nats-server stores with each message."""
@@ -67,15 +67,14 @@ class EventShares:
         stream = await read_stream(self._bus, EVENTS)
         held, room = stream.state, LOW * stream.config.max_bytes
         is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
-        limits = await self._tenants.event_limits()
+        limits = await self._tenants.event_limits(below=math.inf if is_full else held.bytes)
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
-            if is_full or limit < held.bytes:
-                numbers[tenant] = await count_messages(self._bus, EVENTS, f"event.{tenant}.>")
-                if numbers[tenant] * LARGEST > min(limit, share):  # else it is within any share
-                    size = await self._mean_size(tenant, numbers[tenant], held)
-                    volumes[tenant] = numbers[tenant] * size
+            number = await count_messages(self._bus, EVENTS, f"event.{tenant}.>")
+            if number * LARGEST > min(limit, share):  # else it is within any share
+                numbers[tenant] = number
+                volumes[tenant] = number * await self._mean_size(tenant, number, held)
         if is_full:
             scale = held.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
