@@ -11,7 +11,7 @@ from litestar.serialization import encode_json
 from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import Answer, Success
-from libs.common.http.request import HttpRequest, is_seen, request_id_of
+from libs.common.http.request import HttpRequest, request_id_of
 from libs.common.http.streaming import Streamed, as_streamed, begun_with, encoded, in_pieces
 
 
@@ -48,22 +48,17 @@ class Operation(HTTPRouteHandler):
                 data=given if streamed is None else streamed.around, request_id=request_id
             )
             if streamed is not None:
-                data = await _response(streamed, encode_json(data), request)
+                data = await _response(streamed, encode_json(data))
         return await super().to_response(app, data, request)
 
 
-async def _response(
-    streamed: Streamed[Any], envelope: bytes, request: HttpRequest
-) -> Response[Any]:
+async def _response(streamed: Streamed[Any], envelope: bytes) -> Response[Any]:
     """Return the answer: whole when it is short, else as a stream."""
     pieces = in_pieces(encoded(streamed, envelope))
     first = await anext(pieces)
     second = await anext(pieces, None)
     if second is None:
         return Response(first, media_type="application/json")
-    if not is_seen(request):
-        await pieces.aclose()
-        return Stream([], media_type="application/json")
     return Stream(begun_with([first, second], pieces), media_type="application/json")
 
 

@@ -45,8 +45,6 @@ def as_streamed(data: Any) -> Streamed[Any] | None:
         return data
     if isinstance(data, list) and len(data) > FEW_ROWS:
         return Streamed([], each(data))
-    if isinstance(data, dict) and len(data) > FEW_ROWS:
-        return Streamed({}, each(list(data.items())))
     if isinstance(data, msgspec.Struct) and data.__struct_fields__[-1:] == ("content",):
         content = data.content  # type: ignore[attr-defined]
         if isinstance(content, list) and len(content) > FEW_ROWS:
