@@ -8,6 +8,7 @@ among the large answers instead, so slow readers keep no other request waiting.
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from litestar.types import ASGIApp, HTTPScope, Receive, Send
@@ -18,35 +19,27 @@ from libs.common.identity import Principal
 from libs.common.scheduling import Caps, FairScheduler
 
 WORKERS, OF_PRINCIPAL = 24, 8
-"""Requests of a process that are worked on together, and those of one principal. A tenant alone
-has half of them, so that it does not use up the connections to MongoDB."""
+"""Requests of a process that are worked on together, and those of one principal; as many large
+answers are on their way. A tenant alone has half of them, so that it does not use up the
+connections to MongoDB."""
 LARGE = 256 * 1024
 """Bytes from which on bodies of a tenant's requests are read one by one, and its answers are sent a
 few at a time, as parts of each are in memory."""
-LARGE_BODIES = 8
+BODIES = 8
 """Large bodies of a process, each of another tenant or, without login, address."""
-LARGE_ANSWERS = 24
-"""Large answers of a process that are on their way, half of them of one tenant alone."""
-LARGE_WAITING = 32
-"""Large answers of a tenant that wait until others are read."""
-WAITING = 10_000
-"""Requests of a tenant that wait; the gateway lets fewer in."""
+WAITING, FEWER = 10_000, 32
+"""Requests and large answers of a tenant that wait; the gateway lets fewer requests in."""
 
 
 class Turns:
     """The workers of one process."""
 
     def __init__(self) -> None:
-        most, one, strangers = Caps(WORKERS, OF_PRINCIPAL), Caps(1, 1), Caps(LARGE_BODIES, 1)
+        most, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
         self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: most)
+        self.answers = FairScheduler("large answers", WORKERS, items=FEWER, caps=lambda _: most)
         self.bodies = FairScheduler(
-            "large bodies",
-            LARGE_BODIES,
-            items=WAITING,
-            caps=lambda lane: one if lane else strangers,
-        )
-        self.answers = FairScheduler(
-            "large answers", LARGE_ANSWERS, items=LARGE_WAITING, caps=lambda _: most
+            "large bodies", BODIES, items=WAITING, caps=lambda lane: bodies(1 if lane else BODIES)
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
