@@ -49,8 +49,9 @@ HAS_VALUE: Document = {
 }
 CHUNK = 200
 """Alarms that people change in one transaction; states that are written in one."""
-MOST_CHANGES = 1000
-"""Alarms that are raised and cleared in one transaction, unless one state has more."""
+MOST_CHANGES = 250
+"""Alarms that are raised and cleared in one transaction, unless one state has more: others have
+their turn between two."""
 KNOWN = dict.fromkeys(("tenant", "rule", "generation", "device", "status", "at", "since"), 1)
 """The fields of a state that ingest knows."""
 
