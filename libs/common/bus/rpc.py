@@ -149,9 +149,8 @@ class RpcServer:
 
         async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
-            name_lines(tenant=tenant)
-            if REQUEST in headers:
-                name_lines(requestId=headers[REQUEST])
+            names = {"tenant": tenant, "requestId": headers.get(REQUEST)}
+            name_lines(**{name: value for name, value in names.items() if value})
             try:
                 if time.monotonic() - arrived > float(headers.get(PATIENCE, "inf")):
                     log.warning("%s: the client gave up before its turn", message.subject)

@@ -132,7 +132,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/reports/retention/sweeps.py Sweeps.run: repeat",
         "services/workflow/app.py build_app.lifespan: repeat",
     ],
-    "nats-server tells of connections without their tenants; all changes are written together.": [
+    "Log-ins have lanes; nats-server tells of connections without tenants, written together.": [
         "services/device/reports/presence/connections.py SystemAccount.servers: endless loop",
         "services/device/reports/presence/watch.py PresenceWatch.__init__: Lock",
         "services/device/reports/presence/watch.py PresenceWatch._begin_anew: deque",
