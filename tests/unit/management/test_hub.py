@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,18 +11,27 @@ import pytest_asyncio
 
 from libs.common.changes import Changed, ChangedThing
 from libs.common.contracts.access import GrantedResources
+from libs.common.contracts.limits import AskUse, Limits
+from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from services.management.live import frames
-from services.management.live.closing import Closer
+from services.management.live import closing, frames
+from services.management.live.admission import Admission
+from services.management.live.closing import Closer, Turns
 from services.management.live.exchange import Exchange
 from services.management.live.following import EncodedChange, Pattern
 from services.management.live.hub import TENANT_BYTES, Hub
+from services.management.live.messages import change_consumer
+from services.management.live.service import Subscriptions
 from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 KEYS = [f"direct.device.S1.k{number}" for number in range(480)]
 KEY = KEYS[0]
+REPORTED = (
+    b'{"eventId":"e1","tenant":"t","device":{"deviceId":7,"thingKey":"direct.device.S1"},'
+    b'"ts":1,"properties":{"k0":21.5}}'
+)
 NOTHING = Grants(everything=False, resources=GrantedResources(version=1))
 
 
@@ -235,3 +245,109 @@ async def test_another_pattern_forgets_what_waits_for_the_one_before(hub: Hub) -
     hub.follow(one.subscriber, Pattern(scope="DEVICE", id=7))
     await changes.report(k0=3)
     assert sorted(next(iter(told)) for told in await one.read()) == ["entity_key", "skipped"]
+
+
+class KnownLimits:
+    """Limits of everybody."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def of(self, _: str) -> Limits:
+        return self._limits
+
+
+async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
+    """All sockets of a user may have 480 keys each; beyond the limit one is refused alone."""
+    limits = Limits()
+    admission = Admission(None, None, KnownLimits(limits))  # type: ignore[arg-type]
+    subscriptions = Subscriptions(hub, None, admission, Turns())  # type: ignore[arg-type]
+    sockets = [Socket(hub).subscriber for _ in range(limits.each_websockets)]
+    for one in sockets:
+        await subscriptions.subscribe(one, frozenset(KEYS))
+    await subscriptions.subscribe(sockets[0], frozenset(KEYS[:10]))
+    used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
+    assert used["eachWebsocketKeys"] == used["websocketKeys"] == 99 * 480 + 10
+    many = [frozenset(f"a.{number}.{key}" for key in range(10_000)) for number in range(6)]
+    for one, keys in zip(sockets[1:], many[:5], strict=False):
+        await subscriptions.subscribe(one, keys)
+    with pytest.raises(TooManyRequests, match="eachWebsocketKeys"):
+        await subscriptions.subscribe(sockets[6], many[5])
+    for one in sockets:
+        subscriptions.leave(one)
+    used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
+    assert used["eachWebsocketKeys"] == used["websocketKeys"] == 0
+
+
+async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a slice is used up, others take their turn beside whoever has much to do."""
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(
+        closing, "time", SimpleNamespace(monotonic=lambda: next(clock) * closing.SLICE / 4)
+    )
+    turns, done = Turns(), []
+
+    async def step(tenant: str) -> None:
+        async with turns.step(tenant):
+            done.append(tenant)
+
+    loud = [asyncio.ensure_future(step("loud")) for _ in range(1_000)]
+    await asyncio.sleep(0)
+    quiet = asyncio.ensure_future(step("quiet"))
+    await quiet
+    assert len(done) < 10 * closing.STEPS
+    await asyncio.gather(*loud)
+    assert len(done) == 1_001
+
+
+async def test_a_client_that_does_not_keep_up_holds_no_turn() -> None:
+    """Nothing is encoded for it either, so it gets the newest values once it reads."""
+    turns, sent, made = Turns(), [], []
+
+    class WebSocket:
+        def __init__(self) -> None:
+            self.writable = asyncio.Event()
+            self.scope = {"state": {closing.WRITABLE: self.writable}}
+
+        async def send_data(self, data: str, mode: str) -> None:
+            sent.append((data, mode))
+
+    def frame() -> str:
+        made.append(1)
+        return "frame"
+
+    slow, fast = WebSocket(), WebSocket()
+    fast.writable.set()
+    waiting = [
+        asyncio.ensure_future(Closer(slow, turns).send_next("t", frame))  # type: ignore[arg-type]
+        for _ in range(100)
+    ]
+    await asyncio.sleep(0)
+    await Closer(fast, turns).send_next("t", frame)  # type: ignore[arg-type]
+    assert (sent, len(made)) == ([("frame", "text")], 1)
+    slow.writable.set()
+    await asyncio.gather(*waiting)
+    assert len(sent) == 101
+
+
+async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None:
+    """They are acknowledged, and one that is not readable stops no other."""
+    written: list[bytes] = []
+
+    async def write(frames: bytes) -> None:
+        written.append(frames)
+
+    async def flush() -> None:
+        pass
+
+    client = SimpleNamespace(_send_command=write, _flush_pending=flush)
+    handle = change_consumer(SimpleNamespace(client=client), hub).handle  # type: ignore[arg-type]
+    message = SimpleNamespace(subject="event.t.device.7.reported", reply="ack", headers=None)
+    await handle([message])  # type: ignore[list-item]
+    one = Socket(hub)
+    hub.subscribe(one.subscriber, frozenset((KEY,)), {})
+    broken = SimpleNamespace(**vars(message), data=b"{")
+    fine = SimpleNamespace(**vars(message), data=REPORTED)
+    await handle([broken, fine])  # type: ignore[list-item]
+    assert [told["values"][KEY]["value"] for told in await one.read()] == [21.5]
+    assert written == [b"PUB ack 0\r\n\r\n", b"PUB ack 0\r\n\r\n" * 2]
