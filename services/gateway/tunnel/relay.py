@@ -4,8 +4,13 @@ import asyncio
 import socket
 from typing import cast
 
+MOST_READ, MOST_WAITING = 32 * 1024, 16 * 1024
+"""Bytes that are read at a time, and that wait for a peer before nothing more is read for it."""
+_buffer = memoryview(bytearray(MOST_READ))
+"""What was read last, of any tunnel: it is passed on before anything else is read."""
 
-class End(asyncio.Protocol):
+
+class End(asyncio.BufferedProtocol):
     """One end. While the other end takes nothing, this one reads nothing."""
 
     def __init__(self) -> None:
@@ -15,7 +20,17 @@ class End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; a peer that vanishes without a word is noticed by TCP."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self.transport.set_write_buffer_limits(MOST_WAITING)
         keep_alive(self.transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes are read to."""
+        del sizehint
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass on what was read."""
+        self.data_received(bytes(_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Pass on."""

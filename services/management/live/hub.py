@@ -7,7 +7,7 @@ sockets there are. A second copy of an event is known by its id.
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -128,24 +128,45 @@ class Hub:
         if pattern is not None:
             followers.setdefault(pattern, set()).add(subscriber)
 
-    async def push(self, change: Changed, pause: Pause) -> None:
-        """Push a change to all who subscribe to it and see it; a second copy changes nothing."""
-        sockets = self._tenants.get(change.tenant)
-        if sockets is None or change.event_id in sockets.known:
+    async def push(self, changes: Sequence[Changed], pause: Pause) -> None:
+        """Push changes of one tenant to all who subscribe to them and see them.
+
+        Sockets that subscribe to keys get one frame for each thing, with the latest values. A
+        second copy of an event changes nothing.
+        """
+        sockets = self._tenants.get(changes[0].tenant)
+        if sockets is None:
             return
-        sockets.known.put(change.event_id, None)
-        self.exchange.tell(change)
+        latest: dict[str, tuple[ChangedThing, dict[str, Value]]] = {}
+        for change in changes:
+            if change.event_id in sockets.known:
+                continue
+            sockets.known.put(change.event_id, None)
+            self.exchange.tell(change)
+            _, values = latest.get(change.thing.key, (None, {}))
+            latest[change.thing.key] = change.thing, values
+            for key, raw in change.values.items():
+                if key in sockets.by_key:
+                    values[key] = Value(raw, change.ts)
+            if sockets.followers:
+                await self._push_followed(sockets, change, pause)
+        for thing, values in latest.values():
+            await self._push_values(sockets, thing, values, pause)
+
+    async def _push_values(
+        self, sockets: _Sockets, thing: ChangedThing, values: Mapping[str, Value], pause: Pause
+    ) -> None:
         found: dict[Audience, dict[str, Value]] = defaultdict(dict)
-        for key, raw in change.values.items():
-            if audiences := sockets.by_key.get(key):
-                value = Value(raw, change.ts)
-                for audience in audiences:
-                    found[audience][key] = value
-                await pause()
-        for audience, values in found.items():
-            for member, update in _shared(audience.members, change.thing, values, audience.update):
+        for key, value in values.items():
+            for audience in sockets.by_key.get(key, ()):
+                found[audience][key] = value
+            await pause()
+        for audience, shown in found.items():
+            for member, update in _shared(audience.members, thing, shown, audience.update):
                 member.push(update)
             await pause()
+
+    async def _push_followed(self, sockets: _Sockets, change: Changed, pause: Pause) -> None:
         encode = partial(EncodedChange.of, change)
         for pattern, members in list(sockets.followers.items()):
             for member, encoded in _shared(members, change.thing, pattern.select(change), encode):

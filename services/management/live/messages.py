@@ -7,11 +7,12 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.wire import acknowledge
-from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, read_change, read_known
+from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, Changed, read_change, read_known
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of
 from services.management.live.closing import slices
 from services.management.live.hub import Hub
+from services.management.live.subscriber import MOST_WAITING
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,23 @@ def change_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
 
 
 async def _push(hub: Hub, messages: list[Msg]) -> None:
-    """Tell pages over MQTT which entities changed, and sockets also values that were reported."""
+    """Tell pages over MQTT which entities changed, and sockets also values that were reported.
+
+    Changes that come faster than they are pushed are merged, so that only the latest values are.
+    """
     pause = slices()
+    changes: list[Changed] = []
     for message in messages:
         try:
             if message.subject.endswith((".reported", ".event")):
-                await hub.push(read_change(message.data), pause)
+                changes.append(read_change(message.data))
             else:
                 hub.exchange.tell(read_known(message.subject, message.data))
         except INVALID_JSON as error:
             log.warning("%s is not readable: %s", message.subject, error)
+        if changes and len(messages) <= MOST_WAITING:
+            await hub.push(changes, pause)
+            changes.clear()
         await pause()
+    if changes:
+        await hub.push(changes, pause)

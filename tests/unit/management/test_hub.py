@@ -77,7 +77,7 @@ class Changes:
         self._number += 1
         prefixed = {f"direct.device.S1.{name}": value for name, value in values.items()}
         change = Changed(f"e{self._number}", "t", THING, self._number, prefixed)
-        await self._hub.push(change, self._pause)
+        await self._hub.push([change], self._pause)
 
     async def _pause(self) -> None:
         pass
@@ -351,3 +351,24 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
     await handle([broken, fine])  # type: ignore[list-item]
     assert [told["values"][KEY]["value"] for told in await one.read()] == [21.5]
     assert written == [b"PUB ack 0\r\n\r\n", b"PUB ack 0\r\n\r\n" * 2]
+
+
+async def test_changes_that_come_too_fast_are_merged(hub: Hub) -> None:
+    """A backlog of one thing becomes one frame of the latest values; patterns get every change."""
+    one, follower = Socket(hub), Socket(hub)
+    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    hub.follow(follower.subscriber, Pattern(scope="TENANT"))
+    changes = [
+        Changed(f"e{number}", "t", THING, number, {KEYS[number % 2]: number}) for number in range(9)
+    ]
+
+    async def pause() -> None:
+        pass
+
+    await hub.push(changes, pause)
+    (told,) = await one.read()
+    assert {key: value["timestamp"] for key, value in told["values"].items()} == {
+        KEYS[0]: 8,
+        KEYS[1]: 7,
+    }
+    assert [len(told["changes"]) for told in await follower.read()] == [9]
