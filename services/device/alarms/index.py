@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from services.device.alarms.deciding import Judge, judge_of, matters, value_at
+from services.device.alarms.deciding import Judge, Verdict, judge_of, matters, value_at
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -208,7 +208,11 @@ class RuleIndex:
                 if value is None or (normal and looked.quiet(value)):
                     continue
                 for one in looked.rules:
-                    yield from self._found(one, device, value, ts)
+                    if normal:
+                        if one.judge(value) is Verdict.BEYOND:
+                            yield Found(one, value)
+                    elif found := self._found(one, device, value, ts):
+                        yield found
             for one in plan.silences:
                 if self._known(one.rule, device).status == "RAISED":
                     yield Found(one, None)
@@ -217,19 +221,20 @@ class RuleIndex:
         """The same of an event of the TSL."""
         for plan in self._plans_of(*about):
             for one in plan.events.get(event, ()):
-                yield from self._found(one, about[1], event, ts)
+                if found := self._found(one, about[1], event, ts):
+                    yield found
 
-    def _found(self, one: Compiled, device: int, value: Any, ts: int) -> Iterator[Found]:
+    def _found(self, one: Compiled, device: int, value: Any, ts: int) -> Found | None:
         verdict = one.judge(value)
         if verdict is None:
-            return
+            return None
         state = self._known(one.rule, device)
         seconds = getattr(one.rule.condition, "seconds", 0)
         lasts = ts - state.since >= seconds * 1000
         if matters(state.status, verdict, earlier=ts < state.at, lasts=lasts):
-            yield Found(one, value)
-        elif (unsure := self._unsure.get(device)) and one.rule.id in unsure:
-            yield Found(one, value, is_sure=False)
+            return Found(one, value)
+        unsure = one.rule.id in self._unsure.get(device, ())
+        return Found(one, value, is_sure=False) if unsure else None
 
     def _known(self, rule: Rule, device: int) -> "_Known":
         known = self._states.get(device)
