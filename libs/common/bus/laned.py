@@ -69,13 +69,20 @@ class LanedMessages:
         handle: Callable[[list[Msg]], Awaitable[bool]],
         batch: int,
         workers: int,
+        items: int = ITEMS,
+        pace: float = PACE,
     ) -> None:
-        """`handle` returns whether it dealt with a batch; else the batch comes again."""
+        """`handle` returns whether it dealt with a batch; else the batch comes again.
+
+        `items` messages of a lane are read ahead, and `pace` of those that found no room come
+        again per second.
+        """
         self._bus = bus
-        self._lanes: Lanes[Msg] = Lanes(name, ITEMS, SIZE)
+        self._lanes: Lanes[Msg] = Lanes(name, items, SIZE)
         self._lane_of = lane
         self._handle = handle
         self._batch = batch
+        self._pace = pace
         self._free = workers
         self._ending = False
         self._deferred: dict[str, _Deferred] = {}
@@ -158,7 +165,7 @@ class LanedMessages:
         )
         deferred.moved = time.monotonic()
         self._lanes.note_overflow(lane)
-        return 1 + (len(deferred.sequences) + len(deferred.after)) / PACE
+        return 1 + (len(deferred.sequences) + len(deferred.after)) / self._pace
 
     def _begin(self) -> None:
         """Give free workers to the lanes whose turn it is."""

@@ -87,7 +87,7 @@ class Batch:
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
         def good(one: GoodReport | KeptFrame, properties: dict[str, Any]) -> dict[str, Any]:
-            bad = properties.keys() & names.get(one.thing.id, ())
+            bad = [key for key in properties if key in names.get(one.thing.id, ())]
             rejected[one.uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
             return {key: value for key, value in properties.items() if key not in bad}
 

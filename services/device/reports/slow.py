@@ -17,7 +17,10 @@ from libs.common.things import DIRECT
 from services.device.reports.uplink import Uplink, read_uplink
 from services.device.things import Thing
 
-BATCH = 2000
+BATCH = 8000
+"""Messages of a tenant that wait, and that are dealt with together."""
+PACE = 4000.0
+"""Messages that found no room and come again, per second."""
 TENANTS = 6
 """Slow tenants that have a batch in hand: fewer than there are processes of codecs."""
 EXTENDED = 10.0
@@ -33,8 +36,9 @@ class SlowCodecs:
 
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
         """`handle` deals with a batch of one tenant and returns whether that succeeded."""
-        name = "slow codecs"
-        self._messages = LanedMessages(bus, name, self._tenant_of, handle, BATCH, TENANTS)
+        self._messages = LanedMessages(
+            bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH, PACE
+        )
         self._tenants: Recent[str, str] = Recent(KNOWN)
 
     async def run(self) -> None:

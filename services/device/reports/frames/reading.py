@@ -10,7 +10,7 @@ import msgspec
 
 from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
-from services.device.codecs.budget import Budgets
+from services.device.codecs.budget import EACH, Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
@@ -25,8 +25,8 @@ from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
-PATIENCE = 0.1
-"""Seconds for which a batch waits for codecs."""
+PATIENCE = 0.25
+"""Seconds for which a batch waits for codecs, beside `EACH` for each frame of a tenant."""
 NO_CODEC = "the product has no codec"
 SPENT = "has taken too much of the processor, and is asked again later"
 
@@ -74,7 +74,10 @@ class FrameReader:
             tenant: asyncio.ensure_future(self._ask(tenant, some))
             for tenant, some in tenants.items()
         }
-        await asyncio.wait(asked.values(), timeout=None if wait else self.patience)
+        patience = None
+        if self.patience is not None and not wait:
+            patience = self.patience + EACH * max(map(len, tenants.values()))
+        await asyncio.wait(asked.values(), timeout=patience)
         answers, late = _Answers(), set[str]()
         for tenant, task in asked.items():
             if task.done():

@@ -134,7 +134,7 @@ async def test_a_slow_codec_delays_no_other_tenant_and_keeps_the_order_of_its_de
     for tenant in ("default", "other"):
         await put_codec(world, tenant=tenant)
     async with Slow() as workers:
-        reader = replace(world.first.ingest.frames, workers=workers, patience=0.0)
+        reader = replace(world.first.ingest.frames, workers=workers, patience=-1.0)
         ingest = replace(world.first.ingest, frames=reader)
         await hear(world, slow, 1, b"\x01\x15")
         await hear(world, slow, 2, b"\x01\x16")
