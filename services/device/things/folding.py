@@ -19,7 +19,7 @@ from libs.common.store.mongo import Document
 
 LARGE = 4 * 1024
 """Bytes of a value, encoded as BSON, above which it has a document of its own."""
-INLINE = 128 * 1024
+INLINE = 512 * 1024
 """Bytes of other values that the document of a thing holds."""
 MOST = 4 * 1024 * 1024
 """Bytes of all latest values of a thing."""

@@ -54,6 +54,8 @@ SMALL = 512
 batch."""
 KNOWN = 50_000
 """Things with parts that a process remembers."""
+SHOWN = 200
+"""Values that are read by their names; where it is more, all are read."""
 KEYS = 500
 """Values that are moved to parts together."""
 
@@ -139,8 +141,8 @@ class LatestValues:
         own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
         for key, fold in large.items():
             fold.place(key, own, known[key].inline, is_spread=known[key].parts == folding.ALL)
-        names = {f"v.{name}": 1 for fold in large.values() for name in fold.parts}
-        async for before in self._latest.find(_in(large), {"_id": 1, **names}):
+        shown = _shown({name for fold in large.values() for name in fold.parts})
+        async for before in self._latest.find(_in(large), shown):
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # of two of a time the reported one is the newer one
@@ -268,7 +270,7 @@ class LatestValues:
         keys: Collection[str] | None = None,
     ) -> AsyncIterator[tuple[int, Document]]:
         """The documents of things, and then their parts, each with its thing."""
-        shown = None if keys is None else {"p": 1, **{f"v.{key}": 1 for key in keys}}
+        shown = _shown(keys)
         divided = []
         async for document in self._latest.find(_in(thing_ids), shown, session=session):
             if "p" in document:
@@ -426,6 +428,13 @@ async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
     async for reports in parts:
         folding.fold_reports(reports, folds)
     return next(iter(folds.values()), Fold(0, 0))
+
+
+def _shown(keys: Collection[str] | None) -> Document:
+    """A projection on the values of some keys, or of all; MongoDB takes long for many."""
+    if keys is None or len(keys) > SHOWN:
+        return dict.fromkeys(("t", "a", "p", "v"), 1)
+    return {"p": 1, **{f"v.{key}": 1 for key in keys}}
 
 
 def _in(keys: Collection[Any]) -> Document:

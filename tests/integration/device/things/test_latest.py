@@ -113,7 +113,7 @@ async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
     assert await world.latest_of(3) == {"a": 7}
 
 
-LONG, SHORT = "x" * 200_000, "y" * 2000
+LONG, SHORT = "x" * 200_000, "y" * 4000
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -168,7 +168,7 @@ async def test_values_of_a_thing_have_a_limit(world: World):
 async def test_values_of_before_are_divided(world: World):
     """By a migration; a thing that has more than it may have now keeps all."""
     large = {f"k{number}": LONG for number in range(30)} | {"a": 1, "s": {"x": 1}}
-    many = {f"m{number}": SHORT for number in range(900)}
+    many = {f"m{number}": SHORT for number in range(700)}
     for thing, values in enumerate((large, many, {"a": LONG[:5000], "b": 1}, {"a": "small"})):
         entries = {key: {"v": value, "t": 10} for key, value in values.items()}
         await world.database["latest"].insert_one({"_id": thing, "t": 10, "a": 12, "v": entries})
@@ -225,7 +225,7 @@ async def test_values_are_made_anew_while_reports_come(world: World, known: dict
 
 async def test_large_values_are_made_anew(world: World):
     """In their parts, where no report has them any more they go."""
-    many = {f"m{number}": SHORT for number in range(90)}
+    many = {f"m{number}": SHORT for number in range(150)}
     await world.latest.apply([(1, 10, many | {"a": LONG, "b": LONG, "c": 1}), (2, 10, {"a": 1})])
 
     async def read(thing: int, _: int | None) -> AsyncIterator[Sequence[Reported]]:
