@@ -11,6 +11,7 @@ import msgspec
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, memory_of, start_worker
 from libs.common.scheduling import Caps, FairScheduler
+from services.device.codecs.budget import EACH
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Answer, Answered, Asked, Call, Outcome, Read
 
@@ -27,6 +28,8 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of an answer."""
 SLOWEST = 0.001
 """Seconds of the clock that a call may take on average, beside `LATE` for the batch."""
+PATIENCE = 0.25
+"""Seconds after which calls are late, beside `EACH` for each of them."""
 LATE = 10.0
 """A worker ends what takes too much of the processor; one that has not answered by then is lost."""
 LOST = Outcome(fault="was ended with its process")
@@ -45,11 +48,14 @@ class CodecWorkers:
     processes, the one that was used longest ago ends.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, patience: float = PATIENCE) -> None:
         self._most = most
+        self._patience = patience
         self._turns = FairScheduler("codecs", most, items=WAITING, caps=lambda _: Caps(1, 1))
         self._processes: dict[str, Process | None] = {}
         """By tenant, the one used last at the end; None while it starts."""
+        self._due: dict[str, float] = {}
+        """By tenant, when the calls in hand are overdue (monotonic)."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,11 +110,16 @@ class CodecWorkers:
         asked = Read(list(scripts), list(names))
         return (await self._answer(tenant, asked, len(scripts))).outcomes
 
+    def is_late(self, tenant: str, asked: float) -> bool:
+        """Whether calls that were `asked` (monotonic) take too long to wait for."""
+        return time.monotonic() > self._due.get(tenant, asked + self._patience)
+
     async def _answer(
         self, tenant: str, asked: Asked | Read, count: int, codec: Codec | None = None
     ) -> Answered:
         async with self._turns.slot(tenant):
             started = time.monotonic()
+            self._due[tenant] = started + self._patience + EACH * count
             try:
                 process = await self._process(tenant)
                 async with asyncio.timeout(LATE + SLOWEST * count):
@@ -120,6 +131,8 @@ class CodecWorkers:
             except asyncio.CancelledError:
                 await self._end(tenant)  # its answer would be taken for that of the next
                 raise
+            finally:
+                del self._due[tenant]
             if memory_of(process) > LARGEST_PROCESS:
                 await self._end(tenant)
             return answered

@@ -10,7 +10,7 @@ import msgspec
 
 from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
-from services.device.codecs.budget import EACH, Budgets
+from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
@@ -25,8 +25,8 @@ from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
-PATIENCE = 0.25
-"""Seconds for which a batch waits for codecs, beside `EACH` for each frame of a tenant."""
+LOOK = 0.05
+"""Seconds between two looks whether codecs are late."""
 NO_CODEC = "the product has no codec"
 SPENT = "has taken too much of the processor, and is asked again later"
 
@@ -54,7 +54,6 @@ class FrameReader:
     retention_ms: int
     """That of the platform, for what devices remember."""
     frame_days: int
-    patience: float | None = PATIENCE
     budgets: Budgets = field(default_factory=Budgets)
     _late: dict[str, list[asyncio.Task[_Answers]]] = field(default_factory=dict, init=False)
     """By tenant, what is asked and was not answered in time."""
@@ -64,8 +63,8 @@ class FrameReader:
     ) -> tuple[_Answers, set[str]]:
         """Ask codecs about frames; return their answers by sequence, and the late tenants.
 
-        Codecs of these have not answered within `patience`, and their answers are missing unless
-        they were to `wait` for: asked again about these frames, they go on with the answers.
+        Answers of these are missing unless they were to `wait` for: asked again about the same
+        frames, their codecs go on with the answers.
         """
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in unread:
@@ -74,17 +73,16 @@ class FrameReader:
             tenant: asyncio.ensure_future(self._ask(tenant, some))
             for tenant, some in tenants.items()
         }
-        patience = None
-        if self.patience is not None and not wait:
-            patience = self.patience + EACH * max(map(len, tenants.values()))
-        await asyncio.wait(asked.values(), timeout=patience)
-        answers, late = _Answers(), set[str]()
+        late, began = set(asked), time.monotonic()
+        while late and (wait or not all(self.workers.is_late(one, began) for one in late)):
+            await asyncio.wait(asked.values(), timeout=None if wait else LOOK)
+            late = {tenant for tenant, task in asked.items() if not task.done()}
+        answers = _Answers()
         for tenant, task in asked.items():
-            if task.done():
-                answers |= task.result()
-            else:
+            if tenant in late:
                 self._late.setdefault(tenant, []).append(task)
-                late.add(tenant)
+            else:
+                answers |= task.result()
         return answers, late
 
     def keep(self, batch: Batch, answers: _Answers) -> None:

@@ -165,7 +165,6 @@ class World:
                 retention=Retention(products, known, RETENTION_MS // DAY_MS),
                 retention_ms=RETENTION_MS,
                 frame_days=30,
-                patience=None,
             ),
             retention_ms=RETENTION_MS,
         )
@@ -294,7 +293,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
                 "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
-        outbox, workers = Outbox(mongo.database, bus), CodecWorkers()
+        outbox, workers = Outbox(mongo.database, bus), CodecWorkers(patience=60.0)
         world = World(
             mongo=mongo,
             bus=bus,
