@@ -17,12 +17,14 @@ from libs.common.telemetry.logs import name_lines
 T = TypeVar("T")
 R = TypeVar("R")
 
-MOST = 500
+MOST = 200
 """Entries of one write."""
 LARGEST = 8 * 1024**2
 """Characters of one write, unless one entry has more."""
 FEW = 16
 """Entries of a tenant that may go in a write of another one."""
+PACE = 50
+"""Results that are given before other tasks of the process go on."""
 WRITERS, EACH = 8, 2
 """Writes under way, and those of one tenant."""
 
@@ -91,7 +93,9 @@ class Batches(Generic[T, R]):
                 if not done.done():
                     done.set_exception(error)
             return
-        for (_, done), result in zip(batch, results, strict=True):
+        for number, ((_, done), result) in enumerate(zip(batch, results, strict=True)):
+            if number % PACE == PACE - 1:
+                await asyncio.sleep(0)
             if not done.done():
                 done.set_result(result)
 

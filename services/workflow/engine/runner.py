@@ -42,6 +42,8 @@ NO_MORE = "waitingRuns"
 """The limit of what had no room for so long that it is given up."""
 AT_ONCE = 200
 """Runs of events or timers that are recorded in one go."""
+PACE = 20
+"""Runs that begin before other tasks of the process go on."""
 LOOPED = f"stopped: {MOST_HOPS} flows have led to one another, see if they loop"
 
 
@@ -253,9 +255,10 @@ async def admitted(engine: Engine, starts: Iterable[Start]) -> list[Start]:
     while chunk := list(islice(left, AT_ONCE)):
         runs, more = await engine.admit(chunk)
         refused += more
-        for run in runs:
-            engine.go(run)
-        await asyncio.sleep(0)  # what many flows listen to shall not hold up the process
+        for begin in range(0, len(runs) or 1, PACE):
+            for run in runs[begin : begin + PACE]:
+                engine.go(run)
+            await asyncio.sleep(0)
     return refused
 
 
