@@ -48,14 +48,13 @@ from services.management.live.admission import Admission
 from services.management.live.closing import Turns
 from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub
-from services.management.live.judging import Judge
 from services.management.live.messages import change_consumer
 from services.management.live.mqtt import mqtt
 from services.management.live.numbers import Numbers
 from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
 from services.management.live.service import Subscriptions
-from services.management.live.store import Credentials
+from services.management.live.store import Credentials, Judge
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture

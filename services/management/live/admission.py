@@ -1,17 +1,18 @@
 """Lets pages in over MQTT by a password that `auth` gave, and counts them and subscribed keys."""
 
+import msgspec
+
 from libs.common.contracts.limits import AskUse
 from libs.common.contracts.live import live_key, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Principal
-from libs.common.limits.counts import Counts, Held, taken
+from libs.common.limits.counts import Claim, Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import Use
 from libs.common.mqtt import Connect
 from services.management.live.closing import Closer
-from services.management.live.judging import Judge
-from services.management.live.listener import MqttListener
-from services.management.live.store import Credentials
+from services.management.live.exchange import MqttListener
+from services.management.live.store import Credentials, Judge
 from services.management.live.subscriber import Subscriber
 
 AGAIN = 5.0
@@ -43,32 +44,27 @@ class Admission:
         judged = await self._judge.of(holder, version)
         if judged is None:
             raise Unauthenticated("the user is gone")
-        held = self._take(holder)
+        held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
         return MqttListener(judged[0], credential, judged[1], closer), held
-
-    def _take(self, user: Principal) -> Held:
-        limits = self._limits.of(user.tenant)
-        claims = (
-            (_key(user.tenant, user.subject), limits.each_websockets, "eachWebsockets"),
-            (user.tenant, limits.websockets, "websockets"),
-        )
-        return taken(self._open, claims, user.tenant, AGAIN)
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
         """Count the keys that a socket subscribes to instead of those before.
 
         Raises `TooManyRequests` when its user or tenant has too many; then it counts none.
         """
-        user, limits = subscriber.principal, self._limits.of(subscriber.principal.tenant)
-        claims = (
-            (_key(user.tenant, user.subject), limits.each_websocket_keys, "eachWebsocketKeys"),
-            (user.tenant, limits.websocket_keys, "websocketKeys"),
-        )
+        user = subscriber.principal
+        claims = self._claims(user, "websocketKeys")
         self._keys.give(claims, subscriber.counted)
         subscriber.counted = 0
         if number:
             taken(self._keys, claims, user.tenant, AGAIN, number)
             subscriber.counted = number
+
+    def _claims(self, user: Principal, name: str) -> list[Claim]:
+        """Return what a user and its tenant may have of a limit."""
+        limits, each = msgspec.to_builtins(self._limits.of(user.tenant)), f"eachW{name[1:]}"
+        user_claim = (_key(user.tenant, user.subject), limits[each], each)
+        return [user_claim, (user.tenant, limits[name], name)]
 
     async def use(self, asked: AskUse) -> Use:
         """What a user and its tenant have open, by the name of the limit."""

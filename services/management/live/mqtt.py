@@ -15,8 +15,8 @@ from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.mqtt import Connect, PacketError
 from services.management.live.admission import Admission
 from services.management.live.closing import MALFORMED, Closer, Turns
+from services.management.live.exchange import MqttListener
 from services.management.live.hub import Hub
-from services.management.live.listener import MqttListener
 from services.management.live.packets import (
     PINGRESP,
     REFUSED,

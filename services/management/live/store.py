@@ -1,12 +1,18 @@
-"""Reads what Redis knows of credentials; this service may read it and nothing else."""
+"""Whether credentials are valid, and what their users may do and see as of now.
+
+Of Redis this service may read what it knows of credentials, and nothing else.
+"""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.errors import Unavailable
+from libs.common.bus import RpcClient
+from libs.common.contracts.access import ACCESS, Access, UserRef
+from libs.common.errors import Unauthenticated, Unavailable
 from libs.common.identity import Principal
 from libs.common.identity.access import access_key
+from libs.common.identity.grants import GrantReader, Grants
 from libs.common.store.redis import Redis, RedisError
 
 
@@ -34,3 +40,29 @@ class Credentials:
             return await self._redis.mget(keys) if keys else []
         except (RedisError, OSError) as error:
             raise Unavailable("the token store does not answer at the moment") from error
+
+
+class Judge:
+    """Asks `auth` about users."""
+
+    def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
+        self._rpc = rpc
+        self._grants = grants
+
+    async def of(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
+        """A user with what it may do and sees at `version` or later; None when it is gone.
+
+        Raises what `auth` answers otherwise.
+        """
+        user = UserRef(principal.tenant, principal.user_id)
+        try:
+            access = await self._rpc.call(ACCESS, user, Access)
+            known = msgspec.structs.replace(
+                principal,
+                functions=access.functions,
+                super_admin=access.super_admin,
+                access=max(access.version, version),
+            )
+            return known, await self._grants.of(known)
+        except Unauthenticated:
+            return None

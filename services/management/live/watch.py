@@ -17,9 +17,8 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
 from libs.common.repeating import repeat
 from services.management.live.hub import Hub
-from services.management.live.judging import Judge
 from services.management.live.service import Subscriptions
-from services.management.live.store import Credentials
+from services.management.live.store import Credentials, Judge
 from services.management.live.subscriber import Listener, Subscriber
 
 log = logging.getLogger(__name__)

@@ -106,7 +106,7 @@ REASONS: dict[str, list[str]] = {
         "services/management/builtin/networks/server.py Line._stay_connected: endless loop",
         "services/management/builtin/openapi_client/remote.py Remote.__init__: Lock",
         "services/management/live/following.py ChangeQueue.__init__: deque",
-        "services/management/live/listener.py MqttListener.__init__: deque",
+        "services/management/live/exchange.py MqttListener.__init__: deque",
         "services/management/live/subscriber.py Subscriber.__init__: deque",
     ],
     "A task for each tenant, user or search: none waits for another.": [
