@@ -45,7 +45,7 @@ SUBJECTS = (
     look_event("*", "*"),
     *(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")),
 )
-BATCH = 2000
+BATCH = 1000
 """Events that are taken at a time; other replicas take the next ones."""
 ACK_WAIT = 30.0
 """Seconds after which events of a process that died go to another one."""
@@ -96,6 +96,7 @@ class Evaluator:
             return set()
         rules = {one: compiled(rule) for one, rule in (await self.rules.some(list(ids))).items()}
         looks = joined(pointers, rules)
+        pointers.clear()  # they can have many MiB
         await self._reread(looks)
         return await self._evaluate(tenant, looks)
 

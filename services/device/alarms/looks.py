@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from opentelemetry import metrics
@@ -129,11 +130,13 @@ def joined(pointers: Iterable[Pointer], rules: Mapping[int, Compiled]) -> list[L
     looks: dict[tuple[int, int], Look] = {}
     for pointer in pointers:
         ts, device, earliest = pointer.ts, pointer.device_id, pointer.earliest or pointer.ts
+        rows: dict[tuple[type, Any], Row] = {}
         for rule, value in pointer.values.items():
             if (known := rules.get(rule)) is not None:
                 fresh = Look(known, fresh_state(known.rule, device), ts, earliest)
                 look = looks.setdefault((device, rule), fresh)
-                look.heard.append(Row(ts, pointer.sequence, value, pointer.received or ts))
+                row = Row(ts, pointer.sequence, value, pointer.received or ts)
+                look.heard.append(rows.setdefault((type(value), value), row))
                 look.oldest = min(look.oldest, ts)
                 look.earliest = min(look.earliest, earliest)
     return list(looks.values())
