@@ -154,7 +154,7 @@ class AlarmStore:
     async def changed(self, since: int) -> list[State]:
         """The states that have changed since (ms), by their `KNOWN` fields."""
         found = self._states.find({"changed": {"$gte": since}}, KNOWN)
-        return [read(one, State) async for one in found]
+        return [read(one, State) for one in await found.to_list(None)]
 
     async def tenants_due(self, now: int) -> list[str]:
         """The tenants with states that have to be looked at by now (ms)."""
