@@ -30,6 +30,8 @@ SLOWEST = 0.001
 """Seconds of the clock that a call may take on average, beside `LATE` for the batch."""
 PATIENCE = 0.25
 """Seconds after which calls are late, beside `EACH` for each of them."""
+STARTING = 2.0
+"""Seconds that the start of a process may take: it is not the codec that is late."""
 LATE = 10.0
 """A worker ends what takes too much of the processor; one that has not answered by then is lost."""
 LOST = Outcome(fault="was ended with its process")
@@ -119,9 +121,10 @@ class CodecWorkers:
     ) -> Answered:
         async with self._turns.slot(tenant):
             started = time.monotonic()
-            self._due[tenant] = started + self._patience + EACH * count
+            self._due[tenant] = started + STARTING
             try:
                 process = await self._process(tenant)
+                self._due[tenant] = time.monotonic() + self._patience + EACH * count
                 async with asyncio.timeout(LATE + SLOWEST * count):
                     answered = await _ask(process, asked, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
