@@ -86,20 +86,6 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     await ended(core, [flooded], 5)
 
 
-async def test_many_flows_that_listen_to_one_key_keep_no_other_tenant_waiting(workflow: Workflow):
-    """The run of another tenant, whose event comes last, ends while most of theirs are to end."""
-    core, key, loud = workflow.core, device(), workflow.admin("loud")
-    await following(core)
-    calm = await listens(workflow.admin("other"), key)
-    flows = [await listens(loud, key) for _ in range(30)]
-    flood = [reported(key, tenant="loud", t=number) for number in range(40)]
-    await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
-    await ended(core, [calm], 1)
-    query = {"flow": {"$in": flows}, "status": "SUCCESS"}
-    assert await core.mongo.database["runs"].count_documents(query) < 600
-    await ended(core, flows, 1200)
-
-
 async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow: Workflow):
     """One entry says how many there were."""
     flow_id, _ = await hook(workflow.admin())
