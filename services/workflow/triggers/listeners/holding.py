@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 MOST = 50_000
 """Events held back by a process; the bus lets all replicas have 200,000 in hand."""
-SHORTEST, LONGEST = 1.0, 15.0
-"""Seconds between two attempts: as many as the event is old."""
+SHORTEST, LONGEST = 1.0, 5.0
+"""Seconds between two attempts: as many as the event is old. Room for runs is soon used again."""
 LATEST = 300.0
 """Seconds after which an event is given up. By its run, which stays for ten minutes at least
 (`runs.retention`), an event is known that has made some of its runs and comes again for others."""
