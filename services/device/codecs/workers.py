@@ -28,7 +28,7 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of an answer."""
 SLOWEST = 0.001
 """Seconds of the clock that a call may take on average, beside `LATE` for the batch."""
-PATIENCE = 0.2
+PATIENCE = 0.15
 """Seconds after which calls are late, beside `EACH` for each of them."""
 STARTING = 2.0
 """Seconds that the start of a process may take: it is not the codec that is late."""
