@@ -13,6 +13,8 @@ from libs.common.sandbox.frames import HEADER
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Bytes of an answer that are read at most, before anything is decoded."""
+_DISCARDED = 64 * 1024
+"""Bytes that are discarded at a time."""
 _ROOT = Path(__file__).parents[3]
 _BEGIN = "import sys; sys.path.insert(0, {root!r}); from {module} import main; main({arguments})"
 
@@ -83,3 +85,14 @@ def kill_worker(process: Process) -> None:
     """End a worker with the run that it has in hand."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+async def wait_killed(process: Process) -> None:
+    """Wait until a killed process has ended, and discard what it had written.
+
+    asyncio waits for the end of its pipes, which nobody sees while unread data fills a buffer.
+    """
+    if process.stdout is not None:
+        while await process.stdout.read(_DISCARDED):
+            pass
+    await process.wait()

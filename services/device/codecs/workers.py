@@ -9,7 +9,13 @@ from typing import Self
 
 import msgspec
 
-from libs.common.sandbox.workers import ask_worker, kill_worker, memory_of, start_worker
+from libs.common.sandbox.workers import (
+    ask_worker,
+    kill_worker,
+    memory_of,
+    start_worker,
+    wait_killed,
+)
 from libs.common.scheduling import Caps, FairScheduler
 from services.device.codecs.budget import EACH
 from services.device.codecs.model import Codec
@@ -154,7 +160,7 @@ class CodecWorkers:
         process = self._processes.pop(tenant, None)
         if process is not None:
             kill_worker(process)
-            await process.wait()
+            await wait_killed(process)
 
 
 async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> Answered:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.sandbox.workers import ask_once
+from libs.common.sandbox.workers import ask_once, wait_killed
 from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
@@ -100,7 +100,7 @@ async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
     finally:
         if reader.returncode is None:
             reader.kill()
-            await reader.wait()
+            await wait_killed(reader)
     if reader.returncode != 0:
         raise Unreadable(_TOO_MUCH)
     found = msgspec.json.decode(answer, type=Sheet | Refused)

@@ -6,7 +6,7 @@ from asyncio.subprocess import Process
 from collections import deque
 from typing import Self
 
-from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
+from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker, wait_killed
 from services.workflow.sandbox.limits import CodeFailed, Limits
 from services.workflow.sandbox.worker import GRACE, SECONDS
 
@@ -65,4 +65,4 @@ class Processes:
     async def _end(self, process: Process) -> None:
         self._alive.discard(process)
         kill_worker(process)
-        await process.wait()
+        await wait_killed(process)

@@ -6,7 +6,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from libs.common.sandbox import workers
-from libs.common.sandbox.workers import ask_once, ask_worker
+from libs.common.sandbox.workers import ask_once, ask_worker, wait_killed
 
 ANSWER = "import sys; sys.stdin.buffer.read({read}); sys.stdout.buffer.write({answer})"
 
@@ -25,11 +25,11 @@ async def test_all_that_a_process_answers_is_read():
 
 async def test_a_longer_answer_is_not_read():
     """Neither to its end, nor at all where its length is told before it."""
-    child = await process("b'x' * 300_000")
+    child = await process("b'x' * 900_000")
     with pytest.raises(OSError, match="more than"):
         await ask_once(child, b"request", 100_000)
     child.kill()
-    await child.wait()
+    await wait_killed(child)
     size = workers.LARGEST_ANSWER + 1
     told = await process(f"({size}).to_bytes(4, 'big')", read=4)
     with pytest.raises(OSError, match=str(size)):
