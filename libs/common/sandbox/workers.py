@@ -92,7 +92,7 @@ async def wait_killed(process: Process) -> None:
 
     asyncio waits for the end of its pipes, which nobody sees while unread data fills a buffer.
     """
-    if process.stdout is not None:
-        while await process.stdout.read(_DISCARDED):
+    with contextlib.suppress(RuntimeError):  # its owner reads it, until the process has ended
+        while process.stdout is not None and await process.stdout.read(_DISCARDED):
             pass
     await process.wait()

@@ -24,10 +24,10 @@ def change_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
     """Return the consumer that pushes every change from now on to sockets of this replica."""
 
     async def push(messages: list[Msg]) -> None:
-        if hub.listens(event_tenant(messages[0])):
-            with batch("live batch", [trace_of(message.headers) for message in messages]):
+        with batch("live batch", [trace_of(message.headers) for message in messages]):
+            if hub.listens(event_tenant(messages[0])):
                 await _push(hub, messages)
-        await acknowledge(bus.client, messages)
+            await acknowledge(bus.client, messages)
 
     return BatchConsumer(
         bus=bus,
