@@ -1,4 +1,4 @@
-"""What a tenant notices of another one: each contest, then ten times all limits at once.
+"""Measure how one tenant delays another: each contest, then ten times all limits at once.
 
 `BENCH_ROWS=1,7` runs only those contests; their names begin with their numbers.
 """

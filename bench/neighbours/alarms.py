@@ -22,14 +22,14 @@ HIGH, LOW = 1000.0, 0.0
 
 
 class _Alarms(Contest):
-    """A probe is a report that raises or clears an alarm, until the bus says so."""
+    """A probe reports a value and ends with the event of the alarm that it raises or clears."""
 
     rules: ClassVar[int] = 0
     """Of each device of the attacker."""
     rate: ClassVar[float] = 0.0
     """Reports per second of all devices of the attacker."""
     condition: ClassVar[dict[str, Any]] = {}
-    """What its rules have beside a threshold."""
+    """Fields of its rules in addition to the threshold."""
 
     async def prepare(self, ground: Ground) -> None:
         """Create the rules, and listen."""

@@ -27,7 +27,7 @@ class Answers(Contest):
     settings: ClassVar = {"THINGWAY_PRINCIPAL_RATE": "0"}
 
     async def prepare(self, ground: Ground) -> None:
-        """Store what is asked for."""
+        """Store the large dashboards and records."""
         self.base = ground.base
         self.user, self.app = bearer(ground.loud.token), bearer(ground.loud.app_token)
         self.quiet = bearer(ground.quiet.token), bearer(ground.quiet.app_token)

@@ -14,7 +14,7 @@ from bench.neighbours.users import Person
 from bench.tenants import Tenant, make_tenant
 
 DEVICES, RATE = 16, 58
-"""Devices with large values, and reports of them per second."""
+"""Number of devices with large values, and their reports per second."""
 VALUES, LENGTH = 66, 250_000
 """Values of each of these, and characters of a value: 16 MB."""
 AT_ONCE = 4
@@ -45,7 +45,7 @@ class LargeValues(Contest):
     )
 
     async def prepare(self, ground: Ground) -> None:
-        """Fill the values; what the platform rejects does not count."""
+        """Fill the values; ignore rejections."""
         self.base = ground.base
         self.quiet = ground.quiet.devices[0][1]
         api = ground.loud.api

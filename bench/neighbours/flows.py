@@ -1,4 +1,4 @@
-"""Flows: many of them listen to one value of a device that reports often."""
+"""Many flows listen to one value of a device that reports often."""
 
 import asyncio
 import json

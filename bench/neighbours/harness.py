@@ -1,4 +1,4 @@
-"""A contest: what a quiet tenant notices of one kind of modest, legal traffic of another tenant.
+"""Measure how one kind of modest, legal traffic of a loud tenant delays a quiet tenant.
 
 For each contest the whole platform runs as `thingway up` starts it. The quiet tenant's probes run
 alone first, then beside the attack, which is a process of its own at idle priority: the machines of
@@ -89,7 +89,7 @@ class Contest(ABC):
 
     @abstractmethod
     async def probe(self, ground: Ground, number: int) -> float | None:
-        """Do what the quiet tenant does, until its effect is seen; raise if it is wrong.
+        """Run one action of the quiet tenant until its effect is seen; raise if it is wrong.
 
         Several run at a time. The seconds that it took are measured around the call, unless it
         returns them.
@@ -97,13 +97,13 @@ class Contest(ABC):
 
     @abstractmethod
     async def attack(self, count: "Count") -> None:
-        """Do what the loud tenant does until cancelled; `count()` what succeeded."""
+        """Run the attack until cancelled; call `count()` for each success."""
 
     async def begin(self, ground: Ground) -> None:  # noqa: B027 - most need nothing
-        """Start what has to listen here while the attack runs."""
+        """Start listeners of this process, which stay while the attack runs."""
 
     async def progress(self, ground: Ground) -> int | None:
-        """Return how much of the attacker's own work is done, if that is not what it counted."""
+        """Return how much work of the attacker is done; None if its own count says so."""
         return None
 
     async def pending(self, ground: Ground) -> int:
