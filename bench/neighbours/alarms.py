@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import aiohttp
 import aiomqtt
 import msgspec
-import nats
 from nats.aio.msg import Msg
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Contest, Count, Ground, listen
 from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 
@@ -41,15 +40,7 @@ class _Alarms(Contest):
             for number in range(self.rules):
                 target = {"device_id": str(device)}
                 await _add_rule(ground, ground.loud, target, 10 + number, **self.condition)
-        login = ground.quiet.application
-        bus = await nats.connect(
-            ground.platform.nats_url,
-            user=login.name,
-            password=login.key,
-            inbox_prefix=f"_INBOX.app.{login.name}".encode(),
-        )
-        ground.stack.push_async_callback(bus.close)
-        await bus.subscribe(f"event.{ground.quiet.name}.alarm.>", cb=self._changed)
+        await listen(ground, ground.quiet, "alarm.>", self._changed)
         await asyncio.sleep(2)  # every process knows the rules
 
     async def probe(self, ground: Ground, number: int) -> None:

@@ -7,10 +7,9 @@ from collections import deque
 from typing import ClassVar
 
 import aiohttp
-import nats
 from nats.aio.msg import Msg
 
-from bench.neighbours.harness import Contest, Count, Ground
+from bench.neighbours.harness import Contest, Count, Ground, listen
 from bench.tenants import Tenant, data
 
 FLOWS = 150
@@ -49,16 +48,8 @@ class Listeners(Contest):
         async def loud_ended(_: Msg) -> None:
             self._done += 1
 
-        for tenant, handle in ((ground.quiet, quiet_ended), (ground.loud, loud_ended)):
-            login = tenant.application
-            bus = await nats.connect(
-                ground.platform.nats_url,
-                user=login.name,
-                password=login.key,
-                inbox_prefix=f"_INBOX.app.{login.name}".encode(),
-            )
-            ground.stack.push_async_callback(bus.close)
-            await bus.subscribe(f"event.{tenant.name}.workflow.*.finished", cb=handle)
+        await listen(ground, ground.quiet, "workflow.*.finished", quiet_ended)
+        await listen(ground, ground.loud, "workflow.*.finished", loud_ended)
 
     async def probe(self, ground: Ground, number: int) -> None:
         """Report and wait until the flow has run; runs of the flow end in the order of reports."""

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import Synchronized
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import aiohttp
+import nats
+from nats.aio.msg import Msg
 
 from bench.platform import Platform
 from bench.table import Row
@@ -62,6 +64,21 @@ class Ground:
     def websocket(self) -> str:
         """The address of the console's WebSocket."""
         return self.base.replace("http", "ws", 1) + "/websocket"
+
+
+async def listen(
+    ground: Ground, tenant: Tenant, events: str, handle: Callable[[Msg], Awaitable[None]]
+) -> None:
+    """Call `handle` with the events of a tenant, as its application, until the contest ends."""
+    login = tenant.application
+    bus = await nats.connect(
+        ground.platform.nats_url,
+        user=login.name,
+        password=login.key,
+        inbox_prefix=f"_INBOX.app.{login.name}".encode(),
+    )
+    ground.stack.push_async_callback(bus.close)
+    await bus.subscribe(f"event.{tenant.name}.{events}", cb=handle)
 
 
 class Contest(ABC):
