@@ -19,9 +19,10 @@ from libs.common.identity import Principal
 from libs.common.scheduling import Caps, FairScheduler
 
 WORKERS, OF_PRINCIPAL = 24, 8
-"""Requests of a process that are worked on together, and those of one principal; as many large
-answers are on their way. A tenant alone has half of them, so that it does not use up the
-connections to MongoDB."""
+"""Requests of a process that are worked on together, and those of one principal. A tenant alone has
+half of them, so that it does not use up the connections to MongoDB."""
+LARGE_ANSWERS = 16
+"""Large answers of a process that are on their way: what they hold in memory is bounded by it."""
 LARGE = 256 * 1024
 """Bytes from which on bodies of a tenant's requests are read one by one, and its answers are sent a
 few at a time, as parts of each are in memory."""
@@ -37,7 +38,9 @@ class Turns:
     def __init__(self) -> None:
         most, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
         self.requests = FairScheduler("requests", WORKERS, items=WAITING, caps=lambda _: most)
-        self.answers = FairScheduler("large answers", WORKERS, items=FEWER, caps=lambda _: most)
+        self.answers = FairScheduler(
+            "large answers", LARGE_ANSWERS, items=FEWER, caps=lambda _: most
+        )
         self.bodies = FairScheduler(
             "large bodies", BODIES, items=WAITING, caps=lambda lane: bodies(1 if lane else BODIES)
         )
