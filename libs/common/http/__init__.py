@@ -2,6 +2,7 @@
 
 from libs.common.http.app import Check, Service, create_app
 from libs.common.http.documented import REFUSALS
+from libs.common.http.injection import provide
 from libs.common.http.request import HttpRequest, Requester, ok, principal_of, request_id_of
 from libs.common.http.server import run_service, serve
 
@@ -14,6 +15,7 @@ __all__ = [
     "create_app",
     "ok",
     "principal_of",
+    "provide",
     "request_id_of",
     "run_service",
     "serve",
