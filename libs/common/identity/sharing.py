@@ -14,7 +14,7 @@ from libs.common.contracts.access import (
 )
 from libs.common.contracts.auth import Done
 from libs.common.errors import ThingwayError
-from libs.common.identity import Principal
+from libs.common.identity.principal import Principal
 from libs.common.identity.grants import GrantReader, Grants
 
 log = logging.getLogger(__name__)
