@@ -24,7 +24,7 @@ from nats.js.errors import NotFoundError
 from deploy.backup.records import Message, StreamAt, StreamHead
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, Outgoing
-from libs.common.bus.deletion import delete_messages
+from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLINK
 from libs.common.bus.subjects import down_command
 

@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from deploy.platform.errors import Exit, LauncherError
-from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE, OUTSIDE_SUBSCRIPTIONS
-from libs.common.bus.relayed import (
+from libs.common.bus.accounts import (
+    ACCOUNT,
+    ACCOUNTS,
     DEAD_END,
+    OUTSIDE,
     OUTSIDE_INBOXES,
+    OUTSIDE_SUBSCRIPTIONS,
     PULL,
     PULL_LIFE,
     RELAYED,

@@ -5,10 +5,9 @@ from libs.common.bus.connection import Bus, SecureClient
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry
-from libs.common.bus.publishing import Outgoing
+from libs.common.bus.publishing import Outgoing, acknowledge
 from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
-from libs.common.bus.wire import acknowledge
 
 __all__ = [
     "DEAD",

@@ -18,8 +18,9 @@ from libs.common.bus.publishing import (
     Outgoing,
     check_ack,
     chunks,
+    publish_frame,
+    write_frames,
 )
-from libs.common.bus.wire import publish_frame, write_frames
 from libs.common.errors import Unavailable
 
 MOST = 1000

@@ -19,10 +19,11 @@ from libs.common.bus.publishing import (
     PUBLISH_TIMEOUT,
     Outgoing,
     Publisher,
+    check_size,
     chunks,
+    size_of,
 )
 from libs.common.bus.streams import ensure_streams
-from libs.common.bus.wire import check_size, size_of
 from libs.common.errors import Unavailable
 from libs.common.jobs import end_process, within
 from libs.common.tls import trusting_for

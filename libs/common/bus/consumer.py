@@ -22,8 +22,8 @@ from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
+from libs.common.bus.publishing import hand_back
 from libs.common.bus.streams import STREAMS, ensure_streams
-from libs.common.bus.wire import hand_back
 from libs.common.jobs import running as beside
 
 log = logging.getLogger(__name__)

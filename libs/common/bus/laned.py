@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.wire import extend, hand_back
+from libs.common.bus.publishing import extend, hand_back
 from libs.common.scheduling import Lanes
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.fitting import LARGEST_EVENT
-from libs.common.bus.newest import count_messages
+from libs.common.bus.retained_messages import count_messages
 from libs.common.bus.stream_metrics import Held, read_stream
 from libs.common.repeating import repeat
 from services.auth.accounts.tenants import TenantStore

@@ -21,8 +21,8 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus
 from libs.common.bus.laned import event_tenant
+from libs.common.bus.publishing import acknowledge, hand_back
 from libs.common.bus.subjects import look_event
-from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler

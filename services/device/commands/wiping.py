@@ -9,7 +9,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from libs.common.bus import Bus
-from libs.common.bus.deletion import delete_messages
+from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.commands.messages import stored_down

@@ -4,7 +4,7 @@ import time
 
 from opentelemetry import metrics
 
-from libs.common.bus.relayed import ACKS, REPORTS
+from libs.common.bus.accounts import ACKS, REPORTS
 from libs.common.identity.tenants import TenantsOfUsers
 from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter, Meter

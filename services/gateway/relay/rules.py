@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from libs.common.bus.accounts import application_user, device_inbox, inbox
-from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, STREAM
+from libs.common.bus.accounts import (
+    ACKS,
+    CREATE,
+    PULL,
+    PULL_LIFE,
+    STREAM,
+    application_user,
+    device_inbox,
+    inbox,
+)
 from libs.common.contracts.integrations import login_of
 from libs.common.decoding import INVALID_JSON
 

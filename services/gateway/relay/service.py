@@ -16,8 +16,8 @@ from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
-from libs.common.bus.relayed import RELAYED, REPORTS, TOLD, relayed
-from libs.common.bus.wire import publish_frame, write_frames
+from libs.common.bus.accounts import RELAYED, REPORTS, TOLD, relayed
+from libs.common.bus.publishing import publish_frame, write_frames
 from libs.common.scheduling import FairQueue, Overflow
 from libs.common.telemetry.tracing import door, trace_header, trace_of
 from services.gateway.relay.quota import RelayQuota

@@ -6,7 +6,7 @@ from uuid import uuid4
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
-from libs.common.bus.wire import acknowledge
+from libs.common.bus.publishing import acknowledge
 from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, Changed, read_change, read_known
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of

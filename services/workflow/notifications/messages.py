@@ -8,7 +8,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus, event_tenant
-from libs.common.bus.wire import acknowledge
+from libs.common.bus.publishing import acknowledge
 from libs.common.changes import ALARMS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged

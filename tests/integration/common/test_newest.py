@@ -6,7 +6,7 @@ import pytest
 from nats.js.api import StreamConfig
 
 from libs.common.bus import Bus, Outgoing
-from libs.common.bus.newest import newest
+from libs.common.bus.retained_messages import newest
 
 STREAM = "NEWEST"
 

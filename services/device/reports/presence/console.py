@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.newest import newest
+from libs.common.bus.retained_messages import newest
 from libs.common.bus.subjects import device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Connect, DeviceConnection

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from libs.common.bus import DEAD, EVENTS, Bus
-from libs.common.bus.newest import Kept, newest
+from libs.common.bus.retained_messages import Kept, newest
 from libs.common.bus.subjects import dead_uplink, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, PropertiesRejected

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.hops import hops_of
-from libs.common.bus.wire import acknowledge, hand_back
+from libs.common.bus.publishing import acknowledge, hand_back
 from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
 from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import batch, trace_of

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from libs.common.bus.relayed import PULL
+from libs.common.bus.accounts import PULL
 from libs.common.limits.meter import BURST
 from services.gateway.relay import quota as module
 from services.gateway.relay.quota import FLOOD, QUESTIONS, RelayQuota

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.bus.relayed import ACKS, CREATE, PULL, RELAYED, REPORTS, TOLD
+from libs.common.bus.accounts import ACKS, CREATE, PULL, RELAYED, REPORTS, TOLD
 from services.gateway.relay.rules import (
     RefusedError,
     Speaker,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from nats.aio.msg import Msg
 
-from libs.common.bus.relayed import REPORTS
+from libs.common.bus.accounts import REPORTS
 from libs.common.jobs import ended
 from services.gateway.relay import service as module
 from services.gateway.relay.quota import RelayQuota

@@ -1,19 +1,20 @@
-"""The newest messages of some subjects in a stream, which nats-server itself reads only forwards.
+"""Retained messages of a stream: the newest of some subjects, and deletion.
 
 A consumer says how many messages lie behind a sequence without reading them, so where the newest
 begin is found by halves; most things have so few that the first guess is right.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
-from nats.js.errors import APIError
+from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
 from libs.common.errors import Unavailable
@@ -124,3 +125,25 @@ class _Look:
             yield consumer
         finally:
             await self._js.delete_consumer(self._stream, name)
+
+
+async def delete_messages(
+    bus: Bus, stream: str, subject: str, matches: Callable[[bytes], bool], most: int | None = None
+) -> int:
+    """Delete the messages of a subject whose payload matches; return how many there were.
+
+    At most `most` messages are read, all of them if it is None. nats-server overwrites a message
+    that it deletes. Raises what nats-py raises while the bus is away.
+    """
+    sequence, deleted = 1, 0
+    for _ in count() if most is None else range(most):
+        try:
+            message = await bus.js.get_msg(stream, sequence, subject, next=True)
+        except NotFoundError:
+            break
+        found = message.seq or sequence
+        sequence = found + 1
+        if matches(message.data or b""):
+            await bus.js.delete_msg(stream, found)
+            deleted += 1
+    return deleted
