@@ -14,9 +14,9 @@ from nats.js.errors import APIError
 from deploy.checkup.findings import CHECK_SECONDS, Finding, failed, found
 from deploy.checkup.stores import MOST_SKEW, skew
 from libs.common.bus import DEAD, UPLINK, Bus
-from libs.common.bus.stream_metrics import StreamReading, read_stream
 from libs.common.bus.streams import EVENTS, STREAMS
 from libs.common.settings import SettingsInvalid
+from libs.common.telemetry.store_metrics import StreamReading, read_stream
 
 CONNECT_SECONDS = 3.0
 SERVERS_SECONDS = 1.0

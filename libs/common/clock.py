@@ -3,7 +3,7 @@
 import time
 from datetime import UTC, datetime, timedelta
 
-from libs.common.numbers import parse_number
+from libs.common.decoding import parse_number
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

@@ -22,8 +22,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import UseQuestions
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Job, Leader
-from libs.common.store.lifetime import keep_for
-from libs.common.store.mongo import Mongo
+from libs.common.store.mongo import Mongo, keep_for
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from libs.common.tls import mqtt_doors

@@ -21,7 +21,7 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Job, Leader
-from libs.common.store.lifetime import keep_for
+from libs.common.store.mongo import keep_for
 from services.device.alarms.console import ROUTERS as ALARM_ROUTES
 from services.device.alarms.erasing import AlarmEraser
 from services.device.alarms.evaluating import Evaluator, listen

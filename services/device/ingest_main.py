@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from libs.common.bus import STREAMS, BatchConsumer
-from libs.common.bus.stream_metrics import StreamMetrics
 from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
-from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Job, Leader
+from libs.common.telemetry.store_metrics import DiskMetrics, StreamMetrics
 from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import Pointing
 from services.device.alarms.rules_store import RuleStore

@@ -7,7 +7,7 @@ import msgspec
 
 from libs.common.bus.streams import Partitions
 from libs.common.settings import Count, Days, Seconds, StoreSettings
-from libs.common.store.lifetime import MOST_DAYS
+from libs.common.store.mongo import MOST_DAYS
 
 KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
 

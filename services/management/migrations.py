@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 
-from libs.common.store.lifetime import DAY
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.mongo import DAY, Database, create_missing
 
 COLLECTIONS = ("dashboards", "integrations", "outbox", "counters")
 

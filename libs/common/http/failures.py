@@ -9,6 +9,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
+from libs.common.decoding import Wrong, worded
 from libs.common.envelope import OPEN_API_PREFIXES, encode_error, error_headers
 from libs.common.errors import (
     BY_STATUS,
@@ -24,7 +25,6 @@ from libs.common.http.refusals import log_refusal
 from libs.common.http.request import ASKS_METHODS, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
-from libs.common.wording import Wrong, worded
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import RpcClient
-from libs.common.coalescing import Coalescing
 from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin, Wrong
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
-from libs.common.store.redis import Redis
+from libs.common.store.redis import Coalescing, Redis
 from libs.common.tls import PeerCertificate
 
 CHECK = "rpc.auth.check_device"

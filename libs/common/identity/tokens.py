@@ -12,11 +12,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.coalescing import Coalescing
 from libs.common.identity.access import access_key
 from libs.common.identity.principal import Kind, Principal
 from libs.common.recent import Recent
-from libs.common.store.redis import Redis
+from libs.common.store.redis import Coalescing, Redis
 
 REMEMBERED = 50_000
 """Most tokens whose tenant a process remembers."""

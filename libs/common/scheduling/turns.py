@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 
-from libs.common.jobs import Beside, happened
-from libs.common.repeating import AWAY
+from libs.common.jobs import AWAY, Beside, happened
 from libs.common.scheduling.scheduler import FairScheduler
 from libs.common.telemetry.logs import name_lines
 

@@ -12,6 +12,7 @@ name what they expect (`DuplicateKey`, `BulkFailed`).
 
 import asyncio
 import itertools
+import logging
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
@@ -38,6 +39,8 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 
 from libs.common.errors import InvalidInput
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -295,3 +298,42 @@ class Mongo:
         """Close every connection."""
         self.client.close()
         await self._direct.close()
+
+
+RETENTION_INDEX = "retention"
+DAY = 86_400
+MOST_DAYS = 24_855
+"""As many days as MongoDB's 32 bits of seconds hold."""
+
+
+async def keep_for(database: Database, collection: str, field: str, days: int) -> None:
+    """Keep documents for `days` after their `field`, 0 for ever.
+
+    What is over is removed within minutes; a document without the field stays. Every replica
+    does this at its start and comes to the same.
+    """
+    indexes = await database[collection].index_information()
+    found = indexes.get(RETENTION_INDEX)
+    if days == 0:
+        await drop_present(database[collection], RETENTION_INDEX)
+    elif found is None:
+        await database[collection].create_index(
+            field, name=RETENTION_INDEX, expireAfterSeconds=days * DAY
+        )
+    elif found["expireAfterSeconds"] != days * DAY:
+        index = {"name": RETENTION_INDEX, "expireAfterSeconds": days * DAY}
+        await database.command("collMod", collection, index=index)
+    log.info("%s are kept %s", collection, f"{days} days" if days else "for ever")
+
+
+async def ids_in_turns(collection: Collection, query: Document, order: str, most: int) -> list[Any]:
+    """Return `_id` of up to `most` documents: the first of each tenant by `order`, the second, …"""
+    first = {"partitionBy": "$tenant", "sortBy": {order: 1}}
+    stages: list[Document] = [
+        {"$match": query},
+        {"$project": {"tenant": 1, order: 1}},
+        {"$setWindowFields": {**first, "output": {"turn": {"$documentNumber": {}}}}},
+        {"$sort": {"turn": 1, order: 1}},
+        {"$limit": most},
+    ]
+    return [found["_id"] async for found in await collection.aggregate(stages)]

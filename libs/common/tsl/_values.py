@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from libs.common.numbers import parse_number
+from libs.common.decoding import parse_number
 from libs.common.tsl._node import Node
 from libs.common.tsl._reading import Faults
 from libs.common.tsl.document import NUMBERS, DataSpec, MappingItem, MemberSpec, ParamSpec

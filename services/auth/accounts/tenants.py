@@ -21,9 +21,9 @@ from libs.common.contracts.limits import Limits
 from libs.common.contracts.tenants import Tenant
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
+from libs.common.jobs import repeat
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.quota import limit_reached
-from libs.common.repeating import repeat
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 
 log = logging.getLogger(__name__)

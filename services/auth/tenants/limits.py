@@ -6,10 +6,10 @@ import msgspec
 
 from libs.common.clock import to_ms
 from libs.common.contracts.limits import AskUse, GetLimits, Limits, SetLimits, TenantLimits
+from libs.common.decoding import worded
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.limits.use import UseQuestions
-from libs.common.wording import worded
 from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes, operator

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from libs.common.numbers import parse_number
+from libs.common.decoding import parse_number
 from libs.common.tsl import Fault
 from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY
 

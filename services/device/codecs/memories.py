@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from libs.common.clock import ms_of
-from libs.common.numbers import parse_number
+from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_TS
 

@@ -7,13 +7,13 @@ from litestar import Response, Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, MultipartBody
 
+from libs.common.decoding import worded
 from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.identity.functions import Function
-from libs.common.wording import worded
 from services.device.imports.schemas import (
     ExportDevices,
     FaultsFile,

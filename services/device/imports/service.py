@@ -7,13 +7,13 @@ from functools import partial
 import msgspec
 
 from libs.common.contracts.integrations import BUILT_IN
+from libs.common.decoding import worded
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooManyRequests
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import gather_limited
 from libs.common.things import DIRECT
-from libs.common.wording import worded
 from services.device.devices.adding import Form
 from services.device.devices.keys import CredentialsOverRpc, issue_first_key
 from services.device.devices.places import location_of

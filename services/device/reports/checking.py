@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
+from libs.common.decoding import worded
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
-from libs.common.wording import worded
 from services.device.things import Thing
 
 FUTURE_MS = 5 * 60_000

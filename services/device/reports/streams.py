@@ -11,12 +11,12 @@ from litestar.di import NamedDependency
 from nats.errors import Error as NatsError
 
 from libs.common.bus import DEAD, EVENTS, UPLINK, Bus
-from libs.common.bus.stream_metrics import StreamReading, read_stream
 from libs.common.bus.streams import PARTITIONS
 from libs.common.errors import Unavailable
 from libs.common.http.console import get
 from libs.common.http.guards import super_admins
 from libs.common.http.operations import operations_of
+from libs.common.telemetry.store_metrics import StreamReading, read_stream
 
 
 class StreamState(msgspec.Struct):

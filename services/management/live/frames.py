@@ -5,9 +5,8 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import INVALID_JSON, worded
 from libs.common.errors import InvalidInput
-from libs.common.wording import worded
 from services.management.live.following import Pattern
 
 MOST_KEYS = 10_000

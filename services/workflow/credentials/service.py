@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import msgspec
 
 from libs.common.clock import now_ms
+from libs.common.decoding import worded
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.http.console import Page, PageRequest
 from libs.common.identity import Principal
-from libs.common.wording import worded
 from services.workflow.credentials.schemas import (
     CreateCredentials,
     CredentialsType,

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from libs.common.clock import from_ms, to_ms
-from libs.common.store.mongo import Database, Mongo, Session, containing
-from libs.common.store.turns import ids_in_turns
+from libs.common.store.mongo import Database, Mongo, Session, containing, ids_in_turns
 from services.workflow.flows.model import AfterWrite, Flow
 
 _WITHOUT_DESIGN = {"design": 0}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from libs.common.wording import worded
+from libs.common.decoding import worded
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.wording import worded
+from libs.common.decoding import worded
 from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
 from services.workflow.graph.design import DesignNode, Reason
 from services.workflow.nodes.base import Parameters, Registry

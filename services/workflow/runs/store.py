@@ -22,8 +22,8 @@ from libs.common.store.mongo import (
     Mongo,
     Session,
     drop_present,
+    ids_in_turns,
 )
-from libs.common.store.turns import ids_in_turns
 from services.workflow.runs.records import Cause, Run, TraceItem
 
 _LISTED = {"trace": 0, "entered": 0}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret
-from libs.common.store.lifetime import DAY, MOST_DAYS, keep_for
+from libs.common.store.mongo import DAY, MOST_DAYS, keep_for
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 from tests.integration.auth.people import add_user, first_user, sign_in
 

@@ -19,10 +19,10 @@ from libs.common.store.mongo import (
     Mongo,
     Session,
     StoreUnavailable,
+    ids_in_turns,
     page_stages,
     read_rows,
 )
-from libs.common.store.turns import ids_in_turns
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.common.coalescing import Coalescing
+from libs.common.store.redis import Coalescing
 
 
 class Counting:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.numbers import parse_number
+from libs.common.decoding import parse_number
 
 
 @pytest.mark.parametrize(

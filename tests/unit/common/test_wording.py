@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from libs.common.wording import worded
+from libs.common.decoding import worded
 
 
 class Inner(msgspec.Struct):

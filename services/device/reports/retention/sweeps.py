@@ -13,8 +13,7 @@ from typing import Any
 from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
-from libs.common.jobs import together
-from libs.common.repeating import repeat
+from libs.common.jobs import repeat, together
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection
 from services.device.products.store import ProductStore

@@ -13,8 +13,7 @@ from uuid import uuid4
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.store.mongo import Database, Session
-from libs.common.store.turns import ids_in_turns
+from libs.common.store.mongo import Database, Session, ids_in_turns
 from services.workflow.nodes.reading import read
 from services.workflow.nodes.simple_timer import UTC, SimpleTimerParameters, TimerSettings
 from services.workflow.runs.records import Cause, Deployed

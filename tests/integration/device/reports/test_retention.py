@@ -13,7 +13,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.lifetime import DAY, keep_for
+from libs.common.store.mongo import DAY, keep_for
 from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import DAY_MS, Partitions, history_key, partition_of
 from services.device.reports.history.service import HistoryService

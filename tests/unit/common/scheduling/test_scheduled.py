@@ -17,7 +17,7 @@ PRIMITIVES = {
     *("ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"),
 }
 """Classes and functions that let others wait, or that run what nobody waits for."""
-OURS = ("libs/common/scheduling/", "libs/common/repeating.py")
+OURS = ("libs/common/scheduling/", "libs/common/jobs.py")
 """The scheduler itself, and the loop whose callers are looked at."""
 ENDLESS = "endless loop"
 SIMULATOR = "services/management/builtin/simulator/integration.py"
@@ -26,8 +26,8 @@ REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
-        "libs/common/bus/stream_metrics.py StreamMetrics.run: repeat",
-        "libs/common/store/disk.py DiskMetrics.run: repeat",
+        "libs/common/telemetry/store_metrics.py StreamMetrics.run: repeat",
+        "libs/common/telemetry/store_metrics.py DiskMetrics.run: repeat",
         "services/device/reports/metrics.py UplinkMetrics.run: repeat",
         "services/workflow/engine/replicas.py Replicas.renew: repeat",
         "libs/common/http/app.py _operations.metrics: to_thread",

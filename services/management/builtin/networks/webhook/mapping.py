@@ -9,9 +9,8 @@ from uuid import uuid4
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
 from libs.common.contracts.integrations import NOT_SET
-from libs.common.decoding import INVALID_JSON, decode_json
+from libs.common.decoding import INVALID_JSON, decode_json, parse_number
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.numbers import parse_number
 from services.management.builtin.networks.heard import (
     FIRST_PORT,
     LAST_PORT,

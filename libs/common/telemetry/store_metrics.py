@@ -1,4 +1,4 @@
-"""What streams hold and how they are kept, read now and then; `/metrics` shows the last reading."""
+"""Metrics of streams and of MongoDB's disk: the last reading is shown at `/metrics`."""
 
 import logging
 import time
@@ -11,7 +11,8 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
-from libs.common.repeating import repeat
+from libs.common.jobs import repeat
+from libs.common.store.mongo import Database
 
 log = logging.getLogger(__name__)
 
@@ -136,3 +137,33 @@ class StreamMetrics:
     async def _read(self) -> None:
         self._last = {name: await read_stream(self._bus, name) for name in self._streams}
         self._read_at = time.monotonic()
+
+
+DISK_PERIOD = 30.0
+"""Seconds between two readings."""
+
+_meter = metrics.get_meter("thingway")
+_used = _meter.create_gauge("thingway_mongo_disk_used_bytes", description="Of MongoDB's volume")
+_size = _meter.create_gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
+
+
+async def read_disk(database: Database) -> tuple[float, float]:
+    """Bytes used and in all of the file system that holds `database`, on its primary."""
+    found = await database.command("dbStats")
+    return float(found.get("fsUsedSize", 0)), float(found.get("fsTotalSize", 0))
+
+
+class DiskMetrics:
+    """Reads in the background, in one process of the platform."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self) -> None:
+        """Read for ever."""
+        await repeat(self._read, DISK_PERIOD, "metrics of MongoDB's disk")
+
+    async def _read(self) -> None:
+        used, size = await read_disk(self._database)
+        _used.set(used)
+        _size.set(size)
