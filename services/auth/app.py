@@ -13,9 +13,9 @@ from libs.common.clients import connected
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
-from libs.common.identity.certificate_pass import PassVerifier
-from libs.common.identity.refused_logins import RefusedLogins
-from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.identity.device_keys import RefusedLogins
+from libs.common.identity.header import PassVerifier
+from libs.common.identity.users import TenantsOfUsers
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits

@@ -15,7 +15,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
-from libs.common.identity.people import People
+from libs.common.identity.users import People
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.use import report_use

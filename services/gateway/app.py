@@ -11,9 +11,8 @@ from libs.common.bus import Bus
 from libs.common.http.server import open_files
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
-from libs.common.identity.certificate_pass import PassSigner
-from libs.common.identity.device_keys import DeviceKeyReader
-from libs.common.identity.refused_logins import RefusedLogins
+from libs.common.identity.device_keys import DeviceKeyReader, RefusedLogins
+from libs.common.identity.header import PassSigner
 from libs.common.identity.tokens import TokenReader
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits

@@ -8,7 +8,7 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
-from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.identity.users import TenantsOfUsers
 from libs.common.jobs import running
 from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter

@@ -15,9 +15,8 @@ from libs.common.contracts.resources import ReadResource
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
-from libs.common.identity.grants import GrantReader
+from libs.common.identity.grants import GrantReader, Sharing
 from libs.common.identity.seal import Seal
-from libs.common.identity.sharing import Sharing
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits

@@ -10,9 +10,8 @@ from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.http.outgoing import networks_of
-from libs.common.identity.grants import GrantReader
-from libs.common.identity.people import People
-from libs.common.identity.sharing import Sharing
+from libs.common.identity.grants import GrantReader, Sharing
+from libs.common.identity.users import People
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo

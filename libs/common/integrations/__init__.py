@@ -24,8 +24,7 @@ from libs.common.contracts.integrations import (
     PropertiesUpdated,
     ServiceResult,
 )
-from libs.common.integrations.base import Integration
-from libs.common.integrations.host import IntegrationHost
+from libs.common.integrations.host import Integration, IntegrationHost
 from libs.common.integrations.things import IntegrationThings
 
 __all__ = [

@@ -22,7 +22,7 @@ from libs.common.bus import Bus
 from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
-from libs.common.identity.tenants import TENANT_LIFE, tenant_key
+from libs.common.identity.users import TENANT_LIFE, tenant_key
 from libs.common.jobs import Beside
 from libs.common.limits.buckets import TAKE, bucket_key
 from libs.common.store.redis import Redis

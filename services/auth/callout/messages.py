@@ -18,7 +18,7 @@ from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyPair
 from libs.common.contracts.auth import Connection
 from libs.common.errors import TooManyRequests
-from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.identity.users import TenantsOfUsers
 from libs.common.jobs import Beside
 from libs.common.scheduling import FairScheduler, LaneFull
 from services.auth.callout.jwt import (

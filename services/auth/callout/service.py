@@ -12,7 +12,7 @@ from libs.common.contracts.credentials import login_of
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
-from libs.common.identity.certificate_pass import PassVerifier
+from libs.common.identity.header import PassVerifier
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
 from services.auth.applications.schemas import StoredApplication

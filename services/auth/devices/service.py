@@ -23,8 +23,7 @@ from libs.common.contracts.auth import (
     Wrong,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
-from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
-from libs.common.identity.refused_logins import RefusedLogins
+from libs.common.identity.device_keys import DeviceKeyCopy, RefusedLogins, device_key_hash
 from libs.common.tls import PeerCertificate
 from services.auth.devices.store import DeviceStore, revocation_of
 from services.auth.metrics import count_login

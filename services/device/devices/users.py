@@ -13,7 +13,7 @@ from libs.common.http.console import Page, ids_of
 from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
-from libs.common.identity.people import People
+from libs.common.identity.users import People
 from libs.common.things import entity_id
 from services.device.devices.bringing import ref_of
 from services.device.devices.keys import (

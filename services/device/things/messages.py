@@ -11,7 +11,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceChanged
 from libs.common.contracts.names import CANVAS_OF_DEVICE, AskCanvas, DeviceCanvas
-from libs.common.identity.sharing import forget
+from libs.common.identity.grants import forget_grants
 from services.device.things.model import Device, profile_of
 
 Change = Literal["added", "updated", "deleted", "removed"]
@@ -38,15 +38,15 @@ class GrantsOverRpc:
 
     async def forget_devices(self, tenant: str, ids: Sequence[int]) -> None:
         """Devices are gone."""
-        await forget(self._rpc, ResourceType.DEVICE, tenant, ids)
+        await forget_grants(self._rpc, ResourceType.DEVICE, tenant, ids)
 
     async def forget_group(self, tenant: str, group_id: int) -> None:
         """A group is gone."""
-        await forget(self._rpc, ResourceType.DEVICE_GROUP, tenant, [group_id])
+        await forget_grants(self._rpc, ResourceType.DEVICE_GROUP, tenant, [group_id])
 
     async def forget_entities(self, tenant: str, ids: Sequence[int]) -> None:
         """Entities are gone."""
-        await forget(self._rpc, ResourceType.ENTITY, tenant, ids)
+        await forget_grants(self._rpc, ResourceType.ENTITY, tenant, ids)
 
 
 class CanvasesOverRpc:

@@ -14,7 +14,7 @@ import msgspec
 
 from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
-from libs.common.identity.certificate_pass import PassSigner
+from libs.common.identity.header import PassSigner
 from libs.common.tls import PeerCertificate, ServerTls, peer_certificate, trusting_for
 from services.gateway.connections import Connections
 

@@ -5,7 +5,7 @@ import time
 from opentelemetry import metrics
 
 from libs.common.bus.accounts import ACKS, REPORTS
-from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.identity.users import TenantsOfUsers
 from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter, Meter
 from libs.common.limits.metrics import count_limited

@@ -12,8 +12,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import ids_of, name_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
-from libs.common.identity.sharing import Sharing
+from libs.common.identity.grants import Grants, Sharing
 from services.management.dashboards.content import Content, NextId, checked_name, placed
 from services.management.dashboards.covers import UPLOADED, Cover, cover_of
 from services.management.dashboards.schemas import (

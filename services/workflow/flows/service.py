@@ -12,8 +12,8 @@ from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooM
 from libs.common.http.console import Page, ids_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.identity.people import People
-from libs.common.identity.sharing import Sharing
+from libs.common.identity.grants import Sharing
+from libs.common.identity.users import People
 from libs.common.limits.metrics import count_limited
 from libs.common.store.mongo import Session
 from services.workflow.flows.deploying import Deploying

@@ -28,8 +28,14 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind, Principal
-from libs.common.identity.device_keys import DeviceKeyCopy, DeviceKeyReader
-from libs.common.identity.refused_logins import LIFE, MOST, SHARE, RefusedLogins
+from libs.common.identity.device_keys import (
+    LIFE,
+    MOST,
+    SHARE,
+    DeviceKeyCopy,
+    DeviceKeyReader,
+    RefusedLogins,
+)
 from libs.common.tls import PeerCertificate
 from services.auth.devices.service import MOST_CERTIFICATES
 from tests.outside import relaying

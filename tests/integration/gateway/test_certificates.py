@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from deploy.local import programs
 from deploy.platform import ports
 from libs.common.identity import make_keys
-from libs.common.identity.certificate_pass import PassSigner, PassVerifier
+from libs.common.identity.header import PassSigner, PassVerifier
 from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
 from services.gateway.access.addresses import TrustedProxies

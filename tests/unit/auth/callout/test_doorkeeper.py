@@ -10,8 +10,8 @@ from libs.common.contracts.credentials import MqttLoggedIn
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller, HeaderSigner, make_keys
-from libs.common.identity.certificate_pass import LIFETIME, PassSigner, PassVerifier
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal
+from libs.common.identity.header import PASS_LIFETIME, PassSigner, PassVerifier
 from libs.common.tls import PeerCertificate
 from services.auth.callout.credentials import application_credential, credential
 from services.auth.callout.entries import Entry
@@ -174,7 +174,7 @@ async def test_a_pass_is_the_gateways_and_fresh():
     """Signed with another key, cut, or half a minute old, it is nothing."""
     certificate = PeerCertificate("Ab1", "0A")
     good = PassSigner(PRIVATE).sign(certificate)
-    old = PassSigner(PRIVATE, clock=lambda: time.time() - LIFETIME - 1).sign(certificate)
+    old = PassSigner(PRIVATE, clock=lambda: time.time() - PASS_LIFETIME - 1).sign(certificate)
     foreign = PassSigner(make_keys()[0]).sign(certificate)
     header = HeaderSigner(PRIVATE).sign(device_principal("Ab1", "t1"))
 

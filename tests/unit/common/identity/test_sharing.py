@@ -7,8 +7,8 @@ import pytest
 from libs.common.contracts.access import FORGET, ForgetResources, ResourceRef, ResourceType
 from libs.common.contracts.auth import Done
 from libs.common.errors import Unavailable
-from libs.common.identity import sharing
-from libs.common.identity.sharing import forget
+from libs.common.identity import grants
+from libs.common.identity.grants import forget_grants
 
 
 class Auth:
@@ -28,7 +28,7 @@ class Auth:
 async def test_all_that_is_gone_is_told_at_once():
     """One question for all ids, each as a resource of the type."""
     auth = Auth()
-    await forget(auth, ResourceType.DEVICE, "t", [1, 2])
+    await forget_grants(auth, ResourceType.DEVICE, "t", [1, 2])
     gone = [ResourceRef("1", ResourceType.DEVICE), ResourceRef("2", ResourceType.DEVICE)]
     assert [(FORGET, ForgetResources("t", gone))] == auth.asked
 
@@ -36,12 +36,12 @@ async def test_all_that_is_gone_is_told_at_once():
 async def test_nothing_gone_asks_nobody():
     """Without ids there is nothing to say."""
     auth = Auth()
-    await forget(auth, ResourceType.ENTITY, "t", [])
+    await forget_grants(auth, ResourceType.ENTITY, "t", [])
     assert auth.asked == []
 
 
 async def test_what_is_gone_stays_gone_without_auth(caplog: pytest.LogCaptureFixture):
     """Grants that are left over are logged and fail nothing."""
-    await forget(Auth(away=True), ResourceType.WORKFLOW, "t", [7])
-    told = [line.getMessage() for line in caplog.records if line.name == sharing.log.name]
+    await forget_grants(Auth(away=True), ResourceType.WORKFLOW, "t", [7])
+    told = [line.getMessage() for line in caplog.records if line.name == grants.log.name]
     assert told == ["grants of 1 resources (WORKFLOW) are left over: auth does not answer"]

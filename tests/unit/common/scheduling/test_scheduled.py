@@ -43,7 +43,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
         "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
-        "libs/common/identity/refused_logins.py RefusedLogins.run: endless loop",
+        "libs/common/identity/device_keys.py RefusedLogins.run: endless loop",
         "libs/common/limits/use.py report_use: subscription",
         "services/auth/callout/messages.py Callout.start: subscription",
         "services/auth/passwords/hashing.py PasswordHashes.__init__: ThreadPoolExecutor",

@@ -1,15 +1,43 @@
-"""Which tenant a user of the bus belongs to, as far as it is known.
+"""Users as `auth` knows them: nicknames, and the tenant of a user of the bus.
+
+Which tenant a user of the bus belongs to, as far as it is known.
 
 `tw:bus-tenant:{user in capitals}` is written by the auth callout when it lets somebody in.
 """
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 
+from libs.common.bus import RpcClient
+from libs.common.contracts.users import DESCRIBE, DescribedUsers, DescribeUsers
+from libs.common.errors import Unavailable
 from libs.common.recent import Recent
 from libs.common.store.redis import Redis, RedisError
 
 log = logging.getLogger(__name__)
+
+
+class People:
+    """Looks nicknames up."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def nicknames(self, tenant: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Return nicknames by user id; empty while `auth` does not answer.
+
+        What people have made is worth showing without their names.
+        """
+        if not ids:
+            return {}
+        try:
+            found = await self._rpc.call(DESCRIBE, DescribeUsers(tenant, list(ids)), DescribedUsers)
+        except Unavailable as error:
+            log.warning("the names of users are left out: %s", error)
+            return {}
+        return {int(user_id): name for user_id, name in found.nicknames.items()}
+
 
 KEPT = 100_000
 """Users that are kept."""
