@@ -10,8 +10,7 @@ from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.users import TenantsOfUsers
 from libs.common.jobs import running
-from libs.common.limits.floods import Floods
-from libs.common.limits.meter import MessageMeter
+from libs.common.limits.meter import Floods, MessageMeter
 from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis

@@ -1,5 +1,7 @@
 """Token buckets in Redis: taking is atomic across replicas, and the clock is Redis's."""
 
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import cast
 
@@ -41,3 +43,21 @@ class TokenBuckets:
     async def fill(self, key: str) -> None:
         """Make a bucket full again."""
         await self._redis.delete(bucket_key(self._owner, key))
+
+
+def counted_address(address: str) -> str:
+    """The address, or the /64 network of an IPv6 one: a client has all of it."""
+    return address if ":" not in address else _network_of(address)
+
+
+@lru_cache(maxsize=4096)
+def _network_of(address: str) -> str:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, 64), strict=False))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from libs.common.errors import TooManyRequests
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 
 Claim = tuple[str, int, str]
 """Who holds one, how many of it at most, and the name of that limit."""

@@ -4,12 +4,22 @@ The clock of a message is when it was received, so a backlog after an outage cou
 Several processes count each for themselves: together they let that many times as much pass.
 """
 
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Hashable
+from functools import partial
 from typing import NamedTuple
 
+from libs.common.bus import RpcClient
+from libs.common.contracts.auth import SHUT_OUT, SHUT_OUT_SECONDS, Done, ShutOut
 from libs.common.contracts.limits import Limits
+from libs.common.errors import ThingwayError
+from libs.common.jobs import Beside
 from libs.common.limits.tenants import KnownLimits
+from libs.common.recent import Recent
+
+log = logging.getLogger(__name__)
 
 BURST = 10.0
 """Seconds' worth that may come at once."""
@@ -107,3 +117,40 @@ def _wanted(
         (("messages", tenant), number, limits.messages, "messages"),
         (("messageBytes", tenant), size, limits.message_bytes, "bytes"),
     ]
+
+
+TIMEOUT = 5.0
+"""Seconds that `auth` and `device`, which it asks, get."""
+REMEMBERED_USERS = 10_000
+"""Users that are remembered."""
+
+
+class Floods:
+    """Shuts out users of the bus, beside what its caller does."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+        self._since: Recent[str, float] = Recent(REMEMBERED_USERS)
+        self._asking = Beside()
+
+    def __len__(self) -> int:
+        """How many users are remembered; none while nobody has sent too much."""
+        return len(self._since)
+
+    def shuts_out(self, user: str) -> bool:
+        """Tell whether a user was shut out a moment ago: what still comes was on its way."""
+        since = self._since.get(user)
+        return since is not None and time.monotonic() < since + SHUT_OUT_SECONDS
+
+    def end(self, user: str) -> None:
+        """Shut a user out, unless it is."""
+        if not self.shuts_out(user):
+            self._since.put(user, time.monotonic())
+            self._asking.begin(user, partial(self._end, user))
+
+    async def _end(self, user: str) -> None:
+        try:
+            await self._rpc.call(SHUT_OUT, ShutOut(user), Done, timeout=TIMEOUT)
+        except ThingwayError as error:
+            self._since.pop(user)
+            log.warning("%s sends too much and is not shut out: %s", user, error)

@@ -8,8 +8,7 @@ from weakref import WeakValueDictionary
 
 from libs.common.contracts.limits import AskUse
 from libs.common.errors import TooManyRequests
-from libs.common.limits.metrics import count_limited
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import KnownLimits, count_limited
 from libs.common.limits.use import Use
 from libs.common.recent import Recent
 

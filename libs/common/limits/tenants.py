@@ -4,12 +4,24 @@ import asyncio
 import logging
 import time
 
+from opentelemetry import metrics
+
 from libs.common.bus import RpcClient
 from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits
 from libs.common.errors import ThingwayError
 from libs.common.recent import Recent
 
 log = logging.getLogger(__name__)
+
+_limited = metrics.get_meter("thingway").create_counter(
+    "thingway_limited", description="What was refused beyond a limit, by limit and tenant"
+)
+
+
+def count_limited(limit: str, tenant: str, number: int = 1) -> None:
+    """Count refusals; `limit` is the field of `Limits` in camelCase (`eachRequests`)."""
+    _limited.add(number, {"limit": limit, "tenant": tenant})
+
 
 LIFE = 5.0
 """Seconds after which a tenant's limits are asked for anew."""

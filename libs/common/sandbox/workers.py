@@ -9,7 +9,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from libs.common.sandbox.frames import HEADER
+from libs.common.sandbox.confine import HEADER
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Bytes of an answer that are read at most, before anything is decoded."""

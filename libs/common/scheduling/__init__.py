@@ -8,7 +8,6 @@ one process; replicas each serve what reaches them (docs/decisions/0051).
 """
 
 from libs.common.scheduling.lanes import LaneFull, Lanes
-from libs.common.scheduling.queue import FairQueue, Overflow
-from libs.common.scheduling.scheduler import Caps, FairScheduler
+from libs.common.scheduling.scheduler import Caps, FairQueue, FairScheduler, Overflow
 
 __all__ = ["Caps", "FairQueue", "FairScheduler", "LaneFull", "Lanes", "Overflow"]

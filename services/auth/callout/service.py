@@ -13,8 +13,7 @@ from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
 from libs.common.identity.header import PassVerifier
-from libs.common.limits.metrics import count_limited
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import KnownLimits, count_limited
 from services.auth.applications.schemas import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.callout.clients import MqttClients

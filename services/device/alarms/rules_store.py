@@ -6,9 +6,8 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
-from libs.common.limits.metrics import count_limited
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import KnownLimits, count_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document
 from services.device.alarms.errors import too_many_rules

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from libs.common.sandbox.confine import confine, end_with_parent
-from libs.common.sandbox.frames import read_frame, write_frame
+from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
 from services.device.codecs.context import NO_MEMORY, CodecBroken, LoadedCodec, ScriptReader
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.source import EVERYTHING

@@ -16,10 +16,8 @@ from collections.abc import Iterable, Mapping
 from libs.common.bus import Outgoing, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
-from libs.common.limits.floods import Floods
-from libs.common.limits.meter import BURST, Excess, MessageMeter, Meter
-from libs.common.limits.metrics import count_limited
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.meter import BURST, Excess, Floods, MessageMeter, Meter
+from libs.common.limits.tenants import KnownLimits, count_limited
 from services.device.reports.batch import Batch, Refused
 from services.device.reports.messages import dead, dead_summary
 from services.device.reports.uplink import Uplink

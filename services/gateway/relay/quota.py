@@ -6,9 +6,8 @@ from opentelemetry import metrics
 
 from libs.common.bus.accounts import ACKS, REPORTS
 from libs.common.identity.users import TenantsOfUsers
-from libs.common.limits.floods import Floods
-from libs.common.limits.meter import MessageMeter, Meter
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.meter import Floods, MessageMeter, Meter
+from libs.common.limits.tenants import count_limited
 from services.gateway.relay.rules import RefusedError, Speaker, speaker_of
 
 QUESTIONS = 200

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from libs.common.errors import TooManyRequests
-from libs.common.limits.metrics import count_limited
 from libs.common.limits.quota import AGAIN, Quota
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import KnownLimits, count_limited
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 from services.management.resources.schemas import PREFIX, UPLOAD_MINUTES, Resource
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from libs.common.clock import now_ms
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 from services.workflow.flows.service import FlowService
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.records import Cause, CauseKind, Deployed, Run

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import continued, failed
 from services.workflow.engine.execution import Execution

@@ -14,7 +14,7 @@ from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Sharing
 from libs.common.identity.users import People
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 from libs.common.store.mongo import Session
 from services.workflow.flows.deploying import Deploying
 from services.workflow.flows.model import AfterWrite, Flow

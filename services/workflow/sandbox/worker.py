@@ -14,8 +14,15 @@ import struct
 import time
 from typing import NamedTuple
 
-from libs.common.sandbox.confine import confine, end_with_parent, leave_idle_time, stand_back
-from libs.common.sandbox.frames import HEADER, read_frame, write_frame
+from libs.common.sandbox.confine import (
+    HEADER,
+    confine,
+    end_with_parent,
+    leave_idle_time,
+    read_frame,
+    stand_back,
+    write_frame,
+)
 from services.workflow.expressions.cel import CelFailed, evaluate
 from services.workflow.sandbox.quick import Quick
 

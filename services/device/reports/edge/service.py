@@ -11,7 +11,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import check
 from services.device.reports.edge.keeping import RefusalKeeper, Rejected

@@ -7,8 +7,7 @@ and a sample of them tells whose they are: a tenant with a tenth of them is seen
 from collections import Counter, defaultdict
 
 from libs.common.clock import now_ms
-from libs.common.limits.metrics import count_limited
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import KnownLimits, count_limited
 from services.device.reports.history.partitions import (
     DAY_MS,
     KEY,

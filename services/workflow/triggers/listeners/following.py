@@ -15,7 +15,7 @@ import msgspec
 
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import count_limited
 from libs.common.store.mongo import Session, StoreError
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters

@@ -8,8 +8,8 @@ import pytest
 
 from libs.common.contracts.auth import SHUT_OUT, SHUT_OUT_SECONDS, Done, ShutOut
 from libs.common.errors import Unavailable
-from libs.common.limits import floods as module
-from libs.common.limits.floods import Floods
+from libs.common.limits import meter as module
+from libs.common.limits.meter import Floods
 
 
 class Auth:

@@ -110,7 +110,7 @@ REASONS: dict[str, list[str]] = {
         "services/management/live/subscriber.py Subscriber.__init__: deque",
     ],
     "A task for each tenant, user or search: none waits for another.": [
-        "libs/common/limits/floods.py Floods.__init__: Beside",
+        "libs/common/limits/meter.py Floods.__init__: Beside",
         "services/auth/callout/entries.py Entries.__init__: Beside",
         "services/auth/callout/messages.py Callout.__init__: Beside",
         "services/device/things/totals.py Totals.__init__: Beside",
