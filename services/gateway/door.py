@@ -16,9 +16,15 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
 from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayError, TooManyRequests
-from libs.common.http.credentials import take_query_token
-from libs.common.http.refusals import log_failure, log_refusal
-from libs.common.http.request import REQUEST_ID, REQUEST_ID_HEADER, identify, new_request_id
+from libs.common.http.request import (
+    REQUEST_ID,
+    REQUEST_ID_HEADER,
+    identify,
+    log_failure,
+    log_refusal,
+    new_request_id,
+    take_query_token,
+)
 from libs.common.limits.counts import Held
 from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from libs.common.http.guards import WEBSOCKET, Guarded
-from libs.common.http.refusals import MOST_LINES
+from libs.common.http.request import MOST_LINES
 from libs.common.identity import Kind
 from libs.common.things import DIRECT
 from tests.contract.cast import BODIES, OPERATIONS, UNKNOWN, Cast, name_of

@@ -1,8 +1,8 @@
 """HTTP services: the factory, the server, the request context."""
 
 from libs.common.http.app import Check, Service, create_app
-from libs.common.http.documented import REFUSALS
-from libs.common.http.injection import provide
+from libs.common.http.open_api import REFUSALS
+from libs.common.http.operations import provide
 from libs.common.http.request import HttpRequest, Requester, ok, principal_of, request_id_of
 from libs.common.http.server import run_service, serve
 

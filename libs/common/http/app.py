@@ -24,13 +24,11 @@ from litestar.types import (
 )
 from opentelemetry import metrics as measures
 
-from libs.common.http.constraints import ConstraintSchemas
-from libs.common.http.context import RequestContext
-from libs.common.http.document import DocumentPlugin, operation_id
+from libs.common.http.document import ConstraintSchemas, DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
+from libs.common.http.middleware import RequestContext, Turns
 from libs.common.http.request import REQUESTS, as_handled, identify, requester
-from libs.common.http.turns import Turns
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION

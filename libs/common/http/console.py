@@ -11,8 +11,8 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.http.documented import SENTENCES
 from libs.common.http.ids import Id
+from libs.common.http.open_api import SENTENCES
 from libs.common.http.operations import ConsoleOperation
 from libs.common.http.streaming import Streamed
 

@@ -21,8 +21,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
-from libs.common.http.refusals import log_refusal
-from libs.common.http.request import ASKS_METHODS, request_id_of
+from libs.common.http.request import ASKS_METHODS, log_refusal, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 

@@ -1,10 +1,12 @@
 """Operations: their envelope, and which of them a module has."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self, get_args, get_origin
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Response
+from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.serialization import encode_json
@@ -75,3 +77,24 @@ def operations_of(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
         for one in module.values()
         if isinstance(one, HTTPRouteHandler) and one.fn.__module__ == module["__name__"]
     ]
+
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def provide(dependencies: "DataclassInstance") -> dict[str, Provide]:
+    """Return the fields as the `dependencies` of a router, each under its name."""
+    return {
+        field.name: Provide(_provider(getattr(dependencies, field.name)), sync_to_thread=False)
+        for field in fields(dependencies)
+    }
+
+
+def _provider(dependency: object) -> Callable[[], Any]:
+    # Litestar deep-copies routers; of a plain function it copies no closure, as it would of a
+    # bound method or a `partial`.
+    def get_dependency() -> Any:
+        return dependency
+
+    return get_dependency

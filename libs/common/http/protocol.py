@@ -14,8 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
-from libs.common.http.refusals import log_refusal
-from libs.common.http.request import new_request_id
+from libs.common.http.request import log_refusal, new_request_id
 from libs.common.telemetry.logs import name_lines
 
 MOST_HEAD = 64 * 1024

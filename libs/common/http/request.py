@@ -1,7 +1,12 @@
 """What a handler asks of the current request."""
 
+import base64
+import binascii
+import logging
 import os
+import time
 from typing import Any, TypeVar
+from urllib.parse import unquote_plus
 
 import msgspec
 from litestar import Request
@@ -11,9 +16,11 @@ from litestar.enums import ScopeType
 from litestar.types import HTTPScope, Scope
 
 from libs.common.envelope import Success
-from libs.common.errors import Unauthenticated
+from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.identity import Caller, Principal
 from libs.common.telemetry.logs import name_lines
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -122,3 +129,94 @@ def caller_of(connection: Connection) -> Caller:
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
     """The open API's success envelope around `data`."""
     return Success(data=data, request_id=request_id_of(connection))
+
+
+LONGEST_CREDENTIAL = 4096
+"""Characters of a credential that are looked at; ours have 43."""
+_PARAMETER = "access_token"
+
+
+def _after_scheme(header: bytes | None, scheme: bytes) -> str | None:
+    if not header or len(header) > LONGEST_CREDENTIAL:
+        return None
+    word, _, value = header.strip().partition(b" ")
+    if word.lower() != scheme:
+        return None
+    return value.strip().decode("latin-1") or None
+
+
+def bearer_token(header: bytes | None) -> str | None:
+    """The token of `Authorization: Bearer` (RFC 6750 §2.1); the scheme's case is free."""
+    return _after_scheme(header, b"bearer")
+
+
+def basic_login(header: bytes | None) -> tuple[str, str] | None:
+    """User and password of `Authorization: Basic` (RFC 7617)."""
+    encoded = _after_scheme(header, b"basic")
+    if encoded is None:
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return (user, password) if user and colon else None
+
+
+def take_query_token(query: bytes) -> tuple[str | None, bytes]:
+    """The value of `access_token` (RFC 6750 §2.3), and the query without that parameter."""
+    if b"access" not in query and b"%" not in query:
+        return None, query
+    token, kept = None, []
+    for part in query.decode("latin-1").split("&"):
+        name, _, value = part.partition("=")
+        if unquote_plus(name) == _PARAMETER:
+            token = unquote_plus(value)[:LONGEST_CREDENTIAL] or token
+        else:
+            kept.append(part)
+    return token, "&".join(kept).encode("latin-1")
+
+
+MOST_LINES = 200
+"""Lines a second: a flood of wrong requests must not fill the disk."""
+
+
+class LineLimit(logging.Filter):
+    """Passes at most `most` lines a second; the next line says how many are missing."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._second = 0
+        self._passed = 0
+        self._missing = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is logged."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._passed = second, 0
+        if self._passed >= self._most:
+            self._missing += 1
+            return False
+        self._passed += 1
+        if self._missing:
+            record.msg = f"{record.msg} ({self._missing} lines like this one are missing)"
+            self._missing = 0
+        return True
+
+
+log.addFilter(LineLimit(MOST_LINES))
+
+
+def log_refusal(error: ThingwayError, method: str, where: str) -> None:
+    """Log a refused request: its method, path template and fault.
+
+    Paths and messages stay out of the log, as both may hold secrets.
+    """
+    reason = f"{error.code} {error.field!r:.130}" if error.field else error.code
+    log.info("refused %s %s: %d %s", method, where or "?", error.status, reason)
+
+
+def log_failure(status: int, method: str, where: str) -> None:
+    """Log that a service refused a request which the gateway passed on."""
+    log.info("answered %s %s: %d", method, where, status)

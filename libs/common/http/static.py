@@ -3,13 +3,42 @@
 import hashlib
 import zlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from litestar import Response
 from litestar.status_codes import HTTP_304_NOT_MODIFIED
 
-from libs.common.http.coding import CODINGS, PACKET, wanted
 from libs.common.http.request import Connection
+
+PACKET = 1400
+"""Bytes that travel in one packet: an answer of so many is not sooner there for being smaller."""
+CODINGS = {b"gzip": 31, b"deflate": 15}
+"""Codings by the window that zlib has for them, the better one first."""
+
+
+@lru_cache(maxsize=256)
+def wanted(accept: bytes) -> bytes | None:
+    """The coding that an `Accept-Encoding` asks for, None for a plain answer."""
+    weights = {}
+    for entry in accept.lower().split(b","):
+        name, _, weight = entry.partition(b";")
+        weights[name.strip()] = _weight(weight)
+    for coding in CODINGS:
+        if weights.get(coding, weights.get(b"*", 0.0)) > 0:
+            return coding
+    return None
+
+
+def _weight(parameter: bytes) -> float:
+    """A weight of `q=…`; 1 without one, 0 when it is no number."""
+    name, _, value = parameter.strip().partition(b"=")
+    if name.strip() != b"q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
 
 YEAR = 31_536_000
 """Seconds: what has this age at most never changes."""

@@ -15,7 +15,7 @@ from libs.common.errors import (
     Unauthenticated,
     Unavailable,
 )
-from libs.common.http.credentials import basic_login, bearer_token
+from libs.common.http.request import basic_login, bearer_token
 from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader

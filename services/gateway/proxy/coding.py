@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from libs.common.errors import MalformedRequest, UnsupportedMedia
-from libs.common.http.coding import CODINGS, PACKET, wanted
+from libs.common.http.static import CODINGS, PACKET, wanted
 
 _RAW = -15
 """What some clients send as `deflate`: without zlib's frame."""

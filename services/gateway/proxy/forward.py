@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from litestar.types import HTTPScope, Send
 
 from libs.common.errors import Unavailable
-from libs.common.http.coding import PACKET
+from libs.common.http.static import PACKET
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from libs.common.telemetry.tracing import TRACE, current_trace
 from services.gateway.access.addresses import Origin

@@ -11,7 +11,7 @@ from litestar.types import Send
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated
-from libs.common.http.coding import CODINGS
+from libs.common.http.static import CODINGS
 from services.gateway.proxy.body import RequestBody
 from services.gateway.proxy.coding import UnknownCoding
 from services.gateway.routes import Credential

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from libs.common.http.credentials import LONGEST, bearer_token
+from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token
 from services.gateway.access.addresses import Origin
 from services.gateway.proxy.headers import to_service
 from services.gateway.upstream.connection import Field
@@ -35,7 +35,7 @@ class Handshake:
         for part in self.query.decode("latin-1").split("&"):
             name, _, value = part.partition("=")
             if unquote_plus(name).lower() == PARAMETER:
-                text = unquote_plus(value)[:LONGEST].strip()
+                text = unquote_plus(value)[:LONGEST_CREDENTIAL].strip()
                 word, _, rest = text.partition(" ")
                 return (rest.strip() if word.lower() == "bearer" else text) or None
         return None

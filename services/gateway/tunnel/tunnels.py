@@ -24,8 +24,7 @@ from libs.common.errors import (
     Unauthenticated,
     Unavailable,
 )
-from libs.common.http.refusals import log_refusal
-from libs.common.http.request import new_request_id
+from libs.common.http.request import log_refusal, new_request_id
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     TOKEN_HEADER,

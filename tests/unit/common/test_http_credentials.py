@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from libs.common.http.credentials import basic_login, bearer_token, take_query_token
+from libs.common.http.request import basic_login, bearer_token, take_query_token
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest
 from libs.common.http.console import post, route
-from libs.common.http.credentials import basic_login
-from libs.common.http.request import address_of, host_of
+from libs.common.http.request import address_of, basic_login, host_of
 from services.workflow.triggers.hooks.logins import HttpLogins
 from services.workflow.triggers.hooks.service import HookCaller
 

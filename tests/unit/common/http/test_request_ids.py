@@ -11,7 +11,7 @@ from libs.common.http.app import Service, create_app
 from libs.common.http.console import get
 from libs.common.http.guards import users
 from libs.common.http.ids import PathId
-from libs.common.http.refusals import LineLimit
+from libs.common.http.request import LineLimit
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from libs.common.http.middleware import BODIES, LARGE, OF_PRINCIPAL, WORKERS, Turns
 from libs.common.http.request import PRINCIPAL
-from libs.common.http.turns import BODIES, LARGE, OF_PRINCIPAL, WORKERS, Turns
 from libs.common.identity import Kind, Principal
 
 

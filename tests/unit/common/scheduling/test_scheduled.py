@@ -116,7 +116,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/things/totals.py Totals.__init__: Beside",
         "services/management/live/exchange.py Exchange.__init__: Beside",
     ],
-    "The request holds a worker of its tenant meanwhile (`libs.common.http.turns`).": [
+    "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
         "services/device/products/templates/service.py Templates._made: to_thread",
         "services/device/products/templates/service.py Templates._make: to_thread",
     ],

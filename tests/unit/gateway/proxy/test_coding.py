@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from libs.common.errors import MalformedRequest
-from libs.common.http.coding import wanted
+from libs.common.http.static import wanted
 from services.gateway.proxy.coding import UnknownCoding, decoder, encoder_for
 
 TEXT = b'{"temperature": 21.5}' * 20_000
