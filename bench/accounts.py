@@ -28,8 +28,12 @@ from deploy.local import programs
 from deploy.platform import ports, redis_server
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
-from libs.common.contracts.auth import ApplicationSecret, CreateApplication
-from libs.common.contracts.users import CreateUser, UserPassword
+from libs.common.contracts.auth import (
+    ApplicationSecret,
+    CreateApplication,
+    CreateUser,
+    UserPassword,
+)
 from libs.common.identity import make_keys
 from libs.common.store.redis import Redis, connect_redis
 

@@ -24,7 +24,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from bench.platform import Platform
 from bench.table import Row
 from deploy.platform.openapi import OpenApi
-from libs.common.contracts.live import WS_PATH, live_topic
+from libs.common.contracts.mqtt import WS_PATH, live_topic
 from libs.common.http.server import open_files
 from libs.common.mqtt import encoded
 

@@ -23,15 +23,18 @@ from libs.common.contracts.auth import (
     Applications,
     ApplicationSecret,
     CreateApplication,
+    CreatedTenant,
+    CreateTenant,
     Done,
     IntegrationLogins,
     IntegrationRef,
     IntegrationSecret,
     ListApplications,
     ListIntegrationLogins,
+    ListTenants,
+    Tenants,
 )
 from libs.common.contracts.limits import SetLimits, TenantLimits
-from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
 
 A = TypeVar("A")
 

@@ -12,7 +12,7 @@ from deploy.platform import keys
 from deploy.platform.errors import LauncherError
 from deploy.platform.state import State, User
 from libs.common.bus import RpcClient
-from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.contracts.auth import CreateUser, UserPassword, UserRefByEmail
 from libs.common.errors import Conflict
 
 TENANT = "default"

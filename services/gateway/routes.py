@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from urllib.parse import parse_qs
 
+from libs.common.contracts.frames import LARGEST_HOOK
 from libs.common.contracts.limits import LARGEST_FILE
-from libs.common.contracts.networks import LARGEST_HOOK
 from libs.common.identity import Kind
 
 LONGEST_POLL = 600.0

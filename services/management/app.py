@@ -9,9 +9,13 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clients import connected
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import GetIntegrations, Manifest
-from libs.common.contracts.live import WS_PATH
-from libs.common.contracts.names import AskCanvas, DescribeDashboards, DescribeIntegrations
-from libs.common.contracts.resources import ReadResource
+from libs.common.contracts.mqtt import WS_PATH
+from libs.common.contracts.names import (
+    AskCanvas,
+    DescribeDashboards,
+    DescribeIntegrations,
+    ReadResource,
+)
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier

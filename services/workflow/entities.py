@@ -5,7 +5,6 @@ from typing import Any
 
 from libs.common.bus import RpcClient
 from libs.common.bus.rpc import error_of
-from libs.common.contracts.alarms import CHANGE, ChangeAlarm, ChangedAlarm
 from libs.common.contracts.entities import (
     CALL,
     MOST,
@@ -24,7 +23,16 @@ from libs.common.contracts.entities import (
     UpdateEntities,
     UpdateOutcome,
 )
-from libs.common.contracts.flows import PUT, REMOVE, PutFlowService, RemoveFlowService, Settled
+from libs.common.contracts.flows import (
+    CHANGE_ALARM,
+    PUT,
+    REMOVE,
+    ChangeAlarm,
+    ChangedAlarm,
+    PutFlowService,
+    RemoveFlowService,
+    Settled,
+)
 from libs.common.errors import TooLarge
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
@@ -94,7 +102,7 @@ class Entities:
 
     async def change_alarm(self, wanted: ChangeAlarm, seconds: float) -> ChangedAlarm:
         """Raise or clear an alarm of the device of an entity."""
-        return await self._rpc.call(CHANGE, wanted, ChangedAlarm, timeout=seconds)
+        return await self._rpc.call(CHANGE_ALARM, wanted, ChangedAlarm, timeout=seconds)
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
         """Those of `keys` that there are."""

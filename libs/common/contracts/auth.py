@@ -1,4 +1,9 @@
-"""What `auth` answers: `rpc.auth.{operation}`."""
+"""Requests to `auth` and their answers: `rpc.auth.{operation}`.
+
+What `auth` is asked about users.
+
+The operator asks `rpc.auth.{create_user|reset_user_password}`, services `describe_users`.
+"""
 
 from typing import Literal
 
@@ -219,3 +224,110 @@ class IntegrationLogins(msgspec.Struct):
     """Answer of `list_integration_logins`, by integration."""
 
     logins: list[IntegrationLogin]
+
+
+GIVE_DEVICE = "rpc.device.give_device"
+TAKE_DEVICE = "rpc.device.take_device"
+
+
+class GiveDevice(msgspec.Struct, rename="camel"):
+    """`give_device`: a device of the users, or nobody's, is the application's from now on."""
+
+    tenant: str
+    device_id: int
+    application_id: int
+    application_name: str
+
+
+class TakeDevice(msgspec.Struct, rename="camel"):
+    """`take_device`: a device of the application is the users' from now on."""
+
+    tenant: str
+    device_id: int
+    application_id: int
+    user_id: int
+    """Who takes it."""
+
+
+class OwnedDevice(msgspec.Struct, rename="camel"):
+    """Answer of both."""
+
+    sn: str
+    name: str
+
+
+class CreateTenant(msgspec.Struct):
+    """`create_tenant`: 1 to 64 letters, digits, `_` or `-`."""
+
+    name: str
+
+
+class CreatedTenant(msgspec.Struct, rename="camel"):
+    """Answer of `create_tenant`: the console client whose logins belong to the tenant.
+
+    The secret is shown only here.
+    """
+
+    name: str
+    client_id: str
+    client_secret: str
+
+
+class ListTenants(msgspec.Struct):
+    """`list_tenants`."""
+
+
+class Tenant(msgspec.Struct, rename="camel"):
+    """A tenant as lists show it."""
+
+    name: str
+    created_at: int
+    """ms."""
+    users: int
+    """How many; the first one may still register while there is none."""
+
+
+class Tenants(msgspec.Struct):
+    """Answer of `list_tenants`, by name."""
+
+    tenants: list[Tenant]
+
+
+DESCRIBE_USERS = "rpc.auth.describe_users"
+
+
+class DescribeUsers(msgspec.Struct):
+    """`describe_users`: those of a tenant with these ids."""
+
+    tenant: str
+    ids: list[int]
+
+
+class DescribedUsers(msgspec.Struct):
+    """Answer of `describe_users`: nicknames by id, as text; who is unknown is left out."""
+
+    nicknames: dict[str, str]
+
+
+class CreateUser(msgspec.Struct, rename="camel"):
+    """`create_user`: with a password that `auth` makes."""
+
+    email: str
+    nickname: str
+    tenant: str = "default"
+    super_admin: bool = False
+
+
+class UserRefByEmail(msgspec.Struct):
+    """`reset_user_password`: a new password that `auth` makes; every token of the user ends."""
+
+    email: str
+    tenant: str = "default"
+
+
+class UserPassword(msgspec.Struct, rename="camel"):
+    """Answer of both: the password is shown only here."""
+
+    user_id: int
+    email: str
+    password: str

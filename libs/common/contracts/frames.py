@@ -129,3 +129,17 @@ class TellLink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     external_power: bool = False
     margin: float | None = None
     """dB by which the last request was heard above the floor."""
+
+
+LARGEST_HOOK = 64 * 1024
+"""Bytes of a body: an uplink that many gateways heard has some 10,000."""
+
+
+class HookCall(msgspec.Struct, frozen=True, kw_only=True):
+    """`rpc.integration.{integration}.hook`: a body that came to the webhook of a tenant.
+
+    It is answered by the replica that the integration works in, when what it says is stored.
+    """
+
+    tenant: Tenant
+    body: Annotated[bytes, msgspec.Meta(max_length=LARGEST_HOOK)]

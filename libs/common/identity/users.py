@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.users import DESCRIBE, DescribedUsers, DescribeUsers
+from libs.common.contracts.auth import DESCRIBE_USERS, DescribedUsers, DescribeUsers
 from libs.common.errors import Unavailable
 from libs.common.recent import Recent
 from libs.common.store.redis import Redis, RedisError
@@ -32,7 +32,9 @@ class People:
         if not ids:
             return {}
         try:
-            found = await self._rpc.call(DESCRIBE, DescribeUsers(tenant, list(ids)), DescribedUsers)
+            found = await self._rpc.call(
+                DESCRIBE_USERS, DescribeUsers(tenant, list(ids)), DescribedUsers
+            )
         except Unavailable as error:
             log.warning("the names of users are left out: %s", error)
             return {}

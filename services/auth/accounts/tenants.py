@@ -17,8 +17,8 @@ import msgspec
 from pymongo import ReturnDocument
 
 from libs.common.clock import to_ms
+from libs.common.contracts.auth import Tenant
 from libs.common.contracts.limits import Limits
-from libs.common.contracts.tenants import Tenant
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
 from libs.common.jobs import repeat

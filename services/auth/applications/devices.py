@@ -1,7 +1,7 @@
 """Devices of applications, which `device` keeps."""
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.ownership import (
+from libs.common.contracts.auth import (
     GIVE_DEVICE,
     TAKE_DEVICE,
     GiveDevice,

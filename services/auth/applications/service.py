@@ -8,8 +8,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from libs.common.contracts.auth import ApplicationSecret
-from libs.common.contracts.ownership import OwnedDevice
+from libs.common.contracts.auth import ApplicationSecret, OwnedDevice
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import name_of
 from libs.common.identity import Caller, Kind

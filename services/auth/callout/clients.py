@@ -1,7 +1,7 @@
 """MQTT clients of tenants that are no devices; `workflow` keeps what they log in with."""
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.credentials import LOGIN, MqttLoggedIn, MqttLogin
+from libs.common.contracts.mqtt import MQTT_LOGIN, MqttLoggedIn, MqttLogin
 
 
 class MqttClients:
@@ -12,4 +12,4 @@ class MqttClients:
 
     async def login(self, access_key: str, secret: str | None = None) -> MqttLoggedIn:
         """Who comes in with an access key and its secret; raises what `workflow` answers."""
-        return await self._rpc.call(LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)
+        return await self._rpc.call(MQTT_LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)

@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 
 from libs.common.bus.accounts import APPLICATION_PREFIX
-from libs.common.contracts.credentials import LOGIN_PREFIX as FLOWS_PREFIX
 from libs.common.contracts.integrations import LOGIN_PREFIX
+from libs.common.contracts.mqtt import LOGIN_PREFIX as FLOWS_PREFIX
 from services.auth.applications.schemas import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.callout.clients import MqttClients

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from libs.common.contracts.auth import Connection, Way
-from libs.common.contracts.credentials import login_of
 from libs.common.contracts.integrations import LOGIN_PREFIX
+from libs.common.contracts.mqtt import login_of
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
 from libs.common.identity.header import PassVerifier

@@ -27,7 +27,7 @@ from libs.common.contracts.auth import (
     FindConnections,
     ShutOut,
 )
-from libs.common.contracts.credentials import CloseMqttClients, login_of
+from libs.common.contracts.mqtt import CloseMqttClients, login_of
 from libs.common.errors import ThingwayError
 from libs.common.store.redis import Redis
 

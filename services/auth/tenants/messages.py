@@ -1,8 +1,8 @@
 """What the operator asks about tenants, and services about their limits."""
 
 from libs.common.bus import RpcServer
+from libs.common.contracts.auth import CreateTenant, ListTenants
 from libs.common.contracts.limits import GetLimits, SetLimits
-from libs.common.contracts.tenants import CreateTenant, ListTenants
 from services.auth.tenants.limits import TenantLimitsService
 from services.auth.tenants.service import TenantService
 

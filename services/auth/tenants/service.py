@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
+from libs.common.contracts.auth import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
 from services.auth.accounts import Accounts
 from services.auth.accounts.menus import Menu

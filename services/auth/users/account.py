@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.contracts.users import (
+from libs.common.contracts.auth import (
     CreateUser,
     DescribedUsers,
     DescribeUsers,

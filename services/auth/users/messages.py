@@ -1,7 +1,7 @@
 """What the operator and other services ask about users: `rpc.auth.…`."""
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.users import CreateUser, DescribeUsers, UserRefByEmail
+from libs.common.contracts.auth import CreateUser, DescribeUsers, UserRefByEmail
 from services.auth.users.account import AccountService
 
 

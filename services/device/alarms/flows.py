@@ -1,7 +1,7 @@
 """`rpc.device.change_alarm`: alarms that flows raise and clear."""
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.alarms import (
+from libs.common.contracts.flows import (
     LONGEST_CONTENT,
     LONGEST_KEY,
     ChangeAlarm,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from libs.common.contracts.alarms import Severity
+from libs.common.contracts.flows import Severity
 from libs.common.store.mongo import Document
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from libs.common.contracts.alarms import Severity
+from libs.common.contracts.flows import Severity
 from libs.common.http import console
 from libs.common.http.console import Ids, PageRequest
 from libs.common.http.ids import Id

@@ -13,8 +13,8 @@ from pymongo import DeleteOne, ReplaceOne, ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import now_ms
-from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.events import AlarmChange, DeviceProfile
+from libs.common.contracts.flows import ChangeAlarm, ChangedAlarm
 from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.ownership import GiveDevice, OwnedDevice, TakeDevice
+from libs.common.contracts.auth import GiveDevice, OwnedDevice, TakeDevice
 from libs.common.errors import Conflict
 from services.device.devices.leaving import REMOVED, Leaving
 from services.device.devices.orphans import Orphans

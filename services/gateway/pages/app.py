@@ -9,7 +9,7 @@ from litestar import Litestar, Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 
-from libs.common.contracts.live import WS_PATH
+from libs.common.contracts.mqtt import WS_PATH
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.app import Application, is_ready
 from libs.common.http.failures import HANDLERS

@@ -13,7 +13,7 @@ from typing import Any
 from opentelemetry import metrics
 from yarl import URL
 
-from libs.common.contracts.live import WS_PATH
+from libs.common.contracts.mqtt import WS_PATH
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import (
     OUR_FAULT,

@@ -3,7 +3,7 @@
 from functools import partial
 
 from libs.common.bus import Bus, RpcClient, RpcServer
-from libs.common.contracts.networks import HookCall
+from libs.common.contracts.frames import HookCall
 from libs.common.http.outgoing import outgoing_session
 from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings

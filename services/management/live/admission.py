@@ -3,7 +3,7 @@
 import msgspec
 
 from libs.common.contracts.limits import AskUse
-from libs.common.contracts.live import live_key, live_user
+from libs.common.contracts.mqtt import live_key, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Principal
 from libs.common.limits.counts import Claim, Counts, Held, taken

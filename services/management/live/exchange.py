@@ -15,7 +15,7 @@ from itertools import islice
 import msgspec
 
 from libs.common.changes import Changed
-from libs.common.contracts.live import live_topic, live_user
+from libs.common.contracts.mqtt import live_topic, live_user
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside

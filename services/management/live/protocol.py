@@ -3,7 +3,7 @@
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from libs.common.contracts.live import WS_PATH
+from libs.common.contracts.mqtt import WS_PATH
 from services.management.live.closing import WRITABLE
 from services.management.live.packets import LARGEST
 

@@ -12,7 +12,7 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_LIBRARY
-from libs.common.contracts.resources import PART, ReadResource, ResourcePart
+from libs.common.contracts.names import PART, ReadResource, ResourcePart
 from libs.common.errors import InvalidInput, NotFound, TooLarge, UnsupportedMedia
 from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal

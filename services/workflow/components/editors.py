@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.live import HAS_LIVE_PAGES, LivePages, LoginRef
+from libs.common.contracts.mqtt import HAS_LIVE_PAGES, LivePages, LoginRef
 from libs.common.errors import Unavailable
 from libs.common.identity import Principal
 

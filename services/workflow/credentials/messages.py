@@ -4,8 +4,8 @@ import logging
 
 from libs.common.bus import RpcClient, RpcServer
 from libs.common.contracts.auth import Done
-from libs.common.contracts.credentials import (
-    CLOSE,
+from libs.common.contracts.mqtt import (
+    CLOSE_MQTT_CLIENTS,
     CloseMqttClients,
     MqttLoggedIn,
     MqttLogin,
@@ -25,7 +25,7 @@ class MqttClients:
     async def close(self, access_key: str) -> None:
         """Close those whose credential has changed; while `auth` is away they stay."""
         try:
-            await self._rpc.call(CLOSE, CloseMqttClients(access_key), Done)
+            await self._rpc.call(CLOSE_MQTT_CLIENTS, CloseMqttClients(access_key), Done)
         except ThingwayError as error:
             log.warning("connections of %s stay open: %s", access_key, error)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from libs.common.contracts.alarms import (
+from libs.common.contracts.flows import (
     LONGEST_CONTENT,
     LONGEST_KEY,
     ChangeAlarm,

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from libs.common.contracts.alarms import Severity
+from libs.common.contracts.flows import Severity
 from libs.common.http import console
 from libs.common.http.ids import Id
 

@@ -18,8 +18,12 @@ from deploy.platform import ports
 from deploy.platform.nats import USERS, NatsConfig, render_nats_config
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
-from libs.common.contracts.auth import ApplicationSecret, CreateApplication
-from libs.common.contracts.tenants import CreatedTenant, CreateTenant
+from libs.common.contracts.auth import (
+    ApplicationSecret,
+    CreateApplication,
+    CreatedTenant,
+    CreateTenant,
+)
 from libs.common.http.request import CLIENT_ADDRESS_HEADER
 from libs.common.identity import (
     OWN_CONSOLE,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from libs.common.contracts.users import (
+from libs.common.contracts.auth import (
     CreateUser,
     DescribedUsers,
     DescribeUsers,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from libs.common.contracts.live import LivePages, LoginRef, live_key, live_topic
+from libs.common.contracts.mqtt import LivePages, LoginRef, live_key, live_topic
 from libs.common.identity import Principal
 from services.auth.live.service import broker_info
 from services.auth.tokens import writer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.access import Access, UserRef
-from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
+from libs.common.contracts.auth import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function

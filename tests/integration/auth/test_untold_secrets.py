@@ -4,9 +4,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
+from libs.common.contracts.auth import (
+    ApplicationRef,
+    ApplicationSecret,
+    CreateUser,
+    Done,
+    UserPassword,
+    UserRefByEmail,
+)
 from libs.common.contracts.limits import SetLimits, TenantLimits
-from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.people import (
     CLIENT,

@@ -18,7 +18,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import Access, ResourceType, UserRef
 from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
-from libs.common.contracts.live import live_key, live_user
+from libs.common.contracts.mqtt import live_key, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.access import access_key

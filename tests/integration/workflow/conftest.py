@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, RpcServer
 from libs.common.contracts.access import Access, UserRef
-from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
+from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.contracts.entities import (
     CalledServices,
     CallServices,
@@ -26,10 +26,15 @@ from libs.common.contracts.entities import (
     UpdateEntities,
     UpdateOutcome,
 )
-from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
+from libs.common.contracts.flows import (
+    ChangeAlarm,
+    ChangedAlarm,
+    PutFlowService,
+    RemoveFlowService,
+    Settled,
+)
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
-from libs.common.contracts.users import DescribedUsers, DescribeUsers
 from libs.common.errors import InvalidInput, Unauthenticated, UpstreamFailed
 from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.live import LivePages, LoginRef
+from libs.common.contracts.mqtt import LivePages, LoginRef
 from libs.common.errors import Unavailable
 from libs.common.identity import OWN_CONSOLE, Kind, Principal
 from services.workflow.components.catalogue import catalogue

@@ -2,7 +2,7 @@
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.limits import LARGEST_LIBRARY
-from libs.common.contracts.resources import READ_RESOURCE, ReadResource, ResourcePart
+from libs.common.contracts.names import READ_RESOURCE, ReadResource, ResourcePart
 from libs.common.errors import TooLarge
 
 

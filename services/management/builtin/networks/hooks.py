@@ -6,8 +6,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from libs.common.bus import RpcClient
+from libs.common.contracts.frames import LARGEST_HOOK, HookCall
 from libs.common.contracts.integrations import Acknowledged
-from libs.common.contracts.networks import LARGEST_HOOK, HookCall
 from libs.common.errors import NotFound, TooLarge
 from libs.common.http import HttpRequest
 from libs.common.http.console import post

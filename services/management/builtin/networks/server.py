@@ -11,7 +11,7 @@ import msgspec
 from aiomqtt import Message, MqttError
 from aiomqtt.exceptions import MqttConnectError
 
-from libs.common.contracts.frames import MOST_FRAMES, CarryDownlinks
+from libs.common.contracts.frames import MOST_FRAMES, CarryDownlinks, HookCall
 from libs.common.contracts.integrations import (
     Acknowledged,
     AddDevice,
@@ -19,7 +19,6 @@ from libs.common.contracts.integrations import (
     NewDevice,
     PropertiesUpdated,
 )
-from libs.common.contracts.networks import HookCall
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import ended

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from libs.common.contracts.alarms import CHANGE, ChangeAlarm, ChangedAlarm
+from libs.common.contracts.flows import CHANGE_ALARM, ChangeAlarm, ChangedAlarm
 from libs.common.errors import InvalidInput, NotFound
 from services.device.alarms import store
 from tests.integration.device.alarms.test_alarms import found, said
@@ -18,7 +18,7 @@ def asking(sn: str, step: str, **more: object) -> ChangeAlarm:
 
 
 async def change(world: World, wanted: ChangeAlarm) -> ChangedAlarm:
-    answer: ChangedAlarm = await world.rpc(CHANGE, wanted, ChangedAlarm)
+    answer: ChangedAlarm = await world.rpc(CHANGE_ALARM, wanted, ChangedAlarm)
     return answer
 
 

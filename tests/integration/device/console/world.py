@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
-from libs.common.contracts.users import DescribedUsers, DescribeUsers
+from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.http import Service, create_app
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.functions import Function

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.ownership import GiveDevice, TakeDevice
+from libs.common.contracts.auth import GiveDevice, TakeDevice
 from libs.common.errors import Conflict, NotFound
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device

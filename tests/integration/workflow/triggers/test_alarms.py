@@ -8,8 +8,8 @@ import msgspec
 from libs.common.bus import Outgoing
 from libs.common.bus.subjects import alarm_event
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.alarms import ChangeAlarm
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
+from libs.common.contracts.flows import ChangeAlarm
 from tests.integration.workflow.conftest import AUTHOR, Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.contracts.ownership import OwnedDevice
+from libs.common.contracts.auth import OwnedDevice
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.applications.schemas import ApplicationUpdate, NewApplication

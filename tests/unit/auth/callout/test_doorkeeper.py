@@ -6,8 +6,8 @@ import time
 import pytest
 
 from libs.common.contracts.auth import Connection
-from libs.common.contracts.credentials import MqttLoggedIn
 from libs.common.contracts.limits import Limits
+from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller, HeaderSigner, make_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal

@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
-from libs.common.contracts.credentials import MqttLoggedIn
+from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.callout.credentials import Credentials, application_credential, credential

@@ -7,7 +7,7 @@ import pytest
 from deploy.platform import console
 from deploy.platform.errors import LauncherError
 from deploy.platform.state import State, User
-from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.contracts.auth import CreateUser, UserPassword, UserRefByEmail
 from libs.common.errors import Conflict, InvalidInput
 
 GIVEN = {"THINGWAY_CONSOLE_CLIENT_ID": "iab", "THINGWAY_CONSOLE_CLIENT_SECRET": "milesight*iab"}

@@ -1,4 +1,4 @@
-"""What a page of a console hears live updates over MQTT with: `auth` gives it, `management` checks.
+"""Logins of MQTT clients outside: pages with live updates, and credentials of tenants.
 
 A user has a name of its own and hence a topic of its own. A password is 256 random bits and
 belongs to one log-in; Redis has its SHA-256 only, with the user it stands for.
@@ -38,3 +38,41 @@ def live_topic(username: str) -> str:
 def live_key(password: str) -> str:
     """Where Redis has the user of a password, for as long as its log-in lasts."""
     return f"tw:live:{token_hash(password)}"
+
+
+MQTT_LOGIN = "rpc.workflow.mqtt_login"
+CLOSE_MQTT_CLIENTS = "rpc.auth.close_mqtt_clients"
+
+LOGIN_PREFIX = "flows."
+
+
+def login_of(access_key: str) -> str:
+    """The name of such a client's connections; the dot keeps it apart from every SN."""
+    return f"{LOGIN_PREFIX}{access_key}"
+
+
+class MqttLogin(msgspec.Struct, rename="camel"):
+    """`mqtt_login`: may a client with this access key and secret come in?
+
+    Without a secret: what is the credential now?
+    """
+
+    access_key: str
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"MqttLogin({self.access_key})"
+
+
+class MqttLoggedIn(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Answer of `mqtt_login`; empty when it may not."""
+
+    tenant: str = ""
+    credential: str = ""
+    """Another one with every secret."""
+
+
+class CloseMqttClients(msgspec.Struct, rename="camel"):
+    """`close_mqtt_clients`: those that came in with a credential that has changed."""
+
+    access_key: str
