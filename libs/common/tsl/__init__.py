@@ -1,6 +1,5 @@
 """TSL: the model of a thing, and checks of all that things send and are sent by it."""
 
-from libs.common.tsl._keys import by_keys, entries_of, with_keys_of_ids
 from libs.common.tsl._merge import accepted
 from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
@@ -14,7 +13,10 @@ from libs.common.tsl.document import (
     ServiceSpec,
     TslDocument,
     Validator,
+    by_keys,
+    entries_of,
     to_wire,
+    with_keys_of_ids,
 )
 from libs.common.tsl.faults import (
     Fault,

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from libs.common.tsl._keys import by_keys
 from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl.document import TslDocument
+from libs.common.tsl.document import TslDocument, by_keys
 from libs.common.tsl.faults import Fault
 
 MASK = "******"

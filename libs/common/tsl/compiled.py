@@ -6,8 +6,7 @@ from functools import cached_property
 import msgspec
 
 from libs.common.tsl._check import check_each, check_members, check_value
-from libs.common.tsl._fast import properties_type, report_decoder
-from libs.common.tsl._keys import by_keys
+from libs.common.tsl._decoders import checked_report, properties_type, read_event, report_decoder
 from libs.common.tsl._merge import (
     merged,
     partial_view,
@@ -18,7 +17,6 @@ from libs.common.tsl._merge import (
 )
 from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl._values import booleans, parse_members, round_members, rounders, with_booleans
-from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl._write_only import (
     by_path,
     conceal_fault,
@@ -35,6 +33,7 @@ from libs.common.tsl.document import (
     PropertySpec,
     ServiceSpec,
     TslDocument,
+    by_keys,
 )
 from libs.common.tsl.faults import (
     Fault,

@@ -1,0 +1,150 @@
+"""Decoders of what devices send: made to measure for a document, or for the outer shape.
+
+A node becomes a type of msgspec, a STRUCT a class whose fields are UNSET by default, so
+that `to_builtins` gives plain dicts of what was sent. These types are at least as strict
+as `_check`, which names the faults when one of them refuses.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from libs.common.tsl._check import PATTERNS
+from libs.common.tsl._node import Node
+from libs.common.tsl.faults import Fault, MalformedReport
+from libs.common.tsl.interface import Report, Values
+from libs.common.tsl.limits import MAX_KEY, MAX_TS
+
+Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
+"""Epoch milliseconds up to the year 9999."""
+
+
+def properties_type(members: Mapping[str, Node]) -> Any:
+    """Make the class of properties, closed over the top-level `members`."""
+    return _struct_type("Properties", members)
+
+
+def report_decoder(properties: Any) -> msgspec.json.Decoder[Any]:
+    """Make the decoder of `{ts?, properties}` with properties of a class."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("properties", properties),
+        ("ts", Timestamp | None, None),
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("ReportWire", fields))
+
+
+def _struct_type(name: str, members: Mapping[str, Node]) -> Any:
+    """Make a class with fields f0, f1, ..., so that any key will do as a wire name."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for at, node in enumerate(members.values()):
+        kind = _value_type(node)
+        fields.append((f"f{at}", kind) if node.required else (f"f{at}", kind | UnsetType, UNSET))
+    return msgspec.defstruct(
+        name,
+        fields,
+        rename={f"f{at}": key for at, key in enumerate(members)},
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+def _value_type(node: Node) -> Any:  # noqa: PLR0911 - one type after the other
+    match node.kind:
+        case "BOOL":
+            return bool
+        case "INT" | "LONG" | "DATE":
+            return _bounded(int, node.low, node.high)
+        case "FLOAT" | "DOUBLE":
+            return _bounded(float, node.low, node.high)
+        case "ENUM":
+            return Literal[tuple(node.choices)]
+        case "STRING":
+            pattern = PATTERNS.get(node.encoding or "")
+            return _sized(str, node, pattern=pattern)
+        case "STRUCT":
+            return _struct_type("Struct", node.members)
+        case _:
+            element: Any = _value_type(node.element) if node.element else Any
+            return _sized(list[element], node)
+
+
+def _bounded(kind: type, low: float | None, high: float | None) -> Any:
+    return Annotated[kind, Meta(ge=low, le=high)]
+
+
+def _sized(kind: Any, node: Node, pattern: str | None = None) -> Any:
+    meta = Meta(min_length=node.min_size or None, max_length=node.max_size, pattern=pattern)
+    return Annotated[kind, meta]
+
+
+_T = TypeVar("_T")
+
+
+class EventWire(msgspec.Struct, rename="camel"):
+    """`{ts?, eventId, outputs?}`."""
+
+    event_id: str
+    ts: Timestamp | None = None
+    outputs: dict[str, Any] | None = None
+
+
+class ReportWire(msgspec.Struct):
+    """`{ts?, properties}`, each property still as its bytes, so that one cannot spoil all."""
+
+    properties: dict[str, msgspec.Raw]
+    ts: Timestamp | None = None
+
+
+_MISSING = "Object missing required field `"
+
+_event_decoder = msgspec.json.Decoder(EventWire)
+_report_decoder = msgspec.json.Decoder(ReportWire)
+
+
+def read_event(raw: bytes) -> EventWire:
+    """Read the shape of an event; raises `MalformedReport`."""
+    return _decoded(_event_decoder, raw)
+
+
+def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
+    """Read `ts`, the readable properties, and a fault for each unreadable one.
+
+    Raises `MalformedReport` when the shape is wrong or there is no property.
+    """
+    wire = _decoded(_report_decoder, raw)
+    if not wire.properties:
+        raise MalformedReport("must not be empty", "properties")
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for key, value in wire.properties.items():
+        try:
+            values[key] = msgspec.json.decode(value)
+        except (ValueError, RecursionError) as error:
+            faults.append(Fault(f"properties.{key[:MAX_KEY]}", f"cannot be read: {error}"))
+    return wire.ts, values, faults
+
+
+def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]) -> Report:
+    """Read a report and `check` what is readable of it; raises `MalformedReport`."""
+    ts, values, faults = read_report(raw)
+    good, bad = check(values)
+    return Report(ts, good, faults + bad)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
+    try:
+        return decoder.decode(raw)
+    except ValueError as error:
+        raise MalformedReport(*_named(str(error))) from error
+    except RecursionError as error:
+        raise MalformedReport(str(error)) from error
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The reason that msgspec gives, and the field that it names, if any."""
+    if text.startswith(_MISSING):
+        return "is required", text.removeprefix(_MISSING).rstrip("`")
+    reason, _, place = text.partition(" - at `$.")
+    return reason, place.rstrip("`")
