@@ -1,7 +1,6 @@
 """The accounts of nats-server, and what `gateway-bus` passes on from one to the other.
 
-What `gateway-bus` passes on from the account `OUTSIDE`: each subject again, under `relay.`.
-
+`gateway-bus` repeats each subject of the account `OUTSIDE` under `relay.` (docs/decisions/0020).
 nats-server checks what a client may publish, never where it asks the answer to go. So nobody
 outside may ask JetStream or a service directly: `gateway-bus` hears the question, looks at its
 reply subject and asks it again, with the very same one, on a subject that only it may use.

@@ -1,8 +1,6 @@
 """Requests to `auth` and their answers: `rpc.auth.{operation}`.
 
-What `auth` is asked about users.
-
-The operator asks `rpc.auth.{create_user|reset_user_password}`, services `describe_users`.
+The operator asks about tenants, applications and users; services about devices and users.
 """
 
 from typing import Literal

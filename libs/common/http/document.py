@@ -3,10 +3,8 @@
 Handlers say two things that Litestar cannot see: `body=`, the type of a body that they read
 themselves, and `example=`, a request body that works.
 
-Constraints of msgspec types in the OpenAPI document, wherever a type has them.
-
-Litestar reads the constraints of a field, and not those of its items, values and alternatives;
-it also drops bounds of 0.
+Litestar reads the constraints of a field, and not those of its items, values and alternatives
+(`ConstraintSchemas`); it also drops bounds of 0.
 """
 
 import re

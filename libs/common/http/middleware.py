@@ -1,7 +1,5 @@
 """The middleware of a service: trace, principal, and turns of tenants.
 
-Requests of tenants take turns at the workers of a service.
-
 A request takes its turn when its body is complete. An operation that waits on purpose (for a
 device, a run, other work that has its own turns) declares `waits=True` and holds no worker: the
 gateway bounds how many of them a tenant has. An answer that turns out to be large holds a place

@@ -5,8 +5,6 @@ certificates. A key is 192 random bits, so a plain SHA-256 keeps it: there is no
 a slow hash would defend. A copy that is missing is restored from MongoDB by `rpc.auth.check_device`
 and `check_device_certificate`.
 
-Log-ins of devices that were refused: one note of each device that there is, for its people.
-
 `tw:refused-login:{SN in capitals}` says when the last one was, over what, and what was
 wrong. A door only puts it into a short list, in which tenants take turns; what is in there is
 written every few seconds, once for each device. So neither the answer nor its time tells whether

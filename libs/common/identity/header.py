@@ -4,11 +4,10 @@ Ed25519, so that a service can check the header and cannot make one. Signing and
 checking cost 30-100 µs; both ends therefore keep what they signed or checked while it
 is valid, and a request costs a dictionary look-up (see docs/decisions/0004).
 
-What the gateway says of a device that came to it with a certificate, for the bus to believe.
-
-nats-server asks every client of a listener for a certificate, or none. So devices with one come
-over TLS to the gateway, which puts this in the place of a device key (docs/decisions/0027). Signed
-with the key of the principal header, and of use to nobody after some seconds.
+A pass (`PassSigner`) is what the gateway says of a device that came to it with a certificate.
+nats-server asks every client of a listener for a certificate, or none. So devices with one connect
+over TLS to the gateway, which puts a pass in the place of a device key (docs/decisions/0027). It is
+signed with the key of the principal header, and of use to nobody after some seconds.
 """
 
 import base64

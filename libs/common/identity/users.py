@@ -1,7 +1,5 @@
 """Users as `auth` knows them: nicknames, and the tenant of a user of the bus.
 
-Which tenant a user of the bus belongs to, as far as it is known.
-
 `tw:bus-tenant:{user in capitals}` is written by the auth callout when it lets somebody in.
 """
 

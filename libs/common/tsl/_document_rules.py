@@ -3,8 +3,6 @@
 Rules that mean nothing for a type (a `minSize` on an INT) are kept and ignored, as
 decoders of vendors do; only what contradicts itself is a fault.
 
-How members hang together: ids, parents, elements of arrays, access.
-
 The parent of a member is a prefix of its id, so a cycle cannot be written down.
 """
 

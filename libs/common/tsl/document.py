@@ -3,10 +3,9 @@
 Structs hold a document that `parse_document` has checked and normalised; treat them as
 read-only. Blank defaults exist so that an incomplete vendor document can be read at all.
 
-Property keys: by which values are named where a document has keys that differ from its ids.
-
-A key is a path like an id: that of a member continues the key of its parent. Documents keep ids and
-keys as they were imported; everything that reads or checks values works with `by_keys`.
+Property keys name values where a document has keys that differ from its ids. A key is a path like
+an id: that of a member continues the key of its parent. Documents keep ids and keys as they were
+imported; everything that reads or checks values works with `by_keys`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
