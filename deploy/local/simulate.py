@@ -16,7 +16,7 @@ import aiomqtt
 from rich.console import Console
 from rich.live import Live
 
-from deploy.local import fleet
+from deploy.local.fleet import provide
 from deploy.local.products import Target
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
@@ -81,7 +81,7 @@ async def simulate(given: Namespace) -> None:
     _, addresses = states.load_addressed(given.data)
     console = Console()
     async with Target.of_directory(given.data).connect() as api:
-        keys = await fleet.provide(
+        keys = await provide(
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()

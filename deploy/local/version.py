@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
-from deploy.local import programs
 from deploy.local.process import PROJECT_ROOT
+from deploy.local.programs import MONGOD, NATS, REDIS, find
 from deploy.platform.errors import LauncherError
 from libs.common.version import VERSION
 
@@ -59,9 +59,9 @@ def commit() -> str | None:
 def _servers() -> dict[str, str]:
     """The servers that `thingway up` would start, by name."""
     found = {}
-    for wanted in (programs.MONGOD, programs.NATS, programs.REDIS):
+    for wanted in (MONGOD, NATS, REDIS):
         try:
-            program = programs.find(wanted)
+            program = find(wanted)
         except LauncherError:
             found[wanted.name] = "none that runs here"
         else:
