@@ -15,7 +15,9 @@ import os
 import struct
 import threading
 import zlib
+from argparse import Namespace
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO, Self
 
 import msgspec
@@ -250,3 +252,42 @@ def _identity(text: str) -> pyrage.x25519.Identity:
         return pyrage.x25519.Identity.from_str(text)
     except pyrage.IdentityError as error:
         raise CommandError("the identity is no private key of age (AGE-SECRET-KEY-1…)") from error
+
+
+PASSPHRASE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - its name
+"""Environment variable."""
+
+
+def key_of(given: Namespace) -> Key:
+    """The key that options and environment name; raises `CommandError` for a file without one."""
+    return Key(
+        passphrase=_passphrase(given.passphrase_file),
+        recipients=tuple(getattr(given, "recipient", None) or ()),
+        identities=_identities(getattr(given, "identity_file", None)),
+    )
+
+
+def _passphrase(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(PASSPHRASE) or None
+    text = _read(file).rstrip("\r\n")
+    if not text:
+        raise CommandError(f"{file} has no passphrase")
+    return text
+
+
+def _identities(file: Path | None) -> tuple[str, ...]:
+    if file is None:
+        return ()
+    lines = (line.strip() for line in _read(file).splitlines())
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise CommandError(f"{file} has no identity")
+    return found
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read {file}: {error}") from error

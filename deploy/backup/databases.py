@@ -3,13 +3,18 @@
 All reads are of one snapshot session, so that they see one majority-committed time. MongoDB
 keeps that time for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it);
 `long_window` makes it long while a backup runs.
+
+Write-only values (access mode W) stay out of backups (decision 0044).
+
+They are in documents of commands that are still open. A restored command without them ends as
+FAILED (`values_not_restored`), so that no device is sent a mask in place of a key.
 """
 
 import contextlib
 import hashlib
 import struct
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import bson
@@ -19,12 +24,50 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
-from deploy.backup.concealing import COMMANDS, CONCEALED, conceal
 from deploy.backup.records import CollectionEnd, CollectionHead, Documents
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
 from libs.common.store.migrations import MIGRATIONS, RESTORING
 from libs.common.store.mongo import create_missing
+
+COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
+CARRIED = "thingway_management.openapi_commands"
+CONCEALED = frozenset({COMMANDS, OUTBOX, CARRIED})
+
+
+def conceal(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the documents of a collection (`{database}.{collection}`) without write-only values."""
+    for raw in documents:
+        concealed = _concealed(name, raw)
+        if concealed is not None:
+            yield concealed
+
+
+def _concealed(name: str, raw: bytes) -> bytes | None:
+    if name == COMMANDS and b"sealed" in raw:
+        return _command(raw)
+    if name == OUTBOX and b"command-" in raw:
+        return _outbox(raw)
+    if name == CARRIED and not bson.decode(raw).get("told"):
+        return None  # `device` sends unanswered commands again
+    return raw
+
+
+def _command(raw: bytes) -> bytes:
+    command: dict[str, Any] = bson.decode(raw)
+    command.pop("sealed", None)
+    for downlink in command.get("downlinks") or []:
+        downlink["data"] = b""
+    return bson.encode(command)
+
+
+def _outbox(raw: bytes) -> bytes:
+    document: dict[str, Any] = bson.decode(raw)
+    for entry in document.get("entries", []):
+        if entry.get("key"):
+            entry |= {"payload": b"", "withdrawn": True}
+    return bson.encode(document)
+
 
 _WINDOW = "minSnapshotHistoryWindowInSeconds"
 _WINDOW_SECONDS = 24 * 3600

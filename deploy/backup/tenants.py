@@ -17,7 +17,6 @@ from pymongo.errors import BulkWriteError
 
 from deploy.backup import databases, rewriting
 from deploy.backup.backing_up import Put, Say
-from deploy.backup.checking import Checked
 from deploy.backup.collections import ROWS, By, Row, row_of
 from deploy.backup.databases import Snapshot, Tally, split
 from deploy.backup.records import (
@@ -30,7 +29,7 @@ from deploy.backup.records import (
     Secrets,
     Sequences,
 )
-from deploy.backup.restoring import records_of
+from deploy.backup.restoring import Checked, records_of
 from deploy.backup.rewriting import Document, Moving
 from deploy.backup.stores import DATABASES, Stores
 from deploy.platform import keys

@@ -1,16 +1,57 @@
 """All checks that the settings of services allow, side by side."""
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
+from pathlib import Path
+
+from cryptography import x509
 
 from deploy.checkup.bus import Login, check_servers, check_streams
-from deploy.checkup.findings import Finding
-from deploy.checkup.machine import check_certificates, check_files
+from deploy.checkup.findings import Finding, failed, found
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
 from libs.common.settings import PREFIX
+
+LEAST_FILES = 10_000
+SOON = timedelta(days=14)
+CERTIFICATES = ("THINGWAY_TLS_CERTIFICATE", "THINGWAY_CA_FILE", "THINGWAY_DEVICE_CA_FILE")
+"""Settings that name files of certificates."""
+
+
+def check_files() -> Finding:
+    """How many files a process may have open here."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = most != resource.RLIM_INFINITY and most < LEAST_FILES
+    text = "no bound" if most == resource.RLIM_INFINITY else f"{most}"
+    return found("open files", text if few else "", text, "open-files", minor=True)
+
+
+def check_certificates(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Until when the certificates are valid that a service's settings name."""
+    for name in CERTIFICATES:
+        path = environment.get(name)
+        if path:
+            yield _certificate(Path(path))
+
+
+def _certificate(path: Path) -> Finding:
+    subject = f"certificate {path.name}"
+    try:
+        found_in = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError) as error:
+        return failed(subject, error, "certificates")
+    ends = min(one.not_valid_after_utc for one in found_in)
+    text = f"valid until {ends:%Y-%m-%d %H:%M} UTC"
+    left = ends - datetime.now(UTC)
+    wrong = f"ran out: {text}" if left < timedelta() else text
+    return found(
+        subject, wrong if left < SOON else "", text, "certificates", minor=left > timedelta()
+    )
+
 
 Settings = Mapping[str, str]
 """The environment of one service."""

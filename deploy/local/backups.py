@@ -14,12 +14,10 @@ import msgspec
 from nats.errors import Error as NatsError
 from pymongo.errors import PyMongoError
 
-from deploy.backup.archive import ArchiveBroken, Key, Reader, Writer
+from deploy.backup.archive import ArchiveBroken, Key, Reader, Writer, key_of
 from deploy.backup.backing_up import back_up
-from deploy.backup.checking import Checked
-from deploy.backup.keys import key_of
 from deploy.backup.records import Head, Record, Secrets
-from deploy.backup.restoring import records_of
+from deploy.backup.restoring import Checked, records_of
 from deploy.backup.restoring import restore as restore_stores
 from deploy.backup.stores import Stores
 from deploy.backup.tenants import back_up_tenant, restore_tenant

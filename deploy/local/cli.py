@@ -9,7 +9,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
-from deploy.backup.keys import PASSPHRASE
+from deploy.backup.archive import PASSPHRASE
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, part, positive
 from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused

@@ -6,7 +6,6 @@ import pyrage
 import pytest
 
 from deploy.backup.archive import ArchiveBroken, Key, Reader, Writer
-from deploy.backup.checking import Checked
 from deploy.backup.databases import Tally
 from deploy.backup.records import (
     CollectionEnd,
@@ -18,6 +17,7 @@ from deploy.backup.records import (
     Record,
     Secrets,
 )
+from deploy.backup.restoring import Checked
 from deploy.platform.errors import CommandError
 
 DOCUMENT = b"\x05\x00\x00\x00\x00"

@@ -3,9 +3,9 @@
 import bson
 import pytest
 
-from deploy.backup.concealing import CARRIED as CARRIED_NAME
-from deploy.backup.concealing import COMMANDS, CONCEALED, conceal
-from deploy.backup.concealing import OUTBOX as OUTBOX_NAME
+from deploy.backup.databases import CARRIED as CARRIED_NAME
+from deploy.backup.databases import COMMANDS, CONCEALED, conceal
+from deploy.backup.databases import OUTBOX as OUTBOX_NAME
 from deploy.backup.stores import DATABASES
 
 OPEN = {
