@@ -15,7 +15,7 @@ from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
-from deploy.platform.serving import until_serving
+from deploy.platform.openapi import until_serving
 from deploy.platform.state import Addresses, State
 from libs.common.errors import ThingwayError
 

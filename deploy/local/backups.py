@@ -21,7 +21,7 @@ from deploy.backup.restoring import Checked, records_of
 from deploy.backup.restoring import restore as restore_stores
 from deploy.backup.stores import Stores
 from deploy.backup.tenants import back_up_tenant, restore_tenant
-from deploy.local import lock, servers, starting
+from deploy.local import lock, servers
 from deploy.local.process import base_environment
 from deploy.local.supervisor import Supervisor
 from deploy.platform import ports
@@ -174,8 +174,8 @@ async def _started(directory: Path, state: State) -> AsyncIterator[Stores]:
         ground = servers.Ground(directory, state, base)
         wanted = servers.embedded(found, ground, [doors], addresses)
         states.save(directory, state)
-        await starting.together(
-            [starting.until_ready(supervisor.start(one.spec), one.ready) for one in wanted]
+        await supervisor.together(
+            [supervisor.until_ready(supervisor.start(one.spec), one.ready) for one in wanted]
         )
         yield Stores.local(state, addresses)
     finally:

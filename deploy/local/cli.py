@@ -270,7 +270,7 @@ COMMANDS = (
     Command(
         "device certificate",
         "issue a certificate with which a device logs in, and write it and its private key",
-        "device_certificates:issue",
+        "administration:issue_certificate",
         (
             _SN,
             option(
@@ -299,13 +299,13 @@ COMMANDS = (
     Command(
         "device certificates",
         "list the certificates with which a device logs in",
-        "device_certificates:show",
+        "administration:show_certificates",
         (_SN, *_SHARED),
     ),
     Command(
         "device revoke-certificate",
         "end a certificate at once, and its connections",
-        "device_certificates:revoke",
+        "administration:revoke_certificate",
         (_SN, option("serial", metavar="SERIAL", help="its serial number"), *_SHARED),
     ),
     Command(
@@ -388,7 +388,7 @@ COMMANDS = (
             ),
         ),
     ),
-    Command("version", "print what runs here", "version:show", (_JSON,)),
+    Command("version", "print what runs here", "programs:show_versions", (_JSON,)),
     Command(
         "doctor",
         "check this machine, and the platform if it runs; in a container, what its service sees",

@@ -8,22 +8,79 @@ import random
 import signal
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import aiomqtt
+import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from deploy.local.fleet import provide
 from deploy.local.products import Target
-from deploy.local.simulated_device import DemoDevice
+from deploy.local.simulator import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
+from deploy.platform.errors import LauncherError
+from deploy.platform.files import write_private
+from deploy.platform.openapi import OpenApi
 from libs.common.jobs import ended, happened
 from libs.common.tls import mqtt_doors
+
+FLEET_FILE = "simulated.json"
+_AT_ONCE = 8
+_SAVE_EVERY = 100
+
+
+async def provide_devices(
+    api: OpenApi, directory: Path, count: int, told: Callable[[int], None]
+) -> dict[str, str]:
+    """Return SN → key of `count` devices of the demo product, creating those that lack.
+
+    `told` hears how many there are. A run that is broken off is continued by the next.
+    """
+    known = _load(directory)
+    wanted = [f"DEMOSIM{number:09d}" for number in range(1, count + 1)]
+    missing = [sn for sn in wanted if sn not in known]
+    if missing:
+        model = demo_product()["model"]
+        try:
+            for start in range(0, len(missing), _SAVE_EVERY):
+                batch = missing[start : start + _SAVE_EVERY]
+                await _create(api, model, batch, known)
+                _save(directory, known)
+                told(len(known))
+        finally:
+            _save(directory, known)
+    return {sn: known[sn] for sn in wanted}
+
+
+async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]) -> None:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def create(sn: str) -> None:
+        async with limit:
+            device_id = await api.add_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
+            _, keys[sn] = await api.issue_credentials(device_id)
+
+    await asyncio.gather(*(create(sn) for sn in sns))
+
+
+def _load(directory: Path) -> dict[str, str]:
+    path = directory / FLEET_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise LauncherError(f"cannot read {path}: {error}") from error
+
+
+def _save(directory: Path, keys: dict[str, str]) -> None:
+    write_private(directory / FLEET_FILE, msgspec.json.encode(keys))
+
 
 _QOS = 1
 _ACK_SECONDS = 30.0
@@ -81,7 +138,7 @@ async def simulate(given: Namespace) -> None:
     _, addresses = states.load_addressed(given.data)
     console = Console()
     async with Target.of_directory(given.data).connect() as api:
-        keys = await provide(
+        keys = await provide_devices(
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()

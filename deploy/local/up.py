@@ -14,12 +14,11 @@ from typing import Any
 
 from rich.console import Console
 
-from deploy.local import growing, lock, servers, simulator, starting, storage
+from deploy.local import jetstream, lock, servers, simulator, supervisor
 from deploy.local.backups import RESTORING
 from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
-from deploy.local.progress import Progress
-from deploy.local.summary import summary
+from deploy.local.progress import Progress, summary
 from deploy.local.supervisor import Supervisor
 from deploy.local.tls import Certificates
 from deploy.platform import console, ports, ready, services
@@ -28,8 +27,8 @@ from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import make_private_directory
 from deploy.platform.nats import ADMIN, SYSTEM_USER
+from deploy.platform.openapi import until_serving
 from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Doors, Service
-from deploy.platform.serving import until_serving
 from deploy.platform.state import Addresses
 
 END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
@@ -175,9 +174,9 @@ class Launcher:
     def _keep_writing(self, number: int, address: Addresses) -> Coroutine[Any, Any, None]:
         password = self._state.secrets[f"nats.{SYSTEM_USER}"]
         name = states.member(servers.NATS, number)
-        return storage.keep_writing(
-            partial(storage.is_stuck, address, password, servers.nats_name(self._state, number)),
-            partial(storage.free_bytes, self._directory / name),
+        return jetstream.keep_writing(
+            partial(jetstream.is_stuck, address, password, servers.nats_name(self._state, number)),
+            partial(jetstream.free_bytes, self._directory / name),
             partial(self._restart_nats, name),
         )
 
@@ -208,10 +207,10 @@ class Launcher:
         specs = self._service_specs(addresses)
         self._save()
         async with self._progress.shown():
-            await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
+            await supervisor.together([self._bring_up(one.spec, one.ready) for one in wanted])
             if self._state.is_cluster:
                 await self._grow()
-            await starting.together(
+            await supervisor.together(
                 [
                     self._bring_up(spec, partial(until_serving, url, addresses.ca_file))
                     for spec, url in specs
@@ -241,7 +240,7 @@ class Launcher:
 
     async def _grow(self) -> None:
         """Let the cluster have the streams of a server that was alone until now."""
-        await growing.adopt(
+        await jetstream.adopt(
             self._directory / servers.NATS,
             self._addresses().apart()[0],
             self._state.secrets[f"nats.{ADMIN}"],
@@ -251,7 +250,7 @@ class Launcher:
 
     async def _bring_up(self, spec: Spec, is_ready: Callable[[], Awaitable[None]]) -> None:
         child = self._supervisor.start(spec)
-        await self._progress.follow(spec.name, starting.until_ready(child, is_ready))
+        await self._progress.follow(spec.name, supervisor.until_ready(child, is_ready))
 
     def _claim_ports(self) -> None:
         options = self._options

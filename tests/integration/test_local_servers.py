@@ -18,11 +18,10 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
-from deploy.local.growing import adopt
+from deploy.local.jetstream import adopt
 from deploy.local.process import base_environment
 from deploy.local.servers import NatsDoors, Programs
-from deploy.local.starting import together, until_ready
-from deploy.local.supervisor import Supervisor
+from deploy.local.supervisor import Supervisor, together, until_ready
 from deploy.platform import admin, ports, services
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError

@@ -13,7 +13,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from deploy.local.storage import is_stuck
+from deploy.local.jetstream import is_stuck
 from deploy.platform.nats import SERVICE_USERS
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT

@@ -19,7 +19,7 @@ import msgspec
 from deploy.platform import ready
 from deploy.platform import state as states
 from deploy.platform.certificates import Authority, new_authority
-from deploy.platform.serving import until_serving
+from deploy.platform.openapi import until_serving
 from deploy.platform.state import Addresses
 from tests.e2e.platform import Platform, uplink_counts
 from tests.e2e.waiting import until

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from deploy.local.simulated_device import DemoDevice
+from deploy.local.simulator import DemoDevice
 from deploy.platform.bootstrap import demo_product
 
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from deploy.local import storage
+from deploy.local import jetstream
 from deploy.platform.state import Addresses
 
 
 async def restarts(looks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatch) -> int:
     """How often the server is restarted when it is found like that: stuck, bytes that are free."""
-    monkeypatch.setattr(storage, "PERIOD", 0)
+    monkeypatch.setattr(jetstream, "PERIOD", 0)
     coming, done = iter(looks), asyncio.Event()
     count, free = 0, 0
 
@@ -27,7 +27,7 @@ async def restarts(looks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatc
         nonlocal count
         count += 1
 
-    keeping = asyncio.create_task(storage.keep_writing(is_stuck, lambda: free, restart))
+    keeping = asyncio.create_task(jetstream.keep_writing(is_stuck, lambda: free, restart))
     await done.wait()
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
@@ -37,11 +37,11 @@ async def restarts(looks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("looks", "expected"),
     [
-        ([(False, storage.ROOM)], 0),
-        ([(True, storage.ROOM - 1)], 0),
-        ([(True, storage.ROOM)], 1),
-        ([(True, 0), (True, 0), (True, storage.ROOM), (False, storage.ROOM)], 1),
-        ([(True, storage.ROOM), (False, storage.ROOM), (True, storage.ROOM)], 2),
+        ([(False, jetstream.ROOM)], 0),
+        ([(True, jetstream.ROOM - 1)], 0),
+        ([(True, jetstream.ROOM)], 1),
+        ([(True, 0), (True, 0), (True, jetstream.ROOM), (False, jetstream.ROOM)], 1),
+        ([(True, jetstream.ROOM), (False, jetstream.ROOM), (True, jetstream.ROOM)], 2),
     ],
 )
 async def test_a_stuck_server_is_restarted_once_there_is_room(looks, expected, monkeypatch):
@@ -52,7 +52,7 @@ async def test_a_stuck_server_is_restarted_once_there_is_room(looks, expected, m
 async def test_a_server_that_does_not_answer_is_not_stuck():
     """It is being started or ends; the supervisor sees to that."""
     addresses = Addresses("", "", "nats://127.0.0.1:1")
-    assert await storage.is_stuck(addresses, "x", "thingway") is False
+    assert await jetstream.is_stuck(addresses, "x", "thingway") is False
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ async def test_a_server_is_stuck_when_a_stream_or_all_of_them_are_closed(
     async def log_in(*_: object) -> Client:
         return Client()
 
-    monkeypatch.setattr(storage.admin, "log_in", log_in)
+    monkeypatch.setattr(jetstream.admin, "log_in", log_in)
 
-    assert await storage.is_stuck(Addresses("", "", "nats://x"), "x", "thingway") is expected
+    assert await jetstream.is_stuck(Addresses("", "", "nats://x"), "x", "thingway") is expected

@@ -1,20 +1,32 @@
-"""The streams of a server alone become those of a cluster.
+"""Care for nats-server's streams: adoption by a cluster, and restarts after a full disk.
 
 The first server of the cluster has them on its disk, and the cluster knows nothing of them. Each
 is made there under its own name and configuration, on that server and no other: it takes what it
 has on disk, messages and consumers with their places, as it does at every start. Then it gets its
 replicas, which copy from it (nats-server 2.15; decision 0025). A stream that the cluster knows is
 left alone, so a start that was broken off is completed by the next.
+
+Starts nats-server again when it has stopped writing and the disk has room.
+
+A stream that could not write once refuses everything until the server is started anew, however
+much room there is by then (nats-server 2.15, "critical write error"); in a cluster the server shuts
+all of JetStream down. MongoDB ends itself when
+the disk is full, and is started again like everything that ends.
 """
 
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 
 from deploy.platform import admin
 from deploy.platform.errors import Exit, LauncherError
+from deploy.platform.nats import SYSTEM_USER
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 
@@ -89,3 +101,59 @@ async def _ask(client: Client, operation: str, body: Any) -> _Answer:
 
 def _refused(what: str, fault: _Fault) -> LauncherError:
     return LauncherError(f"NATS cannot take over {what}: {fault.description}", Exit.FAILED)
+
+
+PERIOD = 10.0
+"""Seconds between two looks."""
+ROOM = 512 * 1024**2
+"""Bytes that must be free; with less the server would fail again at once."""
+_HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
+_HEALTH_SECONDS = 5.0
+_STUCK = ("write error", "JetStream not enabled")
+
+
+class _HealthFault(msgspec.Struct):
+    error: str = ""
+
+
+class _Health(msgspec.Struct):
+    errors: list[_HealthFault] = []
+
+
+class _HealthAnswer(msgspec.Struct):
+    data: _Health
+
+
+async def keep_writing(
+    is_stuck: Callable[[], Awaitable[bool]], free: Callable[[], int], restart: Callable[[], object]
+) -> None:
+    """Call `restart` whenever the server is stuck and `free` bytes are enough; for ever."""
+    while True:
+        await asyncio.sleep(PERIOD)
+        if await is_stuck() and free() >= ROOM:
+            restart()
+
+
+async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
+    """Whether the server `name` has stopped writing, a stream or all: the system user asks it.
+
+    False when the server does not answer: it is being started, or ends.
+    """
+    try:
+        client = await admin.log_in(addresses, password, SYSTEM_USER)
+    except (NatsError, OSError, TimeoutError):
+        return False
+    try:
+        question = msgspec.json.encode({"details": True, "server_name": name})
+        answer = await client.request(_HEALTH, question, timeout=_HEALTH_SECONDS)
+        health = msgspec.json.decode(answer.data, type=_HealthAnswer).data
+    except (NatsError, TimeoutError, msgspec.MsgspecError):
+        return False
+    finally:
+        await client.close()
+    return any(said in fault.error for fault in health.errors for said in _STUCK)
+
+
+def free_bytes(directory: Path) -> int:
+    """The bytes that are free where the data are."""
+    return shutil.disk_usage(directory).free
