@@ -1,8 +1,18 @@
-"""The migrations of every service, by database."""
+"""The migrations of every service, by database; as a program, the chart's job before an upgrade.
 
+`python -m deploy.platform.migrations` brings one service's database to the new version. It does
+what the service does at its start, before there is a pod of the new version: a database that cannot
+be migrated ends the upgrade, and the old version goes on.
+"""
+
+import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 
-from libs.common.store.migrations import Migration
+from libs.common.errors import ThingwayError
+from libs.common.settings import SettingsInvalid, StoreSettings, load
+from libs.common.store.migrations import Migration, migrate
+from libs.common.store.mongo import Mongo, StoreError
 from services.auth.migrations import MIGRATIONS as AUTH
 from services.device.migrations import MIGRATIONS as DEVICE
 from services.management.migrations import MIGRATIONS as MANAGEMENT
@@ -14,3 +24,20 @@ MIGRATIONS: Mapping[str, Sequence[Migration]] = {
     "thingway_management": MANAGEMENT,
     "thingway_workflow": WORKFLOW,
 }
+
+
+async def run() -> None:
+    """Migrate the database that the settings name; steps that contract are left out."""
+    settings = load(StoreSettings)
+    mongo = Mongo(settings.mongo_url, settings.mongo_database)
+    try:
+        await migrate(mongo.database, MIGRATIONS[settings.mongo_database])
+    finally:
+        await mongo.close()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(run())
+    except (SettingsInvalid, StoreError, ThingwayError) as error:
+        sys.exit(f"migrate: {error}")

@@ -1,19 +1,41 @@
-"""The chart's first job: make the secrets once, and hand each part its own as a Secret.
+"""The jobs of the chart: `python -m deploy.kubernetes.jobs (setup|mongo-setup|bootstrap) …`.
 
+`setup` is the first: it makes the secrets once, and hands each part its own as a Secret.
 `NAME-setup` keeps all of them and is read by nobody else; `NAME-PART` is mounted by that part at
 `/secrets`. An upgrade makes what is missing and changes nothing else.
+
+`mongo-setup MEMBER …` makes the replica set of its members (`host:port`) and a user per service;
+repeatable. MongoDB lets the first user be made over loopback only, and a pod's loopback is its own;
+so this logs in as the members do to each other, with the key file (`/keys/key`). `/secrets/env` has
+the passwords.
+
+`bootstrap NAME` is the last: the first data, as the launcher makes them. It keeps how far it has
+come in the Secret `NAME-bootstrap`, ends with `ready.json` there, and with the simulator's settings
+in `NAME-simulator`. `THINGWAY_PUBLIC_*` name the addresses as clients see them,
+`THINGWAY_ADMIN_EMAIL` the user.
 """
 
 import argparse
+import asyncio
 import os
 import sys
-from pathlib import PurePath
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 
 import msgspec
 
+from deploy.docker.jobs import (
+    first_data,
+    public_addresses,
+    ready_file,
+    run_job,
+    run_mongo_setup,
+    simulator_file,
+)
 from deploy.kubernetes.cluster import Secrets
-from deploy.platform import console
+from deploy.platform import console, ready
 from deploy.platform.errors import LauncherError
+from deploy.platform.mongo_server import set_up_members
 from deploy.platform.nats import ServerFiles
 from deploy.platform.shares import Places, bootstrap_state, prepare
 from deploy.platform.state import FILE_NAME, Addresses, State
@@ -23,6 +45,7 @@ BOOTSTRAP = "bootstrap"
 TLS = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
 """Where the chart mounts them."""
+MONGO_KEY = Path("/keys/key")
 
 
 def read_state(secrets: Secrets, part: str) -> State:
@@ -55,8 +78,9 @@ def hand_out(secrets: Secrets, places: Places) -> None:
         secrets.write(part, files)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m deploy.kubernetes.setup", description=__doc__)
+def setup(arguments: Sequence[str]) -> int:
+    """Make the secrets, keep them, hand them out."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.kubernetes.jobs setup")
     parser.add_argument("--name", required=True, help="what the Secrets' names begin with")
     parser.add_argument("--mongo", required=True, help="members, host:port separated by commas")
     parser.add_argument("--nats-members", default="", help="hosts of a cluster, by commas")
@@ -65,12 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mqtt-url", required=True)
     parser.add_argument("--nats-url", required=True)
     parser.add_argument("--tls", action="store_true", help=f"nats-server shows {TLS.certificate}")
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Exit code 1 and one line when it cannot be."""
-    given = _arguments()
+    given = parser.parse_args(arguments)
     places = Places(
         mongo=given.mongo,
         mongo_direct=False,
@@ -82,14 +101,33 @@ def main() -> int:
         nats_members=tuple(filter(None, given.nats_members.split(","))),
         nats_server_name="$NATS_SERVER_NAME",
     )
-    try:
-        hand_out(Secrets(given.name, "setup"), places)
-    except (LauncherError, OSError) as error:
-        sys.stderr.write(f"setup: {error}\n")
-        return 1
-    sys.stdout.write("setup: every part has its secrets\n")
-    return 0
+    done = "every part has its secrets"
+    return run_job("setup", lambda: hand_out(Secrets(given.name, "setup"), places), done)
 
+
+def mongo_setup(members: Sequence[str]) -> int:
+    """Set MongoDB up."""
+    key, password = MONGO_KEY.read_text(), os.environ["MONGO_ADMIN"]
+    return run_mongo_setup(lambda users: set_up_members(members, key, password, users))
+
+
+def _make_first_data(name: str) -> None:
+    secrets = Secrets(name, "bootstrap")
+    state = read_state(secrets, BOOTSTRAP)
+    asyncio.run(first_data(state, lambda: write_state(secrets, BOOTSTRAP, state)))
+    public = public_addresses(os.environ)
+    secrets.write("credentials", {ready.FILE_NAME: ready_file(state, public)})
+    secrets.write("simulator", {"env": simulator_file(state)})
+
+
+def bootstrap(arguments: Sequence[str]) -> int:
+    """Wait for the platform and bring it to its first data; repeatable."""
+    [name] = arguments
+    done = "Thingway is ready"
+    return run_job("bootstrap", lambda: _make_first_data(name), done, "the platform")
+
+
+JOBS = {"setup": setup, "mongo-setup": mongo_setup, "bootstrap": bootstrap}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOBS[sys.argv[1]](sys.argv[2:]))

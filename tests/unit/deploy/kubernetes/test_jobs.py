@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.kubernetes.setup import BOOTSTRAP, TLS, hand_out, read_state, write_state
+from deploy.kubernetes.jobs import BOOTSTRAP, TLS, hand_out, read_state, write_state
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import Places

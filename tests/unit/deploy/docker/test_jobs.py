@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from deploy.docker.entry import read_variables
-from deploy.docker.setup import PLAIN
+from deploy.docker.jobs import PLAIN
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
