@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from deploy.platform.nats import RELAY
+from deploy.platform.nats_grants import RELAY
 from libs.common.bus import Bus
 from libs.common.jobs import running
 from services.gateway.relay.quota import RelayQuota

@@ -22,7 +22,7 @@ from deploy.backup.records import (
 from deploy.backup.stores import DATABASES, Stores
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
-from deploy.platform.nats import BACKUP
+from deploy.platform.nats_grants import BACKUP
 from libs.common.bus import Bus
 from libs.common.bus.streams import MQTT, UPLINK
 from libs.common.clock import now_ms

@@ -28,7 +28,7 @@ from deploy.backup.records import (
 )
 from deploy.backup.stores import Stores
 from deploy.platform.errors import CommandError
-from deploy.platform.nats import ADMIN
+from deploy.platform.nats_grants import ADMIN
 from libs.common.bus import Bus
 
 

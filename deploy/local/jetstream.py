@@ -26,7 +26,7 @@ from nats.errors import Error as NatsError
 
 from deploy.platform import admin
 from deploy.platform.errors import Exit, LauncherError
-from deploy.platform.nats import SYSTEM_USER
+from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 

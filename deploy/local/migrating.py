@@ -11,7 +11,7 @@ from deploy.backup.stores import Stores
 from deploy.local.backups import named_errors, stores_of
 from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
-from deploy.platform.nats import ADMIN
+from deploy.platform.nats_grants import ADMIN
 from libs.common.store.migrations import due, migrate
 from libs.common.store.mongo import Mongo
 from libs.common.version import VERSION

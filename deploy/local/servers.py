@@ -17,14 +17,13 @@ from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
 from deploy.platform.files import make_private_directory, write_private
 from deploy.platform.nats import (
-    ADMIN,
-    USERS,
     NatsCluster,
     NatsConfig,
     ServerFiles,
     chosen_partitions,
     render_nats_config,
 )
+from deploy.platform.nats_grants import ADMIN, USERS
 from deploy.platform.ports import LOOPBACK, reachable
 from deploy.platform.redis_server import ClusterLogins
 from deploy.platform.state import Addresses, State, member

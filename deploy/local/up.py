@@ -26,7 +26,7 @@ from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import make_private_directory
-from deploy.platform.nats import ADMIN, SYSTEM_USER
+from deploy.platform.nats_grants import ADMIN, SYSTEM_USER
 from deploy.platform.openapi import until_serving
 from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Doors, Service
 from deploy.platform.state import Addresses

@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from deploy.platform.errors import CommandError
-from deploy.platform.nats import ADMIN
+from deploy.platform.nats_grants import ADMIN
 from deploy.platform.state import Addresses
 from libs.common.bus import Bus, NobodyAnswers, RpcClient, SecureClient
 from libs.common.tls import trusting_for

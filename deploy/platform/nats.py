@@ -4,12 +4,11 @@ Three accounts (docs/decisions/0020). `THINGWAY` holds JetStream, the services, 
 speak MQTT, which can set neither reply subjects nor headers. `OUTSIDE` holds every other connection
 from outside and has no JetStream: what is said there reaches `gateway-bus` only, which passes on,
 under `relay.`, what keeps to the rules. `SYS` holds the one user that hears of connections and
-closes them. The services' users stand in this file and are named in `auth_users`, so they never
-wait for the auth service; every other connection is put to the auth callout, which `auth` answers
-inside `THINGWAY`.
+closes them. The services' users (`nats_grants`) are named in `auth_users`, so they never wait for
+the auth service; every other connection is put to the auth callout, which `auth` answers inside
+`THINGWAY`.
 
-Options: https://docs.nats.io/running-a-nats-service/configuration. Which subjects a service
-needs is the architecture's "The bus".
+Options: https://docs.nats.io/running-a-nats-service/configuration.
 """
 
 import json
@@ -19,30 +18,31 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from deploy.platform.errors import Exit, LauncherError
+from deploy.platform.nats_grants import (
+    ADMIN,
+    BACKUP,
+    GRANTS,
+    RELAY,
+    SERVICE_USERS,
+    SYSTEM_USER,
+    USERS,
+    Grant,
+)
 from libs.common.bus.accounts import (
     ACCOUNT,
-    ACCOUNTS,
     DEAD_END,
     OUTSIDE,
-    OUTSIDE_INBOXES,
     OUTSIDE_SUBSCRIPTIONS,
     PULL,
     PULL_LIFE,
     RELAYED,
     relayed,
 )
-from libs.common.bus.streams import PARTITIONS, SESSION_DAYS, STREAMS, UPLINKS, Partitions
-from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned, up
-from libs.common.contracts.integrations import BUILT_IN
+from libs.common.bus.streams import SESSION_DAYS, Partitions
+from libs.common.bus.subjects import partitioned, up
 from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
-ADMIN = "admin"
-BACKUP = "backup"
-"""Reads streams for a backup; restoring one is the administrator's."""
-SYSTEM_USER = "sys"
-RELAY = "relay"
-"""The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
 ROUTE = "route"
 """As whom servers of a cluster log in to each other."""
 
@@ -53,200 +53,15 @@ nats-server reads no limit from the answer of an auth callout; presence closes a
 connection that has more than `MQTT_SUBSCRIPTIONS`.
 """
 
-_STREAMS = tuple(STREAMS)
-_UP = ("thing.*.up.>", partitioned("*", "*", "*"))
-"""What devices say; the server looks at the subject that it has mapped."""
 _HANDSHAKE_SECONDS = 10
 """For a TLS handshake; by default it is two, and many devices come at once."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What one user may say and hear."""
-
-    publish: tuple[str, ...]
-    subscribe: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    """Operations of other services that it may ask for."""
-    answers: bool = True
-    """May answer each request it receives once. Off for bulk consumers: the server remembers the
-    reply subject of every message it delivers to such a user."""
-
-
-def _consumer(stream: str) -> tuple[str, ...]:
-    """Return what creating, reading and acknowledging consumers of `stream` takes."""
-    return (
-        f"$JS.API.CONSUMER.CREATE.{stream}.>",
-        f"$JS.API.CONSUMER.INFO.{stream}.*",
-        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*",
-        f"$JS.ACK.{stream}.>",
-    )
-
-
-_EVENTS = _consumer("EVENTS")
-_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
-
-_SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
-"""What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
-
-_SERVICES: Mapping[str, Grant] = {
-    "auth": Grant(
-        publish=(
-            "event.*.auth.>",
-            "use.ask",
-            *_EVENTS,
-            "$JS.API.CONSUMER.NAMES.EVENTS",
-            "$JS.API.CONSUMER.DELETE.EVENTS.*",
-            "$JS.API.STREAM.MSG.GET.EVENTS",
-            "$JS.API.STREAM.PURGE.EVENTS",
-        ),
-        subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
-        calls=(
-            "rpc.device.find_connections",
-            "rpc.device.close_connections",
-            "rpc.device.give_device",
-            "rpc.device.take_device",
-            "rpc.auth.get_limits",
-            "rpc.device.describe_devices",
-            "rpc.device.describe_groups",
-            "rpc.device.resolve_entities",
-            "rpc.management.get_integrations",
-            "rpc.management.describe_integrations",
-            "rpc.management.describe_dashboards",
-            "rpc.workflow.describe_flows",
-            "rpc.workflow.mqtt_login",
-            "$JS.API.STREAM.MSG.GET.$MQTT_sess",
-        ),
-    ),
-    "device": Grant(
-        publish=(
-            "event.*.device.>",
-            "event.*.service.>",
-            "event.*.task.>",
-            "event.*.alarm.>",
-            "event.*.look.*",
-            "thing.*.down.>",
-            *_UP,
-            "$MQTT.msgs.thing.*.down.>",
-            "dead.>",
-            *_EVENTS,
-            "$JS.API.STREAM.PURGE.$MQTT_msgs",
-            *(
-                f"$JS.API.STREAM.MSG.{verb}.{stream}"
-                for verb in ("GET", "DELETE")
-                for stream in ("$MQTT_msgs", "EVENTS", "DEAD")
-            ),
-            *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
-            *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
-            *_consumer("DEAD"),
-            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in ("EVENTS", "DEAD")),
-        ),
-        subscribe=(
-            "rpc.device.>",
-            "ingest.>",
-            "thing.*.down.>",
-            "event.*.service.*.replied",
-            "event.*.auth.application.deleted",
-            *_CHANGES,
-        ),
-        calls=(
-            "rpc.auth.get_limits",
-            "rpc.auth.get_application",
-            "rpc.auth.issue_device_credentials",
-            "rpc.auth.issue_first_device_credentials",
-            "rpc.auth.revoke_device_credentials",
-            "rpc.auth.last_refused_login",
-            "rpc.auth.describe_users",
-            "rpc.auth.get_grants",
-            "rpc.auth.forget_resources",
-            "rpc.management.get_integrations",
-            "rpc.management.canvas_of_device",
-            "rpc.management.read_resource",
-            "rpc.integration.>",
-            "rpc.workflow.call_flow",
-        ),
-    ),
-    "device-ingest": Grant(
-        publish=(
-            "event.*.device.>",
-            "event.*.thing.>",
-            "event.*.look.*",
-            "event.*.service.>",
-            "event.*.task.>",
-            "dead.>",
-            "ingest.>",
-            *(subject for stream in UPLINKS for subject in _consumer(stream)),
-            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*_STREAMS, *PARTITIONS)),
-            *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
-        ),
-        subscribe=_CHANGES,
-        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
-        answers=False,
-    ),
-    "gateway": Grant(
-        publish=_UP,
-        subscribe=("event.>", "rpc.gateway.>"),
-        calls=(
-            "rpc.auth.check_device",
-            "rpc.auth.check_device_certificate",
-            "rpc.auth.get_access",
-            "rpc.auth.get_limits",
-        ),
-    ),
-    "gateway-bus": Grant(
-        publish=(),
-        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
-        answers=False,
-    ),
-    "management": Grant(
-        publish=("event.*.integration.>", *_EVENTS),
-        subscribe=(
-            "event.>",
-            "rpc.management.>",
-            *(f"rpc.integration.{one}.>" for one in BUILT_IN),
-        ),
-        calls=(
-            "rpc.auth.get_access",
-            "rpc.auth.get_limits",
-            *_SHARING,
-            "rpc.device.>",
-            "rpc.management.announce_integration.*",
-            "rpc.integration.>",
-        ),
-    ),
-    "workflow": Grant(
-        publish=("event.*.workflow.>", *_EVENTS),
-        subscribe=("event.>", "rpc.workflow.>", OUTSIDE_TOPICS),
-        calls=(
-            *_SHARING,
-            "rpc.auth.close_mqtt_clients",
-            "rpc.auth.describe_users",
-            "rpc.auth.get_access",
-            "rpc.auth.get_limits",
-            "rpc.auth.has_live_pages",
-            "rpc.device.describe_devices",
-            "rpc.device.resolve_entities",
-            "rpc.device.entity_values",
-            "rpc.device.update_entities",
-            "rpc.device.call_service",
-            "rpc.device.change_alarm",
-            "rpc.device.put_flow_service",
-            "rpc.device.remove_flow_service",
-        ),
-    ),
-}
-
 _OPEN_STREAMS = ("event.>", "thing.*.down.>")
 """What is said in `THINGWAY` and may be heard in `OUTSIDE`, by whom the callout allows it."""
 _ASKED = "rpc.integration.*.*"
 """What services ask of integrations, which are in `OUTSIDE`."""
-
-SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
-"""The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
-
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
-"""Every user that needs a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +149,7 @@ def render_nats_config(config: NatsConfig) -> str:
     missing = [user for user in USERS if not config.passwords.get(user)]
     if missing:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
-    users = [_service(user, config.passwords[user]) for user in SERVICE_USERS]
-    users.append(_user(ADMIN, config.passwords[ADMIN], ""))
-    users.append(_user(BACKUP, config.passwords[BACKUP], _backup_permissions()))
+    users = "".join(_user(name, config) for name in (*SERVICE_USERS, ADMIN, BACKUP))
     monitor = "" if config.monitor_port is None else _listen("http", config, config.monitor_port)
     return f"""\
 server_name: {_value(config.server_name)}
@@ -377,7 +190,7 @@ accounts {{
     jetstream: enabled
     limits {{ max_subscriptions: {SERVICE_SUBSCRIPTIONS} }}
 {_mappings(config.partitions)}    users: [
-{"".join(users)}    ]
+{users}    ]
     exports: [
 {_lines(_exports())}    ]
     imports: [
@@ -387,7 +200,7 @@ accounts {{
   {OUTSIDE} {{
     limits {{ max_subscriptions: {OUTSIDE_SUBSCRIPTIONS} }}
     users: [
-{_user(RELAY, config.passwords[RELAY], _relay_permissions())}    ]
+{_user(RELAY, config)}    ]
     exports: [
       {{ service: "{_ASKED}", accounts: [{ACCOUNT}] }}
     ]
@@ -396,7 +209,7 @@ accounts {{
   }}
   {SYSTEM_ACCOUNT} {{
     users: [
-{_system_user(config.passwords[SYSTEM_USER])}    ]
+{_user(SYSTEM_USER, config)}    ]
   }}
 }}
 """
@@ -464,34 +277,18 @@ def _websocket(config: NatsConfig) -> str:
     return f"websocket {{ {_listen('listen', config, config.websocket_port)}  {security}}}\n"
 
 
-def _user(name: str, password: str, permissions: str) -> str:
-    return f"      {{ user: {name}, password: {_value(password)}{permissions} }}\n"
+def _user(name: str, config: NatsConfig) -> str:
+    password = _value(config.passwords[name])
+    permissions = _permissions(GRANTS[name]) if name in GRANTS else ""
+    return f"      {{ user: {name}, password: {password}{permissions} }}\n"
 
 
-def _permissions(publish: Iterable[str], subscribe: Iterable[str], extra: str = "") -> str:
+def _permissions(grant: Grant) -> str:
+    answers = ', allow_responses: { max: 1, expires: "1m" }' if grant.answers else ""
     return (
         ", permissions: { publish: { allow: "
-        f"{_list(publish)} }}, subscribe: {{ allow: {_list(subscribe)} }}{extra} }}"
+        f"{_list(grant.publish)} }}, subscribe: {{ allow: {_list(grant.subscribe)} }}{answers} }}"
     )
-
-
-def _service(name: str, password: str) -> str:
-    grant = _SERVICES[name]
-    publish = (
-        *grant.publish,
-        *grant.calls,
-        "use.answer.*",
-        "$JS.API.INFO",
-        *(f"$JS.API.STREAM.{verb}.{stream}" for stream in _STREAMS for verb in ("INFO", "CREATE")),
-    )
-    subscribe = (
-        *grant.subscribe,
-        "use.ask",
-        f"_INBOX.{name}.>",
-        *(("$SRV.>",) if grant.answers else ()),
-    )
-    extra = ', allow_responses: { max: 1, expires: "1m" }' if grant.answers else ""
-    return _user(name, password, _permissions(publish, subscribe, extra))
 
 
 def _lines(entries: Iterable[str]) -> str:
@@ -516,36 +313,3 @@ def _imports() -> Iterable[str]:
         yield f'service: {{ {taken} }}, to: "{relayed(subject)}"'
     for subject in _OPEN_STREAMS:
         yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'
-
-
-def _relay_permissions() -> str:
-    """May pass on and answer at any inbox from outside, and speak as nobody."""
-    publish = (*map(relayed, RELAYED), *OUTSIDE_INBOXES)
-    return _permissions(publish, RELAYED)
-
-
-def _backup_permissions() -> str:
-    """May read whole streams, and change nothing but consumers of its own."""
-    publish = (
-        "$JS.API.STREAM.INFO.*",
-        "$JS.API.STREAM.SNAPSHOT.*",
-        "$JS.SNAPSHOT.ACK.>",
-        *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
-        *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
-    )
-    return _permissions(publish, (f"_INBOX.{BACKUP}.>",))
-
-
-def _system_user(password: str) -> str:
-    publish = (
-        "$SYS.REQ.SERVER.PING.CONNZ",
-        "$SYS.REQ.SERVER.PING.HEALTHZ",
-        "$SYS.REQ.SERVER.*.CONNZ",
-        "$SYS.REQ.SERVER.*.KICK",
-    )
-    subscribe = (
-        *(f"$SYS.ACCOUNT.{one}.{what}" for one in ACCOUNTS for what in ("CONNECT", "DISCONNECT")),
-        "$SYS.SERVER.*.SHUTDOWN",
-        f"_INBOX.{SYSTEM_USER}.>",
-    )
-    return _user(SYSTEM_USER, password, _permissions(publish, subscribe))

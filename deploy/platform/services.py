@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 
 from deploy.platform import console, keys, mongo_server
 from deploy.platform.mongo_server import DatabaseUser
-from deploy.platform.nats import RELAY, SYSTEM_USER, ServerFiles
+from deploy.platform.nats import ServerFiles
+from deploy.platform.nats_grants import RELAY, SYSTEM_USER
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.redis_server import KeyUser
 from deploy.platform.state import State

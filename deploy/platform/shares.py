@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 from deploy.platform import console, keys, services
 from deploy.platform.certificates import DEVICES, device_authority
 from deploy.platform.nats import (
-    ADMIN,
-    USERS,
     NatsCluster,
     NatsConfig,
     ServerFiles,
     chosen_partitions,
     render_nats_config,
 )
+from deploy.platform.nats_grants import ADMIN, USERS
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Doors, Service
 from deploy.platform.state import Addresses, State

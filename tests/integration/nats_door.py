@@ -17,7 +17,8 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import RetentionPolicy, StreamConfig
 
-from deploy.platform.nats import RELAY, USERS, NatsConfig, render_nats_config
+from deploy.platform.nats import NatsConfig, render_nats_config
+from deploy.platform.nats_grants import RELAY, USERS
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.auth.callout import jwt
 from services.auth.callout.permissions import application_permissions, device_permissions

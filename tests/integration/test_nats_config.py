@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 from deploy.local.jetstream import is_stuck
-from deploy.platform.nats import SERVICE_USERS
+from deploy.platform.nats_grants import SERVICE_USERS
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 from services.device.alarms.unstored import UplinkReader

@@ -15,7 +15,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from deploy.local import programs
 from deploy.platform import ports
-from deploy.platform.nats import USERS, NatsConfig, render_nats_config
+from deploy.platform.nats import NatsConfig, render_nats_config
+from deploy.platform.nats_grants import USERS
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from libs.common.contracts.auth import (

@@ -8,7 +8,7 @@ import nats
 import nats.errors
 import pytest
 
-from deploy.platform.nats import RELAY
+from deploy.platform.nats_grants import RELAY
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import (
     ApplicationRef,

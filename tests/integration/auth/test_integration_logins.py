@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
-from deploy.platform.nats import RELAY
+from deploy.platform.nats_grants import RELAY
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
 from libs.common.contracts.integrations import (

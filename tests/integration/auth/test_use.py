@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.platform.nats import SERVICE_USERS
+from deploy.platform.nats_grants import SERVICE_USERS
 from libs.common.contracts.limits import AskUse, SetLimits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.use import Part, Use, report_use

@@ -2,7 +2,8 @@ from pathlib import PurePath
 
 import pytest
 
-from deploy.platform.nats import USERS, NatsCluster, NatsConfig, render_nats_config
+from deploy.platform.nats import NatsCluster, NatsConfig, render_nats_config
+from deploy.platform.nats_grants import USERS
 
 
 def config(**changes) -> NatsConfig:

@@ -1,0 +1,262 @@
+"""The users of nats-server: what each may say and hear.
+
+Which subjects a service needs is the architecture's "The bus".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relayed
+from libs.common.bus.streams import PARTITIONS, STREAMS, UPLINKS
+from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
+from libs.common.contracts.integrations import BUILT_IN
+
+ADMIN = "admin"
+BACKUP = "backup"
+"""Reads streams for a backup; restoring one is the administrator's."""
+SYSTEM_USER = "sys"
+RELAY = "relay"
+"""The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
+
+_UP = ("thing.*.up.>", partitioned("*", "*", "*"))
+"""What devices say; the server looks at the subject that it has mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one user may say and hear."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    answers: bool = False
+    """May answer each request it receives once. Off for bulk consumers: the server remembers the
+    reply subject of every message it delivers to such a user."""
+
+
+def _service(
+    name: str,
+    *,
+    publish: tuple[str, ...] = (),
+    subscribe: tuple[str, ...] = (),
+    calls: tuple[str, ...],
+    answers: bool = True,
+) -> Grant:
+    """Return the grant of a service; `calls` are operations of other services."""
+    common = (f"$JS.API.STREAM.{verb}.{one}" for one in STREAMS for verb in ("INFO", "CREATE"))
+    discovery = ("$SRV.>",) if answers else ()
+    return Grant(
+        (*publish, *calls, "use.answer.*", "$JS.API.INFO", *common),
+        (*subscribe, "use.ask", f"_INBOX.{name}.>", *discovery),
+        answers,
+    )
+
+
+def _consumer(stream: str) -> tuple[str, ...]:
+    """Return what creating, reading and acknowledging consumers of `stream` takes."""
+    return (
+        f"$JS.API.CONSUMER.CREATE.{stream}.>",
+        f"$JS.API.CONSUMER.INFO.{stream}.*",
+        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*",
+        f"$JS.ACK.{stream}.>",
+    )
+
+
+_EVENTS = _consumer("EVENTS")
+_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
+
+_SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
+"""What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
+
+_SERVICES = {
+    "auth": _service(
+        "auth",
+        publish=(
+            "event.*.auth.>",
+            "use.ask",
+            *_EVENTS,
+            "$JS.API.CONSUMER.NAMES.EVENTS",
+            "$JS.API.CONSUMER.DELETE.EVENTS.*",
+            "$JS.API.STREAM.MSG.GET.EVENTS",
+            "$JS.API.STREAM.PURGE.EVENTS",
+        ),
+        subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
+        calls=(
+            "rpc.device.find_connections",
+            "rpc.device.close_connections",
+            "rpc.device.give_device",
+            "rpc.device.take_device",
+            "rpc.auth.get_limits",
+            "rpc.device.describe_devices",
+            "rpc.device.describe_groups",
+            "rpc.device.resolve_entities",
+            "rpc.management.get_integrations",
+            "rpc.management.describe_integrations",
+            "rpc.management.describe_dashboards",
+            "rpc.workflow.describe_flows",
+            "rpc.workflow.mqtt_login",
+            "$JS.API.STREAM.MSG.GET.$MQTT_sess",
+        ),
+    ),
+    "device": _service(
+        "device",
+        publish=(
+            "event.*.device.>",
+            "event.*.service.>",
+            "event.*.task.>",
+            "event.*.alarm.>",
+            "event.*.look.*",
+            "thing.*.down.>",
+            *_UP,
+            "$MQTT.msgs.thing.*.down.>",
+            "dead.>",
+            *_EVENTS,
+            "$JS.API.STREAM.PURGE.$MQTT_msgs",
+            *(
+                f"$JS.API.STREAM.MSG.{verb}.{stream}"
+                for verb in ("GET", "DELETE")
+                for stream in ("$MQTT_msgs", "EVENTS", "DEAD")
+            ),
+            *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
+            *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
+            *_consumer("DEAD"),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in ("EVENTS", "DEAD")),
+        ),
+        subscribe=(
+            "rpc.device.>",
+            "ingest.>",
+            "thing.*.down.>",
+            "event.*.service.*.replied",
+            "event.*.auth.application.deleted",
+            *_CHANGES,
+        ),
+        calls=(
+            "rpc.auth.get_limits",
+            "rpc.auth.get_application",
+            "rpc.auth.issue_device_credentials",
+            "rpc.auth.issue_first_device_credentials",
+            "rpc.auth.revoke_device_credentials",
+            "rpc.auth.last_refused_login",
+            "rpc.auth.describe_users",
+            "rpc.auth.get_grants",
+            "rpc.auth.forget_resources",
+            "rpc.management.get_integrations",
+            "rpc.management.canvas_of_device",
+            "rpc.management.read_resource",
+            "rpc.integration.>",
+            "rpc.workflow.call_flow",
+        ),
+    ),
+    "device-ingest": _service(
+        "device-ingest",
+        publish=(
+            "event.*.device.>",
+            "event.*.thing.>",
+            "event.*.look.*",
+            "event.*.service.>",
+            "event.*.task.>",
+            "dead.>",
+            "ingest.>",
+            *(subject for stream in UPLINKS for subject in _consumer(stream)),
+            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *PARTITIONS)),
+            *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
+        ),
+        subscribe=_CHANGES,
+        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
+        answers=False,
+    ),
+    "gateway": _service(
+        "gateway",
+        publish=_UP,
+        subscribe=("event.>", "rpc.gateway.>"),
+        calls=(
+            "rpc.auth.check_device",
+            "rpc.auth.check_device_certificate",
+            "rpc.auth.get_access",
+            "rpc.auth.get_limits",
+        ),
+    ),
+    "gateway-bus": _service(
+        "gateway-bus",
+        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
+        answers=False,
+    ),
+    "management": _service(
+        "management",
+        publish=("event.*.integration.>", *_EVENTS),
+        subscribe=(
+            "event.>",
+            "rpc.management.>",
+            *(f"rpc.integration.{one}.>" for one in BUILT_IN),
+        ),
+        calls=(
+            "rpc.auth.get_access",
+            "rpc.auth.get_limits",
+            *_SHARING,
+            "rpc.device.>",
+            "rpc.management.announce_integration.*",
+            "rpc.integration.>",
+        ),
+    ),
+    "workflow": _service(
+        "workflow",
+        publish=("event.*.workflow.>", *_EVENTS),
+        subscribe=("event.>", "rpc.workflow.>", OUTSIDE_TOPICS),
+        calls=(
+            *_SHARING,
+            "rpc.auth.close_mqtt_clients",
+            "rpc.auth.describe_users",
+            "rpc.auth.get_access",
+            "rpc.auth.get_limits",
+            "rpc.auth.has_live_pages",
+            "rpc.device.describe_devices",
+            "rpc.device.resolve_entities",
+            "rpc.device.entity_values",
+            "rpc.device.update_entities",
+            "rpc.device.call_service",
+            "rpc.device.change_alarm",
+            "rpc.device.put_flow_service",
+            "rpc.device.remove_flow_service",
+        ),
+    ),
+}
+
+SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
+"""The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
+
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
+"""Every user that needs a password."""
+
+GRANTS: Mapping[str, Grant] = {
+    **_SERVICES,
+    # May pass on and answer at any inbox from outside, and speak as nobody.
+    RELAY: Grant((*map(relayed, RELAYED), *OUTSIDE_INBOXES), RELAYED),
+    # May read whole streams, and change nothing but consumers of its own.
+    BACKUP: Grant(
+        publish=(
+            "$JS.API.STREAM.INFO.*",
+            "$JS.API.STREAM.SNAPSHOT.*",
+            "$JS.SNAPSHOT.ACK.>",
+            *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
+            *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
+        ),
+        subscribe=(f"_INBOX.{BACKUP}.>",),
+    ),
+    SYSTEM_USER: Grant(
+        publish=(
+            "$SYS.REQ.SERVER.PING.CONNZ",
+            "$SYS.REQ.SERVER.PING.HEALTHZ",
+            "$SYS.REQ.SERVER.*.CONNZ",
+            "$SYS.REQ.SERVER.*.KICK",
+        ),
+        subscribe=(
+            *(
+                f"$SYS.ACCOUNT.{one}.{what}"
+                for one in ACCOUNTS
+                for what in ("CONNECT", "DISCONNECT")
+            ),
+            "$SYS.SERVER.*.SHUTDOWN",
+            f"_INBOX.{SYSTEM_USER}.>",
+        ),
+    ),
+}
+"""By user; the administrator has none and may do everything."""
