@@ -25,6 +25,7 @@ import pyrage
 
 from deploy.backup.records import Record
 from deploy.platform.errors import CommandError
+from deploy.platform.files import read_given_text
 
 MAGIC = b"thingway backup 1\n"
 SEALED = b"thingway backup sealed 1\n"
@@ -270,7 +271,7 @@ def key_of(given: Namespace) -> Key:
 def _passphrase(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(PASSPHRASE) or None
-    text = _read(file).rstrip("\r\n")
+    text = read_given_text(file).rstrip("\r\n")
     if not text:
         raise CommandError(f"{file} has no passphrase")
     return text
@@ -279,15 +280,8 @@ def _passphrase(file: Path | None) -> str | None:
 def _identities(file: Path | None) -> tuple[str, ...]:
     if file is None:
         return ()
-    lines = (line.strip() for line in _read(file).splitlines())
+    lines = (line.strip() for line in read_given_text(file).splitlines())
     found = tuple(line for line in lines if line and not line.startswith("#"))
     if not found:
         raise CommandError(f"{file} has no identity")
     return found
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read {file}: {error}") from error

@@ -1,10 +1,7 @@
-"""`thingway app`, `user`, `tenant` and `integration`: asked of `auth` as administrator.
+"""`thingway app`, `user`, `tenant`, `integration` and `device`: asked of `auth` as administrator.
 
-An answer is printed as JSON with `--json`, else as lines or a table.
-
-`thingway device …`: certificates with which devices log in, beside their keys.
-
-The authority's private key stays in `state.json`; `auth` is told which certificates are good.
+An answer is printed as JSON with `--json`, else as lines or a table. The private key of the
+authority of device certificates stays in `state.json`; `auth` is told which certificates are good.
 """
 
 from argparse import Namespace
@@ -22,7 +19,7 @@ from deploy.platform import state as states
 from deploy.platform.bootstrap import TENANT
 from deploy.platform.certificates import Issued, device_authority
 from deploy.platform.errors import CommandError
-from deploy.platform.files import write_private
+from deploy.platform.files import read_given, write_private
 from deploy.platform.state import Application, State
 from libs.common.clock import from_ms
 from libs.common.contracts.auth import (
@@ -238,61 +235,43 @@ class _Written(msgspec.Struct):
     certificate: str
     key: str | None
 
+    @property
+    def text(self) -> str:
+        """Where the files are, as people read it."""
+        until = f"{from_ms(self.expires):%Y-%m-%d}"
+        key = f"private key  {self.key}: nobody else has it\n" if self.key else ""
+        return f"certificate  {self.certificate}, until {until}\n{key}serial       {self.serial}"
+
 
 async def issue_certificate(given: Namespace) -> None:
     """Issue a certificate, write it and its key, and let it log the device in."""
-    state, addresses = states.load_addressed(given.data)
+    state, _ = states.load_addressed(given.data)
     authority = device_authority(state)
     states.save(given.data, state)
-    issued = authority.device(given.sn, given.days, _read(given.csr) if given.csr else None)
+    issued = authority.device(given.sn, given.days, read_given(given.csr) if given.csr else None)
     certificate = DeviceCertificate(given.sn, issued.serial, issued.expires)
-    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
-        await auth.call("rpc.auth.add_device_certificate", certificate, Done)
+    await _ask(given, "add_device_certificate", certificate, Done)
     if str(given.out) == "-":
         print(issued.certificate + (issued.key or ""), end="")
         return
     written = _write(given.out, given.sn, issued)
-    if given.json:
-        print(msgspec.json.encode(written).decode())
-        return
-    print(f"certificate  {written.certificate}, until {from_ms(written.expires):%Y-%m-%d}")
-    if written.key:
-        print(f"private key  {written.key}: nobody else has it")
-    print(f"serial       {written.serial}")
+    _show(given, written, written.text)
 
 
 async def show_certificates(given: Namespace) -> None:
     """Print the certificates that log a device in."""
-    state, addresses = states.load_addressed(given.data)
-    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
-        found = await auth.call(
-            "rpc.auth.list_device_certificates",
-            ListDeviceCertificates(given.sn),
-            DeviceCertificates,
-        )
-    if given.json:
-        print(msgspec.json.encode(found).decode())
-        return
-    table = Table(Column("Serial", no_wrap=True), "Until", box=None)
-    for one in found.certificates:
-        table.add_row(one.serial, f"{from_ms(one.expires):%Y-%m-%d}")
-    Console().print(table)
+    wanted = ListDeviceCertificates(given.sn)
+    found = await _ask(given, "list_device_certificates", wanted, DeviceCertificates)
+    columns = (Column("Serial", no_wrap=True), "Until")
+    rows = ((one.serial, f"{from_ms(one.expires):%Y-%m-%d}") for one in found.certificates)
+    _show_table(given, found, columns, rows)
 
 
 async def revoke_certificate(given: Namespace) -> None:
     """End a certificate; connections that were made with it are closed."""
-    state, addresses = states.load_addressed(given.data)
     ended = DeviceCertificateRef(given.sn, given.serial.upper())
-    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
-        done = await auth.call("rpc.auth.revoke_device_certificate", ended, Done)
-    print(msgspec.json.encode(done).decode() if given.json else f"{ended.serial} is revoked")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error}") from error
+    done = await _ask(given, "revoke_device_certificate", ended, Done)
+    _show(given, done, f"{ended.serial} is revoked")
 
 
 def _write(directory: Path, sn: str, issued: Issued) -> _Written:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from deploy.local.supervisor import Supervisor
 from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
-from deploy.platform.files import make_private_directory, sync_directory
+from deploy.platform.files import make_private_directory, writing_private
 from deploy.platform.state import Addresses, State
 from libs.common.clock import from_ms, now_ms
 
@@ -48,7 +47,7 @@ async def backup(given: Namespace) -> None:
         directory = make_private_directory(Path(given.to))
         what = "" if given.tenant is None else f"-{given.tenant}"
         path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
-        with _whole(path) as (out, written):
+        with writing_private(path) as (out, written):
             await _write(stores_of(given), out, key, given.tenant)
             if given.verify:
                 with written.open("rb") as source:
@@ -209,23 +208,6 @@ def _opened(file: str) -> Iterator[BinaryIO]:
         return
     with Path(file).open("rb") as source:
         yield source
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A file of mode 0600 that gets its name when it is complete, or leaves nothing."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file, Path(temporary)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).rename(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
-    sync_directory(path.parent)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
+from deploy.platform.files import read_given
 from deploy.platform.openapi import OpenApi
 
 _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
@@ -67,8 +68,8 @@ def read(file: Path, model: str | None) -> tuple[str, dict[str, Any]]:
     Raises `CommandError` for a file that is neither.
     """
     try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        content = json.loads(read_given(file))
+    except ValueError as error:
         raise CommandError(f"cannot read {file}: {error}") from error
     if not isinstance(content, dict):
         raise CommandError(f"{file} holds no JSON object")

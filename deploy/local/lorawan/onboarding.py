@@ -16,6 +16,7 @@ from deploy.local.lorawan.sensors import Sensor, dev_eui
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
+from deploy.platform.files import read_given_text
 from deploy.platform.openapi import ApiRefused, ManagementApi, OpenApi
 from libs.common.tls import MQTT_PORTS
 from libs.common.tsl import parse_document
@@ -52,10 +53,7 @@ def management(given: Namespace) -> ManagementApi:
 
 def text_of(file: Path | None) -> str:
     """What a file has, without the end of its line; empty for none. Raises `CommandError`."""
-    try:
-        return file.read_text().rstrip("\r\n") if file else ""
-    except (OSError, ValueError) as error:
-        raise CommandError(f"cannot read {file}: {error}") from error
+    return read_given_text(file).rstrip("\r\n") if file else ""
 
 
 async def place_of(api: ManagementApi, server: str, given: Namespace) -> Place:
