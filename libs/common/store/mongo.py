@@ -1,7 +1,7 @@
 """MongoDB: the one module that imports the drivers, motor and PyMongo's asyncio client.
 
-Motor carries everything; it is typed as PyMongo's client, whose interface it is given where they
-differ (`_like_pymongo`); hot reads go over PyMongo's own (`Mongo.direct`): decision 0021.
+Motor carries everything, behind PyMongo's interface (`_MotorCollection`), as which it is typed; hot
+reads go over PyMongo's own client (`Mongo.direct`): decision 0021.
 
 Writes are `w=majority, j=true`: what is answered outlives a primary. Reads are the primary's with
 `majority`: what a primary that is being replaced has written and will lose is not seen, so nothing
@@ -15,7 +15,7 @@ import itertools
 import logging
 import random
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
@@ -23,7 +23,7 @@ import bson
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
-from motor import motor_asyncio
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorCollection, AsyncIOMotorDatabase
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
@@ -222,28 +222,30 @@ class _PlainIntegers(TypeDecoder):
         return int(value)
 
 
-def _like_pymongo() -> None:
-    """Let motor's aggregations and change streams be awaited, as PyMongo's are."""
+class _MotorCollection(AsyncIOMotorCollection):  # type: ignore[misc]
+    """Motor's collection with PyMongo's aggregations: the cursor is awaited."""
 
-    def itself(cursor: Any) -> Generator[Any, Any, Any]:
-        async def found() -> Any:
-            return cursor
-
-        return found().__await__()
-
-    kinds: Any = motor_asyncio
-    for kind in (kinds.AsyncIOMotorLatentCommandCursor, kinds.AsyncIOMotorChangeStream):
-        kind.__await__ = itself
+    async def aggregate(self, *arguments: Any, **options: Any) -> Any:
+        """Return the cursor."""
+        return super().aggregate(*arguments, **options)
 
 
-_like_pymongo()
+class _MotorDatabase(AsyncIOMotorDatabase):  # type: ignore[misc]
+    """Motor's database, of such collections."""
+
+    def __getitem__(self, name: str) -> _MotorCollection:
+        return _MotorCollection(self, name)
+
+    async def aggregate(self, *arguments: Any, **options: Any) -> Any:
+        """Return the cursor."""
+        return super().aggregate(*arguments, **options)
 
 
 class Mongo:
     """The clients of a process, and its database."""
 
     def __init__(self, url: str, database: str) -> None:
-        self.client: Any = motor_asyncio.AsyncIOMotorClient(url, **_OPTIONS)
+        self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
         self._direct: AsyncMongoClient[Document] = AsyncMongoClient(url, **_OPTIONS)
         codec: CodecOptions[Document] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
@@ -254,7 +256,7 @@ class Mongo:
             "read_concern": ReadConcern("majority"),
             "write_concern": _DURABLE,
         }
-        self.database = cast("Database", self.client.get_database(database, **settings))
+        self.database = cast("Database", _MotorDatabase(self.client, database, **settings))
         self.direct: Database = self._direct.get_database(database, **settings)
         """The same database for hot reads: it crosses to no thread."""
 
