@@ -5,11 +5,11 @@ It has no connection; who owns it sends what it says.
 
 import copy
 import random
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.clock import now_ms
+from libs.common.recent import Recent
 from libs.common.tsl import (
     ServiceSpec,
     TslDocument,
@@ -42,7 +42,7 @@ class SimulatedDevice:
         """`settings` are values of its writable properties to begin with."""
         self._rng = rng
         self._settings: Values = dict(settings or {})
-        self._replies: OrderedDict[str, Values] = OrderedDict()
+        self._replies: Recent[str, Values] = Recent(_REMEMBERED_COMMANDS)
         self.measured: Values = {}
         """The last measurement."""
         self.adopt(document)
@@ -74,9 +74,7 @@ class SimulatedDevice:
         reply |= {"status": "FAILED", "error": error} if error else {"status": "SUCCESS"}
         if not error and command.get("kind") == "CALL_SERVICE":
             reply["outputs"] = self._outputs(command["serviceId"])
-        self._replies[command_id] = reply
-        if len(self._replies) > _REMEMBERED_COMMANDS:
-            self._replies.popitem(last=False)
+        self._replies.put(command_id, reply)
         return Outcome(reply, self._readable(changed))
 
     def serve(self, service: ServiceSpec) -> Values:

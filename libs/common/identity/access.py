@@ -6,7 +6,6 @@ the token up; while it stays the same, what it knows of a user holds, else it as
 """
 
 import asyncio
-from collections import OrderedDict
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -15,6 +14,7 @@ import msgspec
 from libs.common.bus import RpcClient
 from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.identity.principal import Kind, Principal
+from libs.common.recent import Recent
 from libs.common.store.redis import Redis
 
 
@@ -36,8 +36,7 @@ class Asked(Generic[V]):
         self._rpc = rpc
         self._subject = subject
         self._answer = answer
-        self._kept = kept
-        self._known: OrderedDict[tuple[str, str], V] = OrderedDict()
+        self._known: Recent[tuple[str, str], V] = Recent(kept)
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
     async def about(self, user: Principal) -> V:
@@ -58,11 +57,7 @@ class Asked(Generic[V]):
     async def _ask(self, user: Principal) -> V:
         wanted = UserRef(user.tenant, user.user_id)
         found = await self._rpc.call(self._subject, wanted, self._answer)
-        who = (user.tenant, user.subject)
-        self._known[who] = found
-        self._known.move_to_end(who)
-        if len(self._known) > self._kept:
-            self._known.popitem(last=False)
+        self._known.put((user.tenant, user.subject), found)
         return found
 
 

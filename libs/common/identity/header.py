@@ -12,7 +12,6 @@ signed with the key of the principal header, and of use to nobody after some sec
 
 import base64
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Principal
+from libs.common.recent import Recent
 from libs.common.tls import PeerCertificate
 
 PRINCIPAL_HEADER = "x-thingway-principal"
@@ -76,7 +76,7 @@ class HeaderSigner:
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
         self._clock = clock
-        self._signed: OrderedDict[Principal, tuple[float, str]] = OrderedDict()
+        self._signed: Recent[Principal, tuple[float, str]] = Recent(CACHED)
 
     def sign(self, principal: Principal) -> str:
         """Return the header value for `principal`, at least 20 s before it expires."""
@@ -86,10 +86,7 @@ class HeaderSigner:
             return kept[1]
         payload = msgspec.json.encode(_Claims(principal, now + LIFETIME))
         value = f"{encode(payload)}.{encode(self._key.sign(payload))}"
-        self._signed[principal] = (now + REUSE, value)
-        self._signed.move_to_end(principal)
-        if len(self._signed) > CACHED:
-            self._signed.popitem(last=False)
+        self._signed.put(principal, (now + REUSE, value))
         return value
 
 
@@ -99,7 +96,7 @@ class HeaderVerifier:
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
         self._clock = clock
-        self._verified: OrderedDict[str, _Claims] = OrderedDict()
+        self._verified: Recent[str, _Claims] = Recent(CACHED)
 
     def verify(self, value: str | None) -> Principal:
         """Return the principal of a header value; raise `Unauthenticated` when it is not ours."""
@@ -108,11 +105,9 @@ class HeaderVerifier:
         claims = self._verified.get(value)
         if claims is None:
             claims = self._check(value)
-            self._verified[value] = claims
-            if len(self._verified) > CACHED:
-                self._verified.popitem(last=False)
+            self._verified.put(value, claims)
         if claims.expires <= self._clock():
-            self._verified.pop(value, None)
+            self._verified.pop(value)
             raise Unauthenticated("the principal header has expired")
         return claims.principal
 

@@ -75,11 +75,11 @@ class IntegrationHost:
         self._client = RpcClient(bus)
         self._rpc = RpcServer(bus, f"integration.{manifest.id}", discovered=False)
         self._rpc.offer("add_device", AddDevice, _named(integration.add_device))
-        self._rpc.offer("delete_device", DeviceRef, self._delete_device)
+        self._rpc.offer("delete_device", DeviceRef, _acknowledged(integration.delete_device))
         self._rpc.offer("call", CallService, _named(integration.call))
-        self._rpc.offer("updated", PropertiesUpdated, _named(self._updated))
-        self._rpc.offer("command", DeviceCommand, self._command)
-        self._rpc.offer("downlink", CarryDownlinks, self._downlink)
+        self._rpc.offer("updated", PropertiesUpdated, _named(_acknowledged(integration.updated)))
+        self._rpc.offer("command", DeviceCommand, _acknowledged(integration.command))
+        self._rpc.offer("downlink", CarryDownlinks, _acknowledged(integration.downlink))
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
         """What the integration tells and asks."""
@@ -115,21 +115,15 @@ class IntegrationHost:
         except ThingwayError as error:
             log.warning("integration %s is not announced: %s", manifest.id, error)
 
-    async def _delete_device(self, device: DeviceRef) -> Acknowledged:
-        await self._integration.delete_device(device)
+
+def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:
+    """Answer what `handle` has done."""
+
+    async def acknowledging(wanted: Q) -> Acknowledged:
+        await handle(wanted)
         return Acknowledged()
 
-    async def _updated(self, change: PropertiesUpdated) -> Acknowledged:
-        await self._integration.updated(change)
-        return Acknowledged()
-
-    async def _command(self, wanted: DeviceCommand) -> Acknowledged:
-        await self._integration.command(wanted)
-        return Acknowledged()
-
-    async def _downlink(self, wanted: CarryDownlinks) -> Acknowledged:
-        await self._integration.downlink(wanted)
-        return Acknowledged()
+    return acknowledging
 
 
 def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:

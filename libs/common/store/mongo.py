@@ -15,7 +15,7 @@ import itertools
 import logging
 import random
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
@@ -187,6 +187,19 @@ async def read_rows(
             mean += (len(document.raw) - mean) / min(read, FIRST_BATCH)
             cursor.batch_size(max(1, min(LARGEST_BATCH, 4 * read, int(size / mean))))
             yield bson.decode(document.raw, collection.codec_options)
+
+
+async def find_page(
+    collection: Collection,
+    query: Document,
+    order: Sequence[tuple[str, int]],
+    skip: int,
+    limit: int,
+    fields: Mapping[str, int] | None = None,
+) -> tuple[list[Document], int]:
+    """Return a page of the documents that match, all with `limit` 0, and how many match."""
+    page = collection.find(query, fields, sort=order, skip=skip, limit=limit)
+    return await asyncio.gather(page.to_list(None), collection.count_documents(query))
 
 
 async def distinct_values(

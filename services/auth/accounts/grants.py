@@ -4,7 +4,6 @@
 numbers. One per role and resource.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ import msgspec
 
 from libs.common.contracts.access import ResourceType
 from libs.common.http.console import PageRequest
-from libs.common.store.mongo import Database, Document, Session
+from libs.common.store.mongo import Database, Document, Session, find_page
 from libs.common.things import LAST_MEMBER, entity_id
 
 PAGE = 1000
@@ -46,10 +45,9 @@ class GrantStore:
         query: Document = {"tenant": tenant, "role": role_id}
         if kind is not None:
             query["type"] = kind.value
-        page = self._grants.find(
-            query, sort=wanted.order(_COLUMNS), skip=wanted.skip, limit=wanted.limit
+        found, total = await find_page(
+            self._grants, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
         )
-        found, total = await asyncio.gather(page.to_list(None), self._grants.count_documents(query))
         return [_resource(document) for document in found], total
 
     async def of_role(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:

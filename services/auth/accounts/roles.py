@@ -4,7 +4,6 @@
 have a role stands in `users.roles`, what it shows them in `grants`.
 """
 
-import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +12,7 @@ import msgspec
 
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
 from services.auth.audit.schemas import Subject
 
 SUPER_ADMIN = "super_admin"
@@ -75,10 +74,9 @@ class RoleStore:
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
             query["name"] = containing(keyword)
-        page = self._roles.find(
-            query, sort=wanted.order(_COLUMNS), skip=wanted.skip, limit=wanted.limit
+        found, total = await find_page(
+            self._roles, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
         )
-        found, total = await asyncio.gather(page.to_list(None), self._roles.count_documents(query))
         return [_role(document) for document in found], total
 
     async def insert(self, tenant: str, role: Role, session: Session) -> None:

@@ -1,6 +1,5 @@
 """Users in MongoDB; `users.roles` holds the ids of a user's roles."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +16,7 @@ from libs.common.store.mongo import (
     DuplicateKey,
     Session,
     containing,
+    find_page,
     present,
 )
 from services.auth.audit.schemas import Subject
@@ -254,11 +254,8 @@ class UserStore:
         if keyword:
             part = containing(keyword)
             query["$or"] = [{"nickname": part}, {"email": part}]
-        page = self._users.find(
-            query, fields, sort=wanted.order(columns), skip=wanted.skip, limit=wanted.limit
-        )
-        found, total = await asyncio.gather(page.to_list(None), self._users.count_documents(query))
-        return found, total
+        order = wanted.order(columns)
+        return await find_page(self._users, query, order, wanted.skip, wanted.limit, fields)
 
     async def _counted(self, *stages: Document) -> dict[Any, int]:
         rows = await self._users.aggregate(list(stages))

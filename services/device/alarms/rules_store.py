@@ -1,6 +1,5 @@
 """Rules in MongoDB: `alarm_rules`, documents of `Rule`."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits, count_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document
+from libs.common.store.mongo import Database, Document, find_page
 from services.device.alarms.errors import too_many_rules
 from services.device.alarms.model import Rule, read, written
 
@@ -72,8 +71,7 @@ class RuleStore:
     ) -> tuple[list[Rule], int]:
         """A page of rules, and how many match in all."""
         query = {**query, "ending": False}
-        page = self._rules.find(query, sort=order, skip=skip, limit=limit)
-        found, total = await asyncio.gather(page.to_list(None), self._rules.count_documents(query))
+        found, total = await find_page(self._rules, query, order, skip, limit)
         return [read(one, Rule) for one in found], total
 
     async def all(self) -> list[Rule]:

@@ -5,13 +5,12 @@ devices, so that adding to a group and deleting it conflict. A group without a n
 deleted: nobody sees it any more, and nobody joins it.
 """
 
-import asyncio
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
 from libs.common.errors import InvalidInput
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
 from services.device.groups.errors import (
     GROUP_FIELD,
     group_exists,
@@ -42,8 +41,7 @@ class GroupStore:
         if wanted.name:
             query["$and"] = [{"name": containing(wanted.name, "name")}]
         order = wanted.order(COLUMNS)
-        page = self._groups.find(query, sort=order, skip=wanted.skip, limit=wanted.size)
-        found, total = await asyncio.gather(page.to_list(None), self._groups.count_documents(query))
+        found, total = await find_page(self._groups, query, order, wanted.skip, wanted.size)
         return {group["_id"]: group["name"] for group in found}, total
 
     async def count(self, tenant: str) -> int:

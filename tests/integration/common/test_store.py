@@ -19,6 +19,7 @@ from libs.common.store.mongo import (
     Mongo,
     Session,
     StoreUnavailable,
+    find_page,
     ids_in_turns,
     page_stages,
     read_rows,
@@ -57,6 +58,18 @@ async def test_documents_of_a_tenant_wait_behind_no_others(mongo: Mongo):
     )
     ids = await ids_in_turns(mongo.database["due"], {"at": {"$lt": 80}}, "at", 5)
     assert ids == ["busy 0", "other 60", "busy 1", "other 70", "busy 2"]
+
+
+async def test_a_page_comes_with_the_number_of_all_that_match(mongo: Mongo):
+    """Pages have an order, and a limit of 0 is the whole list."""
+    collection = mongo.database["pages"]
+    await collection.insert_many([{"_id": n, "even": n % 2 == 0} for n in range(10)])
+
+    found, total = await find_page(collection, {"even": True}, [("_id", -1)], 1, 2, {"_id": 1})
+    whole, _ = await find_page(collection, {"even": True}, [("_id", 1)], 0, 0)
+
+    assert (found, total) == ([{"_id": 6}, {"_id": 4}], 5)
+    assert [one["_id"] for one in whole] == [0, 2, 4, 6, 8]
 
 
 async def test_rows_are_read_in_batches_of_about_so_many_bytes(mongo: Mongo):

@@ -5,7 +5,6 @@ grows with every addition to entities, so that adding a tag and deleting it conf
 `tagged_entities`: `{_id: entity id, tenant, tags: [ids]}`, of entities that have any.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +14,7 @@ from pymongo import DeleteOne, UpdateOne
 
 from libs.common.jobs import gather_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing, find_page
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.tags.errors import tag_exists, tag_not_found, too_many_tags
 from services.device.entities.tags.schemas import MOST_TAGS, FindTags, WrittenTag
@@ -62,8 +61,7 @@ class TagStore:
             text = containing(wanted.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
         order = wanted.order(COLUMNS)
-        page = self._tags.find(query, sort=order, skip=wanted.skip, limit=wanted.size)
-        found, total = await asyncio.gather(page.to_list(None), self._tags.count_documents(query))
+        found, total = await find_page(self._tags, query, order, wanted.skip, wanted.size)
         return msgspec.convert(found, list[Tag]), total
 
     async def all(self, tenant: str) -> dict[int, Tag]:

@@ -2,13 +2,12 @@
 createdAt, updatedAt}`.
 """
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DuplicateKey, Mongo, Session, pattern_of
+from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, pattern_of
 from services.device.things.serials import Holder, Serials, SerialTaken, key_of
 
 
@@ -91,10 +90,7 @@ class RpsStore:
         wanted = _of(owner)
         if begin:
             wanted["_id"] = {"$regex": "^" + pattern_of(begin, "sn")}
-        cursor = self._records.find(wanted, sort=order, skip=skip, limit=limit)
-        found, total = await asyncio.gather(
-            cursor.to_list(None), self._records.count_documents(wanted)
-        )
+        found, total = await find_page(self._records, wanted, order, skip, limit)
         held = [HeldRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
         return held, total
 

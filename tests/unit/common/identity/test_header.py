@@ -111,8 +111,8 @@ def test_memory_is_bounded(pair: tuple[HeaderSigner, HeaderVerifier]):
     """A flood of principals does not grow either end without limit."""
     signer, verifier = pair
     for number in range(CACHED + 5):
-        signer._signed[Principal(Kind.DEVICE, "t", str(number))] = (0.0, "")
-        verifier._verified[str(number)] = None  # type: ignore[assignment]
+        signer._signed.put(Principal(Kind.DEVICE, "t", str(number)), (0.0, ""))
+        verifier._verified.put(str(number), None)  # type: ignore[arg-type]
     verifier.verify(signer.sign(WHO))
     assert len(signer._signed) <= CACHED + 5
     assert len(verifier._verified) <= CACHED + 5
