@@ -7,29 +7,30 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NamedTuple
 
-from deploy.backup.archive import PASSPHRASE
-from deploy.local.options import DATA, DOORS, change_of_limit, number, option, part, positive
+from deploy.local.options import (
+    APP_ID,
+    BACKUPS,
+    CROWD,
+    DATA,
+    DOORS,
+    INTEGRATION_ID,
+    JSON,
+    PLATFORM,
+    SHARED,
+    SN,
+    STORES,
+    Command,
+    change_of_limit,
+    number,
+    option,
+    part,
+)
 from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
 
-_MOST_DEVICES = 2000
 _MOST_WORKERS = 64
-
-
-class Command(NamedTuple):
-    """A command: its words, what it does, in words and in code, and what it takes."""
-
-    words: str
-    text: str
-    run: str
-    """Its code, `module:function` of this package, which is imported when it is run.
-
-    It takes what is given, and returns an exit code, or a coroutine that returns one or None.
-    """
-    options: tuple[dict[str, Any], ...]
 
 
 GROUPS = {
@@ -40,63 +41,6 @@ GROUPS = {
     "product": "work with products",
     "device": "work with certificates of devices",
 }
-_JSON = option("--json", action="store_true", help="print JSON")
-_SHARED = (DATA, _JSON)
-_APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
-_SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
-_INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
-
-_PLATFORM = (
-    DATA,
-    option("--url", help="address of another platform; needs both of these:"),
-    option("--client-id", metavar="ID", help="client id there"),
-    option("--client-secret", metavar="SECRET", help="client secret there"),
-)
-_STORES = (
-    DATA,
-    option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
-    option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
-    option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
-    option(
-        "--bootstrap",
-        type=Path,
-        metavar="DIR",
-        help="whose state.json has the first application and device, if that of --data has not",
-    ),
-)
-_BACKUPS = (
-    *_STORES,
-    option(
-        "--passphrase-file",
-        type=Path,
-        metavar="FILE",
-        help=f"encrypt or open with this passphrase (environment: {PASSPHRASE})",
-    ),
-    option(
-        "--identity-file",
-        type=Path,
-        metavar="FILE",
-        help="open with a private key of age (AGE-SECRET-KEY-1…)",
-    ),
-)
-_CROWD = (
-    option(
-        "--devices",
-        type=number(1, _MOST_DEVICES),
-        required=True,
-        metavar="N",
-        help=f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
-    ),
-    option(
-        "--rate",
-        type=positive,
-        required=True,
-        metavar="R",
-        help="reports/s of all together",
-    ),
-    option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
-)
-
 COMMANDS = (
     Command(
         "up",
@@ -142,10 +86,7 @@ COMMANDS = (
         "simulate",
         "report as many devices over MQTT, with a live display of the rate",
         "simulate:simulate",
-        (
-            DATA,
-            *_CROWD,
-        ),
+        (DATA, *CROWD),
     ),
     Command(
         "simulate lorawan",
@@ -166,7 +107,7 @@ COMMANDS = (
                 metavar="MODEL",
                 help="product of the sensors, which has a codec; may be repeated",
             ),
-            *_CROWD,
+            *CROWD,
             option(
                 "--loss",
                 type=part,
@@ -199,19 +140,17 @@ COMMANDS = (
         (
             option("name", metavar="NAME", help="what people call it"),
             option("--events", action="store_true", help="let it subscribe to events over NATS"),
-            *_SHARED,
+            *SHARED,
         ),
     ),
-    Command("app list", "list the applications", "administration:list_apps", _SHARED),
+    Command("app list", "list the applications", "administration:list_apps", SHARED),
     Command(
         "app rotate-secret",
         "give an application a new secret",
         "administration:rotate_app",
-        (_APP_ID, *_SHARED),
+        (APP_ID, *SHARED),
     ),
-    Command(
-        "app delete", "delete an application", "administration:delete_app", (_APP_ID, *_SHARED)
-    ),
+    Command("app delete", "delete an application", "administration:delete_app", (APP_ID, *SHARED)),
     Command(
         "user reset-password",
         "give a user a new password and print it; the old one and its tokens end at once",
@@ -221,16 +160,16 @@ COMMANDS = (
             option(
                 "--tenant", default=console.TENANT, help="the user's tenant (default: %(default)s)"
             ),
-            *_SHARED,
+            *SHARED,
         ),
     ),
     Command(
         "tenant create",
         "create a tenant and print the client that its people sign in with",
         "administration:create_tenant",
-        (option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"), *_SHARED),
+        (option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"), *SHARED),
     ),
-    Command("tenant list", "list the tenants", "administration:list_tenants", _SHARED),
+    Command("tenant list", "list the tenants", "administration:list_tenants", SHARED),
     Command(
         "tenant limits",
         "show what a tenant may use at most, or change it",
@@ -245,34 +184,34 @@ COMMANDS = (
                 help="a limit as it is shown, e.g. eachRequests=50 (or each_requests=50); "
                 "eachRequests=default takes the platform's again",
             ),
-            *_SHARED,
+            *SHARED,
         ),
     ),
     Command(
         "integration create",
         "create a login and print its secret",
         "administration:create_integration",
-        (_INTEGRATION_ID, *_SHARED),
+        (INTEGRATION_ID, *SHARED),
     ),
-    Command("integration list", "list the logins", "administration:list_integrations", _SHARED),
+    Command("integration list", "list the logins", "administration:list_integrations", SHARED),
     Command(
         "integration rotate-secret",
         "give a login a new secret",
         "administration:rotate_integration",
-        (_INTEGRATION_ID, *_SHARED),
+        (INTEGRATION_ID, *SHARED),
     ),
     Command(
         "integration delete",
         "delete a login",
         "administration:delete_integration",
-        (_INTEGRATION_ID, *_SHARED),
+        (INTEGRATION_ID, *SHARED),
     ),
     Command(
         "device certificate",
         "issue a certificate with which a device logs in, and write it and its private key",
         "administration:issue_certificate",
         (
-            _SN,
+            SN,
             option(
                 "--days",
                 type=number(1, 3650),
@@ -293,20 +232,20 @@ COMMANDS = (
                 metavar="DIR",
                 help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
             ),
-            *_SHARED,
+            *SHARED,
         ),
     ),
     Command(
         "device certificates",
         "list the certificates with which a device logs in",
         "administration:show_certificates",
-        (_SN, *_SHARED),
+        (SN, *SHARED),
     ),
     Command(
         "device revoke-certificate",
         "end a certificate at once, and its connections",
         "administration:revoke_certificate",
-        (_SN, option("serial", metavar="SERIAL", help="its serial number"), *_SHARED),
+        (SN, option("serial", metavar="SERIAL", help="its serial number"), *SHARED),
     ),
     Command(
         "product import",
@@ -318,7 +257,7 @@ COMMANDS = (
                 "--model",
                 help="the product's model (default: as the file says, else the file's name)",
             ),
-            *_PLATFORM,
+            *PLATFORM,
         ),
     ),
     Command(
@@ -333,7 +272,7 @@ COMMANDS = (
                 help="the folder of device-template.yaml, beside folders that it shares, or a ZIP",
             ),
             option("--model", help="the product's model (default: the folder's name)"),
-            *_PLATFORM,
+            *PLATFORM,
         ),
     ),
     Command(
@@ -349,7 +288,7 @@ COMMANDS = (
                 metavar="KEY",
                 help="encrypt for this public key of age (age1…); may be repeated",
             ),
-            *_BACKUPS,
+            *BACKUPS,
             option("--verify", action="store_true", help="read it again and compare"),
         ),
     ),
@@ -359,7 +298,7 @@ COMMANDS = (
         "backups:restore",
         (
             option("file", metavar="FILE|-", help="the backup; '-': standard input"),
-            *_BACKUPS,
+            *BACKUPS,
             option("--verify", action="store_true", help="compare what is there with the backup"),
             option("--dry-run", action="store_true", help="read and check it, change nothing"),
             option(
@@ -380,7 +319,7 @@ COMMANDS = (
         "bring the databases to this version, as services do when they start",
         "migrating:run",
         (
-            *_STORES,
+            *STORES,
             option(
                 "--contract",
                 action="store_true",
@@ -388,12 +327,12 @@ COMMANDS = (
             ),
         ),
     ),
-    Command("version", "print what runs here", "programs:show_versions", (_JSON,)),
+    Command("version", "print what runs here", "programs:show_versions", (JSON,)),
     Command(
         "doctor",
         "check this machine, and the platform if it runs; in a container, what its service sees",
         "doctor:examine",
-        (DATA, *DOORS, _JSON),
+        (DATA, *DOORS, JSON),
     ),
 )
 

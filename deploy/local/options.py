@@ -1,13 +1,29 @@
-"""Options that several commands share, and types of arguments."""
+"""What commands consist of: options that several share, and types of arguments."""
 
 import argparse
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from deploy.backup.archive import PASSPHRASE
 from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
+
+_MOST_DEVICES = 2000
+
+
+class Command(NamedTuple):
+    """A command: its words, what it does, in words and in code, and what it takes."""
+
+    words: str
+    text: str
+    run: str
+    """Its code, `module:function` of this package, which is imported when it is run.
+
+    It takes what is given, and returns an exit code, or a coroutine that returns one or None.
+    """
+    options: tuple[dict[str, Any], ...]
 
 
 def option(*names: str, **more: Any) -> dict[str, Any]:
@@ -147,4 +163,54 @@ DOORS = (
         default="127.0.0.1",
         help="address of these doors (default: %(default)s)",
     ),
+)
+JSON = option("--json", action="store_true", help="print JSON")
+SHARED = (DATA, JSON)
+APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
+SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
+INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
+
+PLATFORM = (
+    DATA,
+    option("--url", help="address of another platform; needs both of these:"),
+    option("--client-id", metavar="ID", help="client id there"),
+    option("--client-secret", metavar="SECRET", help="client secret there"),
+)
+STORES = (
+    DATA,
+    option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
+    option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
+    option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
+    option(
+        "--bootstrap",
+        type=Path,
+        metavar="DIR",
+        help="whose state.json has the first application and device, if that of --data has not",
+    ),
+)
+BACKUPS = (
+    *STORES,
+    option(
+        "--passphrase-file",
+        type=Path,
+        metavar="FILE",
+        help=f"encrypt or open with this passphrase (environment: {PASSPHRASE})",
+    ),
+    option(
+        "--identity-file",
+        type=Path,
+        metavar="FILE",
+        help="open with a private key of age (AGE-SECRET-KEY-1…)",
+    ),
+)
+CROWD = (
+    option(
+        "--devices",
+        type=number(1, _MOST_DEVICES),
+        required=True,
+        metavar="N",
+        help=f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
+    ),
+    option("--rate", type=positive, required=True, metavar="R", help="reports/s of all together"),
+    option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
 )

@@ -114,5 +114,5 @@ def test_memory_is_bounded(pair: tuple[HeaderSigner, HeaderVerifier]):
         signer._signed.put(Principal(Kind.DEVICE, "t", str(number)), (0.0, ""))
         verifier._verified.put(str(number), None)  # type: ignore[arg-type]
     verifier.verify(signer.sign(WHO))
-    assert len(signer._signed) <= CACHED + 5
-    assert len(verifier._verified) <= CACHED + 5
+    assert len(signer._signed) == CACHED
+    assert len(verifier._verified) == CACHED
