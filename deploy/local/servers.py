@@ -4,7 +4,6 @@ One MongoDB, NATS and Redis each; as a cluster three of MongoDB and NATS, and tw
 three Sentinels. The first of each keeps the names and the data of one alone.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +26,7 @@ from deploy.platform.nats_grants import ADMIN, USERS
 from deploy.platform.ports import LOOPBACK, reachable
 from deploy.platform.redis_server import ClusterLogins
 from deploy.platform.state import Addresses, State, member
+from libs.common.jobs import retry
 from libs.common.store.redis import RedisError, check_redis, connect_redis
 
 MONGOD, NATS, MQTT, ROUTE, REDIS, SENTINEL = (
@@ -39,7 +39,6 @@ MONGOD, NATS, MQTT, ROUTE, REDIS, SENTINEL = (
 )
 CLUSTER = 3
 """Members of a cluster."""
-_PAUSE_SECONDS = 0.05
 REDISES = 2
 """Of them, those with a Redis: Sentinels, three, decide which one is the primary."""
 
@@ -283,10 +282,4 @@ def remember_primary(directory: Path, state: State) -> None:
 async def _until_primary(url: str) -> None:
     """Return when Sentinels name a primary that answers."""
     async with connect_redis(url) as redis:
-        while True:
-            try:
-                await check_redis(redis)
-            except RedisError:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
+        await retry(partial(check_redis, redis), RedisError)

@@ -10,6 +10,7 @@ import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ from deploy.platform.bootstrap import demo_product
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
 from deploy.platform.openapi import OpenApi
-from libs.common.jobs import ended, happened
+from libs.common.jobs import ended, gather_limited, happened
 from libs.common.tls import mqtt_doors
 
 FLEET_FILE = "simulated.json"
@@ -58,14 +59,11 @@ async def provide_devices(
 
 
 async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]) -> None:
-    limit = asyncio.Semaphore(_AT_ONCE)
-
     async def create(sn: str) -> None:
-        async with limit:
-            device_id = await api.add_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
-            _, keys[sn] = await api.issue_credentials(device_id)
+        device_id = await api.add_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
+        _, keys[sn] = await api.issue_credentials(device_id)
 
-    await asyncio.gather(*(create(sn) for sn in sns))
+    await gather_limited(_AT_ONCE, (partial(create, sn) for sn in sns))
 
 
 def _load(directory: Path) -> dict[str, str]:

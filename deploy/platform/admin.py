@@ -1,6 +1,5 @@
 """Talk to the services as the administrator: rpc on NATS (`libs.common.bus.RpcClient`)."""
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -12,13 +11,13 @@ from deploy.platform.errors import CommandError
 from deploy.platform.nats_grants import ADMIN
 from deploy.platform.state import Addresses
 from libs.common.bus import Bus, NobodyAnswers, RpcClient, SecureClient
+from libs.common.jobs import retry
 from libs.common.tls import trusting_for
 
 _CONNECT_SECONDS = 2
 _NO_NEWS = "returning true from eof_received() has no effect when using ssl"
 """What asyncio says at the end of every TLS connection of nats-py, which knows nothing of it."""
 logging.getLogger("asyncio").addFilter(lambda record: record.msg != _NO_NEWS)
-_PAUSE_SECONDS = 0.05
 
 
 @contextlib.asynccontextmanager
@@ -40,20 +39,15 @@ async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClien
 
 async def wait_ready(addresses: Addresses, password: str) -> None:
     """Return when the server takes logins and JetStream answers; the caller bounds the time."""
-    while True:
-        try:
-            client = await log_in(addresses, password)
-        except (NatsError, OSError, TimeoutError):
-            await asyncio.sleep(_PAUSE_SECONDS)
-            continue
+
+    async def look() -> None:
+        client = await log_in(addresses, password)
         try:
             await client.jetstream().account_info()
-        except NatsError:
-            await asyncio.sleep(_PAUSE_SECONDS)
-        else:
-            return
         finally:
             await client.close()
+
+    await retry(look, NatsError, OSError)
 
 
 async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Client:

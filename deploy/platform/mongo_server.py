@@ -1,8 +1,10 @@
 """The embedded MongoDB: a replica set of one or three, with a user per service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConnectionFailure, OperationFailure
 
 from deploy.platform.ports import LOOPBACK
+from libs.common.jobs import retry
 
 REPLICA_SET = "rs0"
 ADMIN = "admin"
@@ -74,14 +77,10 @@ def command(
 
     A member of a cluster hands over when it is told to end, for which it gets two seconds.
     """
+    timeout = f"shutdownTimeoutMillisForSignaledShutdown={2000 if cluster else 100}"
     return [
         *bare_command(program, data, port, host, cache=_CLUSTER_CACHE_GB if cluster else _CACHE_GB),
-        "--keyFile",
-        str(key_file),
-        "--oplogSize",
-        _OPLOG_MB,
-        "--setParameter",
-        f"shutdownTimeoutMillisForSignaledShutdown={2000 if cluster else 100}",
+        *("--keyFile", str(key_file), "--oplogSize", _OPLOG_MB, "--setParameter", timeout),
     ]
 
 
@@ -89,29 +88,22 @@ def bare_command(
     program: Path, data: Path, port: int, host: str = LOOPBACK, *, cache: str = _CACHE_GB
 ) -> list[str]:
     """The command line without logins, for tests; `cache` in GB."""
-    return [
-        str(program),
-        "--dbpath",
-        str(data),
-        "--bind_ip",
-        host,
-        "--port",
-        str(port),
-        "--replSet",
-        REPLICA_SET,
-        "--wiredTigerCacheSizeGB",
-        cache,
-        "--wiredTigerEngineConfigString",
-        _DIRTY,
-        "--nounixsocket",
-        "--quiet",
-        "--setParameter",
-        "diagnosticDataCollectionEnabled=false",
-        "--setParameter",
-        f"transactionLifetimeLimitSeconds={_TRANSACTION_SECONDS}",
-        "--setParameter",
-        f"minSnapshotHistoryWindowInSeconds={_HISTORY_SECONDS}",
-    ]
+    options = {
+        "--dbpath": str(data),
+        "--bind_ip": host,
+        "--port": str(port),
+        "--replSet": REPLICA_SET,
+        "--wiredTigerCacheSizeGB": cache,
+        "--wiredTigerEngineConfigString": _DIRTY,
+    }
+    parameters = {
+        "diagnosticDataCollectionEnabled": "false",
+        "transactionLifetimeLimitSeconds": _TRANSACTION_SECONDS,
+        "minSnapshotHistoryWindowInSeconds": _HISTORY_SECONDS,
+    }
+    settings = [("--setParameter", f"{name}={value}") for name, value in parameters.items()]
+    flags = ("--nounixsocket", "--quiet")
+    return [str(program), *chain(*options.items(), flags, *settings)]
 
 
 async def set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
@@ -122,17 +114,7 @@ async def set_up(members: Sequence[str], admin_password: str, users: list[Databa
     and grows by new members, the users follow their passwords. Begins again when a server is
     restarted meanwhile; the caller bounds the time.
     """
-    await _patiently(lambda: _set_up(members, admin_password, users))
-
-
-async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await work()
-        except ConnectionFailure:
-            await asyncio.sleep(_PAUSE_SECONDS)
-        else:
-            return
+    await retry(partial(_set_up, members, admin_password, users), ConnectionFailure)
 
 
 async def _set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
@@ -161,7 +143,7 @@ async def set_up_members(
     key file's content: with it this logs in as members do to each other, because the localhost
     exception serves whoever is on the same host only. The caller bounds the time.
     """
-    await _patiently(lambda: _set_up_members(members, key, admin_password, users))
+    await retry(partial(_set_up_members, members, key, admin_password, users), ConnectionFailure)
 
 
 async def _set_up_members(
@@ -193,7 +175,7 @@ async def initiate(port: int) -> None:
 
     The caller bounds the time.
     """
-    await _patiently(lambda: _initiate(f"{LOOPBACK}:{port}"))
+    await retry(partial(_initiate, f"{LOOPBACK}:{port}"), ConnectionFailure)
 
 
 async def _initiate(member: str) -> None:
@@ -288,7 +270,7 @@ async def wait_ready(member: str) -> None:
         async with _connect(member) as client:
             await client.admin.command("hello")
 
-    await _patiently(ping)
+    await retry(ping, ConnectionFailure)
 
 
 async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:

@@ -1,6 +1,5 @@
 """The embedded Redis-compatible servers: a user per service, written every second."""
 
-import asyncio
 import hashlib
 import json
 import re
@@ -13,9 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from deploy.platform.ports import LOOPBACK
-
-_PAUSE_SECONDS = 0.03
-
+from libs.common.jobs import retry
 
 PRIMARY = "thingway"
 """What Sentinels call the primary."""
@@ -186,10 +183,4 @@ def bare_command(
 async def wait_ready(url: str) -> None:
     """Return when the server answers its user; the caller bounds the time."""
     async with Redis.from_url(url, socket_connect_timeout=1) as client:
-        while True:
-            try:
-                await client.ping()
-            except (RedisConnectionError, RedisTimeoutError):
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
+        await retry(client.ping, RedisConnectionError, RedisTimeoutError)

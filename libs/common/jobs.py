@@ -131,6 +131,20 @@ class Beside:
             log.error("%s failed", name, exc_info=task.exception())
 
 
+async def retry(
+    attempt: Callable[[], Awaitable[T]], *errors: type[Exception], pause: float = 0.05
+) -> T:
+    """Return the result of the first `attempt` that raises none of `errors`.
+
+    `pause` is in seconds. The caller bounds the time.
+    """
+    while True:
+        try:
+            return await attempt()
+        except errors:
+            await asyncio.sleep(pause)
+
+
 async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
     """Return the results of calls in their order; at most `most` run at a time.
 

@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from argparse import Namespace
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import read_given_text
 from deploy.platform.openapi import ApiRefused, ManagementApi, OpenApi
+from libs.common.jobs import gather_limited
 from libs.common.tls import MQTT_PORTS
 from libs.common.tsl import parse_document
 from services.device.codecs.workers import CodecWorkers
@@ -143,7 +145,6 @@ def sensors_of(server: str, models: dict[str, list[Uplink]], count: int, seed: i
 
 async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> int:
     """Add the sensors that the platform does not have; how many were new."""
-    limit = asyncio.Semaphore(_AT_ONCE)
 
     async def add(sensor: Sensor) -> bool:
         prefix = f"{server}.integration.add_device"
@@ -152,13 +153,12 @@ async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> in
             "integration": server,
             "param_entities": {f"{prefix}.dev_eui": sensor.eui, f"{prefix}.model": sensor.model},
         }
-        async with limit:
-            try:
-                await api.request("POST", "/device", body)
-            except ApiRefused as error:
-                if error.status != _CONFLICT:
-                    raise
-                return False
+        try:
+            await api.request("POST", "/device", body)
+        except ApiRefused as error:
+            if error.status != _CONFLICT:
+                raise
+            return False
         return True
 
-    return sum(await asyncio.gather(*map(add, sensors)))
+    return sum(await gather_limited(_AT_ONCE, (partial(add, sensor) for sensor in sensors)))

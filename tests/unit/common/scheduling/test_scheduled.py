@@ -17,12 +17,13 @@ PRIMITIVES = {
     *("ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"),
 }
 """Classes and functions that let others wait, or that run what nobody waits for."""
-OURS = ("libs/common/scheduling/", "libs/common/jobs.py")
-"""The scheduler itself, and the loop whose callers are looked at."""
+OURS = ("libs/common/scheduling/",)
+"""The scheduler itself."""
 ENDLESS = "endless loop"
 SIMULATOR = "services/management/builtin/simulator/integration.py"
 
 REASONS: dict[str, list[str]] = {
+    "The loop whose callers are looked at.": ["libs/common/jobs.py repeat: endless loop"],
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
