@@ -16,7 +16,7 @@ from deploy.checkup.stores import MOST_SKEW, skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import EVENTS, STREAMS
 from libs.common.settings import SettingsInvalid
-from libs.common.telemetry.store_metrics import StreamReading, read_stream
+from libs.common.store_metrics import StreamReading, read_stream
 
 CONNECT_SECONDS = 3.0
 SERVERS_SECONDS = 1.0

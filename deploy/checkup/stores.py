@@ -13,7 +13,7 @@ from libs.common.store.migrations import MIGRATIONS as KEPT
 from libs.common.store.migrations import RESTORING, due
 from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
-from libs.common.telemetry.store_metrics import read_disk
+from libs.common.store_metrics import read_disk
 
 MEMBERS_LOOKS = 40
 """How often to look for members that are not found yet: for two seconds."""

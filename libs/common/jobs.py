@@ -8,14 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-from nats.errors import Error as NatsError
-from nats.js.errors import APIError
-
-from libs.common.errors import ThingwayError
-from libs.common.store.mongo import StoreError
-from libs.common.store.redis import RedisError
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -174,17 +166,3 @@ def end_process(reason: str, error: BaseException | None = None) -> None:
 def _end_process(job: "asyncio.Task[None]") -> None:
     if not job.cancelled() and job.exception() is not None:
         end_process("a job failed", job.exception())
-
-
-AWAY = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
-"""What a job raises while a store, the bus or another service does not answer."""
-
-
-async def repeat(work: Callable[[], Awaitable[None]], seconds: float, late: str) -> None:
-    """Do `work` for ever with pauses; `late` is what the log says while something is away."""
-    while True:
-        try:
-            await work()
-        except AWAY as error:
-            log.warning("%s: %s", late, str(error)[:500] or repr(error))
-        await asyncio.sleep(seconds)

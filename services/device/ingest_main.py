@@ -10,7 +10,7 @@ from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Job, Leader
-from libs.common.telemetry.store_metrics import DiskMetrics, StreamMetrics
+from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import Pointing
 from services.device.alarms.rules_store import RuleStore

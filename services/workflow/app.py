@@ -12,8 +12,9 @@ from libs.common.contracts.flows import CallFlow
 from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.jobs import repeat, running
+from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
+from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.editors import Editors

@@ -1,4 +1,4 @@
-"""Endless jobs that work for all tenants, each of which takes turns."""
+"""Endless jobs of a process: with pauses, or for all tenants, each of which takes turns."""
 
 import asyncio
 import logging
@@ -6,8 +6,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 
-from libs.common.jobs import AWAY, Beside, happened
+import msgspec
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError
+
+from libs.common.errors import ThingwayError
+from libs.common.jobs import Beside, happened
 from libs.common.scheduling.scheduler import FairScheduler
+from libs.common.store.mongo import StoreError
+from libs.common.store.redis import RedisError
 from libs.common.telemetry.logs import name_lines
 
 log = logging.getLogger(__name__)
@@ -18,6 +25,18 @@ _END = object()
 
 Steps = AsyncGenerator[None, None]
 """The work for one tenant; it yields wherever other tenants may go first."""
+AWAY = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
+"""What a job raises while a store, the bus or another service does not answer."""
+
+
+async def repeat(work: Callable[[], Awaitable[None]], seconds: float, late: str) -> None:
+    """Do `work` for ever with pauses; `late` is what the log says while something is away."""
+    while True:
+        try:
+            await work()
+        except AWAY as error:
+            log.warning("%s: %s", late, str(error)[:500] or repr(error))
+        await asyncio.sleep(seconds)
 
 
 async def take_turns(

@@ -21,9 +21,9 @@ from libs.common.contracts.auth import Tenant
 from libs.common.contracts.limits import Limits
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
-from libs.common.jobs import repeat
 from libs.common.limits.quota import limit_reached
 from libs.common.limits.tenants import count_limited
+from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 
 log = logging.getLogger(__name__)

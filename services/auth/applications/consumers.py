@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.jobs import repeat
+from libs.common.scheduling.turns import repeat
 from services.auth.applications.store import ApplicationStore
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from libs.common.jobs import repeat
+from libs.common.scheduling.turns import repeat
 from services.auth.accounts.grants import GrantStore, Resource
 from services.auth.grants.owners import Owners
 from services.auth.grants.service import GrantService

@@ -18,8 +18,8 @@ from opentelemetry import metrics
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.fitting import LARGEST_EVENT
 from libs.common.bus.retained_messages import count_messages
-from libs.common.jobs import repeat
-from libs.common.telemetry.store_metrics import Held, read_stream
+from libs.common.scheduling.turns import repeat
+from libs.common.store_metrics import Held, read_stream
 from services.auth.accounts.tenants import TenantStore
 
 log = logging.getLogger(__name__)

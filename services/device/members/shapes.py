@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.jobs import repeat
 from libs.common.limits.tenants import KnownLimits
+from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, LAST_DECLARED, ValueType
 from services.device.members.member import Member, MemberSet

@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus import Bus
 from libs.common.errors import Unavailable
-from libs.common.jobs import repeat
+from libs.common.scheduling.turns import repeat
 from services.device.reports.ledger import Ledger
 from services.device.reports.uplink import PARTITION_BITS, sequence_in
 

@@ -16,7 +16,7 @@ from libs.common.errors import Unavailable
 from libs.common.http.console import get
 from libs.common.http.guards import super_admins
 from libs.common.http.operations import operations_of
-from libs.common.telemetry.store_metrics import StreamReading, read_stream
+from libs.common.store_metrics import StreamReading, read_stream
 
 
 class StreamState(msgspec.Struct):

@@ -14,7 +14,8 @@ from itertools import islice
 from libs.common.errors import ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from libs.common.jobs import Beside, repeat
+from libs.common.jobs import Beside
+from libs.common.scheduling.turns import repeat
 from services.management.live.hub import Hub
 from services.management.live.service import Subscriptions
 from services.management.live.store import Credentials, Judge

@@ -3,7 +3,7 @@
 `replicas`: `{_id: replica, until}`.
 """
 
-from libs.common.jobs import repeat
+from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
 
 LIFE = 15.0

@@ -20,8 +20,9 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
-from libs.common.jobs import Beside, repeat
+from libs.common.jobs import Beside
 from libs.common.scheduling import FairScheduler
+from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import StoreError
 from services.workflow.errors import NodeFailed
 from services.workflow.notifications import timing

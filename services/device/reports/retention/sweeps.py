@@ -13,8 +13,8 @@ from typing import Any
 from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
-from libs.common.jobs import repeat, together
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.jobs import together
+from libs.common.scheduling.turns import Steps, repeat, take_turns
 from libs.common.store.mongo import Collection
 from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (

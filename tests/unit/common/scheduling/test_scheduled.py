@@ -23,12 +23,11 @@ ENDLESS = "endless loop"
 SIMULATOR = "services/management/builtin/simulator/integration.py"
 
 REASONS: dict[str, list[str]] = {
-    "The loop whose callers are looked at.": ["libs/common/jobs.py repeat: endless loop"],
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
-        "libs/common/telemetry/store_metrics.py StreamMetrics.run: repeat",
-        "libs/common/telemetry/store_metrics.py DiskMetrics.run: repeat",
+        "libs/common/store_metrics.py StreamMetrics.run: repeat",
+        "libs/common/store_metrics.py DiskMetrics.run: repeat",
         "services/device/reports/metrics.py UplinkMetrics.run: repeat",
         "services/workflow/engine/replicas.py Replicas.renew: repeat",
         "libs/common/http/app.py _operations.metrics: to_thread",

@@ -12,7 +12,7 @@ from deploy.checkup.findings import Finding, Section, failed
 from deploy.checkup.platform import check_certificates
 from deploy.checkup.processes import Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
-from libs.common.telemetry.store_metrics import Bounds, Cluster, Held, Peer, StreamReading
+from libs.common.store_metrics import Bounds, Cluster, Held, Peer, StreamReading
 from tests.unit.docs.test_links import ROOT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
-from libs.common.jobs import repeat
+from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
 
 log = logging.getLogger(__name__)
