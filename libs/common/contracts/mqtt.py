@@ -6,8 +6,6 @@ belongs to one log-in; Redis has its SHA-256 only, with the user it stands for.
 
 import msgspec
 
-from libs.common.identity.tokens import token_hash
-
 HAS_LIVE_PAGES = "rpc.auth.has_live_pages"
 WS_PATH = "/mqtt"
 """Where MQTT is spoken over WebSocket, on the gateway's own port."""
@@ -33,11 +31,6 @@ def live_user(user_id: int) -> str:
 def live_topic(username: str) -> str:
     """The only topic that a user may subscribe to."""
     return f"beaver-iot/{username}/downlink/web/exchange"
-
-
-def live_key(password: str) -> str:
-    """Where Redis has the user of a password, for as long as its log-in lasts."""
-    return f"tw:live:{token_hash(password)}"
 
 
 MQTT_LOGIN = "rpc.workflow.mqtt_login"

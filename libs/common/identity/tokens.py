@@ -85,3 +85,8 @@ class TokenReader:
             version = int(versions[user.tenant] or 0)
             found[at] = msgspec.structs.replace(user, access=version)
         return found
+
+
+def live_key(password: str) -> str:
+    """Where Redis has the user of a password, for as long as its log-in lasts."""
+    return f"tw:live:{token_hash(password)}"

@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.mqtt import WS_PATH, LivePages, LoginRef, live_key, live_user
+from libs.common.contracts.mqtt import WS_PATH, LivePages, LoginRef, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.http.console import Shown
 from libs.common.identity import Principal
+from libs.common.identity.tokens import live_key
 from libs.common.tls import MQTT_PORTS
 from services.auth.tokens.writer import TokenWriter
 

@@ -3,9 +3,10 @@
 import msgspec
 
 from libs.common.contracts.limits import AskUse
-from libs.common.contracts.mqtt import live_key, live_user
+from libs.common.contracts.mqtt import live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Principal
+from libs.common.identity.tokens import live_key
 from libs.common.limits.counts import Claim, Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import Use

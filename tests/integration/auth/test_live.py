@@ -2,8 +2,9 @@
 
 import msgspec
 
-from libs.common.contracts.mqtt import LivePages, LoginRef, live_key, live_topic
+from libs.common.contracts.mqtt import LivePages, LoginRef, live_topic
 from libs.common.identity import Principal
+from libs.common.identity.tokens import live_key
 from services.auth.live.service import broker_info
 from services.auth.tokens import writer
 from tests.integration.auth.people import (

@@ -18,11 +18,11 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import Access, ResourceType, UserRef
 from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
-from libs.common.contracts.mqtt import live_key, live_user
+from libs.common.contracts.mqtt import live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.access import access_key
-from libs.common.identity.tokens import access_token_key, token_hash
+from libs.common.identity.tokens import access_token_key, live_key, token_hash
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis

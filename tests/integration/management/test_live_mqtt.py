@@ -12,7 +12,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.mqtt import live_key, live_topic
+from libs.common.contracts.mqtt import live_topic
+from libs.common.identity.tokens import live_key
 from libs.common.mqtt import encoded
 from services.management.live import mqtt as module
 from services.management.live.packets import LARGEST
