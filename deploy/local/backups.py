@@ -22,7 +22,7 @@ from deploy.backup.stores import Stores
 from deploy.backup.tenants import back_up_tenant, restore_tenant
 from deploy.local import lock, servers
 from deploy.local.process import base_environment
-from deploy.local.supervisor import Supervisor
+from deploy.local.supervisor import Supervisor, together, until_ready
 from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
@@ -173,9 +173,7 @@ async def _started(directory: Path, state: State) -> AsyncIterator[Stores]:
         ground = servers.Ground(directory, state, base)
         wanted = servers.embedded(found, ground, [doors], addresses)
         states.save(directory, state)
-        await supervisor.together(
-            [supervisor.until_ready(supervisor.start(one.spec), one.ready) for one in wanted]
-        )
+        await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
         yield Stores.local(state, addresses)
     finally:
         await supervisor.stop()

@@ -14,12 +14,12 @@ from typing import Any
 
 from rich.console import Console
 
-from deploy.local import jetstream, lock, servers, simulator, supervisor
+from deploy.local import jetstream, lock, servers, simulator
 from deploy.local.backups import RESTORING
 from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress, summary
-from deploy.local.supervisor import Supervisor
+from deploy.local.supervisor import Supervisor, together, until_ready
 from deploy.local.tls import Certificates
 from deploy.platform import console, ports, ready, services
 from deploy.platform import state as states
@@ -207,10 +207,10 @@ class Launcher:
         specs = self._service_specs(addresses)
         self._save()
         async with self._progress.shown():
-            await supervisor.together([self._bring_up(one.spec, one.ready) for one in wanted])
+            await together([self._bring_up(one.spec, one.ready) for one in wanted])
             if self._state.is_cluster:
                 await self._grow()
-            await supervisor.together(
+            await together(
                 [
                     self._bring_up(spec, partial(until_serving, url, addresses.ca_file))
                     for spec, url in specs
@@ -250,7 +250,7 @@ class Launcher:
 
     async def _bring_up(self, spec: Spec, is_ready: Callable[[], Awaitable[None]]) -> None:
         child = self._supervisor.start(spec)
-        await self._progress.follow(spec.name, supervisor.until_ready(child, is_ready))
+        await self._progress.follow(spec.name, until_ready(child, is_ready))
 
     def _claim_ports(self) -> None:
         options = self._options

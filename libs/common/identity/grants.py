@@ -124,8 +124,8 @@ class Sharing:
         wanted = ShareWithRoles(principal.tenant, principal.user_id, [resource])
         await self._rpc.call(SHARE, wanted, Done)
 
-    async def forget_grants(self, tenant: str, ids: Sequence[int]) -> None:
-        """Drop the grants of resources that are gone; see `forget`."""
+    async def forget(self, tenant: str, ids: Sequence[int]) -> None:
+        """Drop the grants of resources that are gone; see `forget_grants`."""
         await forget_grants(self._rpc, self._kind, tenant, ids)
 
 

@@ -23,7 +23,7 @@ import bson
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorCollection, AsyncIOMotorDatabase
+from motor import motor_asyncio
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
@@ -235,7 +235,11 @@ class _PlainIntegers(TypeDecoder):
         return int(value)
 
 
-class _MotorCollection(AsyncIOMotorCollection):  # type: ignore[misc]
+_MOTOR: Any = motor_asyncio
+"""Untyped: collections and databases have another interface here."""
+
+
+class _MotorCollection(_MOTOR.AsyncIOMotorCollection):  # type: ignore[misc]
     """Motor's collection with PyMongo's aggregations: the cursor is awaited."""
 
     async def aggregate(self, *arguments: Any, **options: Any) -> Any:
@@ -243,7 +247,7 @@ class _MotorCollection(AsyncIOMotorCollection):  # type: ignore[misc]
         return super().aggregate(*arguments, **options)
 
 
-class _MotorDatabase(AsyncIOMotorDatabase):  # type: ignore[misc]
+class _MotorDatabase(_MOTOR.AsyncIOMotorDatabase):  # type: ignore[misc]
     """Motor's database, of such collections."""
 
     def __getitem__(self, name: str) -> _MotorCollection:
@@ -258,7 +262,7 @@ class Mongo:
     """The clients of a process, and its database."""
 
     def __init__(self, url: str, database: str) -> None:
-        self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
+        self.client: Any = _MOTOR.AsyncIOMotorClient(url, **_OPTIONS)
         self._direct: AsyncMongoClient[Document] = AsyncMongoClient(url, **_OPTIONS)
         codec: CodecOptions[Document] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
