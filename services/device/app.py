@@ -37,9 +37,8 @@ from services.device.codecs.workers import CodecWorkers
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
-from services.device.commands.downlinks import Downlinks
+from services.device.commands.downlinks import CodecDownlinkEncoder
 from services.device.commands.ending import CommandEnding
-from services.device.commands.erasing import WriteOnlyEraser
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
@@ -51,6 +50,7 @@ from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.erasing import WriteOnlyEraser
 from services.device.devices.giving import DeviceGiver
 from services.device.devices.keys import CredentialsOverRpc, FirstKeys
 from services.device.devices.leaving import Leaving
@@ -114,7 +114,6 @@ from services.device.reports.facts import Facts
 from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.service import FrameService
-from services.device.reports.frames.store import FrameStore
 from services.device.reports.frames.windows import Windows
 from services.device.reports.gaps.console import ROUTER as GAP_PAGES
 from services.device.reports.gaps.open_api import list_device_gaps
@@ -213,13 +212,8 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     known_codecs = KnownCodecs(base.products)
-    downlinks = Downlinks(
-        commands=base.commands,
-        encoder=Encoder(known_codecs, codecs),
-        client=client,
-        heard=FrameStore(database).newest,
-    )
-    carrier = CommandCarrier(base.devices, integrations, client, base.commands, downlinks)
+    encoder = CodecDownlinkEncoder(encoder=Encoder(known_codecs, codecs), frames=base.frames)
+    carrier = CommandCarrier(base.devices, integrations, client, base.commands, encoder)
     credentials = CredentialsOverRpc(base.rpc)
     return Shared(
         base=base,
@@ -228,7 +222,7 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
         grants=GrantReader(base.rpc),
         groups=groups,
         credentials=credentials,
-        leaving=Leaving(credentials, CommandEnding(base.commands, base.bus).end),
+        leaving=Leaving(credentials, CommandEnding(base.commands, base.bus)),
         forgetting=GrantsOverRpc(base.rpc),
         products=products,
         codecs=codec_service,
@@ -305,9 +299,9 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
-        "frames": FrameService(FrameStore(base.mongo.direct), base.partitions, windows),
+        "frames": FrameService(base.frames, base.partitions, windows),
         "device_events": EventService(EventStore(base.mongo.direct), windows),
-        "gaps": GapService(FrameStore(database), GapStore(database), windows),
+        "gaps": GapService(base.frames, GapStore(database), windows),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
@@ -414,8 +408,7 @@ def redecoder(
     partitions, latest = Partitions(base.mongo.direct), LatestValues(base.mongo.direct)
     rereader = Rereader(
         mongo=base.mongo,
-        frames=FrameStore(base.mongo.direct),
-        written=FrameStore(base.mongo.database),
+        frames=base.frames,
         partitions=partitions,
         workers=workers,
         outbox=base.outbox,
@@ -441,11 +434,11 @@ def eraser(base: Base, redecodes: RedecodeStore, alarm: Alarming) -> WriteOnlyEr
         own=base.things.own,
         tsls=base.tsls,
         partitions=base.partitions,
-        frames=FrameStore(base.mongo.database),
+        frames=base.frames,
         latest=base.latest,
         commands=base.commands,
         redecodes=redecodes,
-        erase_alarms=AlarmEraser(alarm.alarms, alarm.rules).erase,
+        alarms=AlarmEraser(alarm.alarms, alarm.rules),
     )
 
 
@@ -457,7 +450,7 @@ def healer(shared: Shared) -> Healer:
         devices=base.devices,
         things=base.things,
         latest=base.latest,
-        frames=FrameStore(database),
+        frames=base.frames,
         partitions=base.partitions,
         gaps=GapStore(database),
         store=HealStore(database),
@@ -491,7 +484,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     DeviceGiver(base.devices, orphans, shared.leaving).offer(rpc)
     presence = PresenceStore(mongo, base.outbox, base.devices)
-    heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products).life_of)
+    heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products))
     polls = CommandPolls(base.bus, base.things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
@@ -511,7 +504,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     seen = console(shared)
     account = SystemAccount(system)
-    watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
+    watch = PresenceWatch(system=system, store=presence, account=account, reconnects=base.commands)
     offer_connections(rpc, presence, account)
     IntegrationRpc(
         devices=base.devices,

@@ -12,19 +12,18 @@ from libs.common.jobs import running
 from libs.common.store.lease import Job, Leader
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.alarms.following import FollowedRules
-from services.device.alarms.pointing import Pointing
+from services.device.alarms.pointing import RuleAlarmTrigger
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.codecs.workers import CodecWorkers
-from services.device.commands.replies import ReplyHandler
-from services.device.commands.showing import ShownCommands
-from services.device.devices.leaving import DELETED
+from services.device.commands.completion import CommandCompletion
 from services.device.entities.tags.store import TagStore
 from services.device.healing.store import HealStore
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.products.codec.known import KnownCodecs
+from services.device.reports.events.store import EventStore
 from services.device.reports.facts import Facts
-from services.device.reports.frames.reading import FrameReader
+from services.device.reports.frames.reading import CodecFrameDecoder
 from services.device.reports.gaps.store import GapStore
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
@@ -45,22 +44,29 @@ OVERLAP_FROM = 1000
 """Messages of a batch that is worth writing while another one is being written."""
 
 
-def build_ingest(
-    base: Base, store: ReportStore, shapes: ShapeStore, workers: CodecWorkers
-) -> Ingest:
+def build_ingest(base: Base, ledger: Ledger, shapes: ShapeStore, workers: CodecWorkers) -> Ingest:
     """Put ingest together."""
     retention_ms = base.settings.retention_days * DAY_MS
+    frames = CodecFrameDecoder(
+        store=base.frames,
+        codecs=KnownCodecs(base.products),
+        workers=workers,
+        retention=base.retention,
+        retention_ms=retention_ms,
+        frame_days=base.settings.frame_retention_days,
+    )
+    store = ReportStore(base.mongo, base.partitions, ledger, frames)
     rules = RuleStore(base.mongo.database, base.limits)
-    alarms = AlarmStore(base.mongo, base.outbox, base.devices)
-    pointing = Pointing(FollowedRules(rules, alarms))
-    replies = ReplyHandler(
+    states = AlarmStore(base.mongo, base.outbox, base.devices)
+    alarms = RuleAlarmTrigger(FollowedRules(rules, states))
+    commands = CommandCompletion(
         mongo=base.mongo,
         devices=base.devices,
         commands=base.commands,
         outbox=base.outbox,
         latest=base.latest,
         reports=store,
-        point=pointing.at_values,
+        alarms=alarms,
     )
     return Ingest(
         bus=base.bus,
@@ -69,18 +75,11 @@ def build_ingest(
         latest=base.latest,
         facts=Facts(base.devices, base.latest, base.products),
         shapes=ShapeKeeper(shapes, base.devices, base.limits),
-        close=replies.handle,
-        point=pointing.at_batch,
-        shown=ShownCommands(commands=base.commands, devices=base.devices).note,
+        commands=commands,
+        alarms=alarms,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
-        frames=FrameReader(
-            codecs=KnownCodecs(base.products),
-            workers=workers,
-            retention=base.retention,
-            retention_ms=retention_ms,
-            frame_days=base.settings.frame_retention_days,
-        ),
+        frames=frames,
         retention_ms=retention_ms,
     )
 
@@ -94,10 +93,9 @@ async def main() -> None:
         )
         await complete_streams(base.bus.js, settings.stream_replicas)
         ledger = Ledger(base.mongo)
-        store = ReportStore(base.mongo, base.partitions, ledger)
         shapes = ShapeStore(base.mongo.database)
         workers = CodecWorkers()
-        ingest = build_ingest(base, store, shapes, workers)
+        ingest = build_ingest(base, ledger, shapes, workers)
         consumers = [
             BatchConsumer(
                 bus=base.bus,
@@ -112,26 +110,24 @@ async def main() -> None:
         ]
         days = settings.retention_days
         own = base.things.own
-        end_tasks = partial(base.commands.fail_all, code=DELETED.code, reason=DELETED.text)
         rows = HistoryRows(base.devices.lists, own, base.partitions, base.limits, days)
         sweeps = Sweeps(
             devices=base.devices.lists,
             own=own,
             removed=RemovedThings(base.mongo.database),
             partitions=base.partitions,
-            events=store.events,
+            events=EventStore(base.mongo.database).collection,
             ledger=ledger,
             products=base.products,
             retention=base.retention,
             rows=rows,
-            removals=[
-                base.latest.forget,
-                base.commands.forget,
-                end_tasks,
-                TagStore(base.mongo).forget_thing,
-                store.frames.forget,
-                GapStore(base.mongo.database).forget,
-                HealStore(base.mongo.database).forget,
+            stores=[
+                base.latest,
+                base.commands,
+                TagStore(base.mongo),
+                base.frames,
+                GapStore(base.mongo.database),
+                HealStore(base.mongo.database),
             ],
             days=days,
         )

@@ -12,6 +12,7 @@ from libs.common.telemetry import Telemetry
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.store import ProductStore
+from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import Partitions
 from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
@@ -37,6 +38,7 @@ class Base:
     partitions: Partitions
     latest: LatestValues
     commands: CommandStore
+    frames: FrameStore
     rpc: RpcClient
     limits: KnownLimits
     retention: Retention
@@ -61,6 +63,7 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
         partitions=Partitions(database),
         latest=latest,
         commands=CommandStore(mongo, outbox),
+        frames=FrameStore(mongo),
         rpc=rpc,
         limits=limits,
         retention=Retention(products, limits, settings.retention_days),

@@ -17,6 +17,7 @@ from services.device.alarms.following import FollowedRules
 from services.device.alarms.index import Found, RuleIndex
 from services.device.alarms.messages import Pointer, pointing
 from services.device.reports.batch import Batch
+from services.device.reports.ports import AlarmTrigger
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
@@ -24,23 +25,23 @@ DOUBT = 5.0
 """Seconds for which any value of a device is pointed at after one that may change its state."""
 
 
-class Pointing:
-    """Judges what is stored, and says what has to be looked at."""
+class RuleAlarmTrigger(AlarmTrigger):
+    """Judges values by rules and states, and says which rules have to be evaluated."""
 
     def __init__(self, followed: FollowedRules) -> None:
         self._followed = followed
 
-    async def at_batch(self, batch: Batch) -> list[Outgoing]:
-        """What a stored batch points at; raise `StoreError` when the rules cannot be known."""
+    async def messages_for_batch(self, batch: Batch) -> list[Outgoing]:
+        """Return pointers for a stored batch; raise `StoreError` when the rules cannot be read."""
         index = await self._followed.index()
         return list(_of_batch(index, batch)) if batch.reports or batch.events else []
 
-    async def at_values(
-        self, uplink: Uplink, thing: Thing, properties: dict[str, Any]
+    async def entries_for_values(
+        self, uplink: Uplink, thing: Thing, values: dict[str, Any]
     ) -> list[OutboxEntry]:
-        """The same of values that a device had when the uplink came."""
+        """Return pointers for values that a device had when the uplink was received."""
         index = await self._followed.index()
-        found = index.reported(_subject(thing), properties, uplink.received)
+        found = index.reported(_subject(thing), values, uplink.received)
         messages = _pointer(index, uplink, thing, uplink.received, found)
         return [OutboxEntry(one.subject, one.payload, headers=one.headers) for one in messages]
 

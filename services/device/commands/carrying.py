@@ -1,5 +1,8 @@
 """Hands commands to integrations that carry them to their devices, as they are or as bytes.
 
+Bytes are made once and kept with the command, so that it is the same ones that are handed over
+again.
+
 It is done beside the request: a command that an integration did not take is handed over again
 by the delivery, until its device answers or its time is over.
 """
@@ -10,13 +13,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from libs.common.clock import to_ms
+from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.device.codecs.model import CodecFailed
-from services.device.commands.downlinks import Downlinks
-from services.device.commands.model import Command
+from services.device.commands.model import Command, downlink_id
+from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.store import CommandStore
 from services.device.things.integrations import (
     CARRY_SECONDS,
@@ -44,13 +49,13 @@ class CommandCarrier:
         integrations: Integrations,
         client: IntegrationClient,
         commands: CommandStore,
-        downlinks: Downlinks,
+        encoder: DownlinkEncoder,
     ) -> None:
         self._devices = devices
         self._integrations = integrations
         self._client = client
         self._commands = commands
-        self._downlinks = downlinks
+        self._encoder = encoder
         self._scheduler = FairScheduler("carrying", WORKERS, items=WAITING)
 
     async def carries(self, integration: str) -> Carries:
@@ -61,7 +66,7 @@ class CommandCarrier:
         """Raise `InvalidInput` for a product (tenant and model) whose codec encodes nothing."""
         for product in products:
             try:
-                await self._downlinks.encoder.codec(*product)
+                await self._encoder.check(*product)
             except CodecFailed as error:
                 raise InvalidInput(f"the codec {error}", code="product_without_encoder") from error
 
@@ -88,7 +93,7 @@ class CommandCarrier:
         try:
             device = await self._ref(command, additional)
             if command.coded:
-                await self._downlinks.carry(command, carrier, device)
+                await self._carry_downlinks(command, carrier, device)
                 return
             wanted = DeviceCommand(device=device, command=command.wire())
             await self._client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
@@ -101,6 +106,28 @@ class CommandCarrier:
                 log.warning("command %d waits: %s", command.id, command.masked(str(error)))
         except StoreError as error:
             log.warning("command %d waits: %s", command.id, error)
+
+    async def _carry_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
+        """Let an integration queue what nothing was told of yet.
+
+        Raises `CodecFailed` with what keeps the codec from it, and what the integration says.
+        """
+        if command.downlinks is None:
+            made = await self._encoder.encode(command, device.model)
+            command.downlinks = await self._commands.keep_downlinks(command, made)
+        waiting = [
+            Downlink(
+                id=downlink_id(command.id, number),
+                port=one.port,
+                data=one.data,
+                confirmed=True,
+                expires_at=to_ms(command.expires_at),
+            )
+            for number, one in enumerate(command.downlinks, 1)
+            if one.state is None
+        ]
+        if waiting:
+            await self._client.carry(carrier, device, waiting)
 
     async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
         """The device as its integration knows it; read anew when the command comes again."""

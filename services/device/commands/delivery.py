@@ -11,9 +11,15 @@ from libs.common.bus import Bus, Outgoing
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
-from services.device.commands.model import OPEN, Command, now
+from services.device.commands.model import (
+    DELETED,
+    NOT_RESTORED,
+    OPEN,
+    REMOVED,
+    Command,
+    now,
+)
 from services.device.commands.store import CommandStore
-from services.device.devices.leaving import DELETED, NOT_RESTORED, REMOVED
 from services.device.things.store import DeviceStore
 
 WORKERS, CHUNK = 4, 500

@@ -1,68 +1,40 @@
-"""Commands as bytes: the codec of the product makes them, an integration queues them.
+"""Commands as bytes, which the codec of the product makes.
 
-Bytes are made once and kept with the command, so that it is the same ones that are handed over
-again. What is longer than the device's data rate carries is split: each property by itself.
+What is longer than the device's data rate carries is split: each property by itself.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from libs.common.clock import to_ms
-from libs.common.contracts.frames import MOST_DOWNLINKS, Downlink, Frame
-from libs.common.contracts.integrations import DeviceRef
+from libs.common.contracts.frames import MOST_DOWNLINKS
 from services.device.codecs.model import CodecFailed
 from services.device.codecs.rates import largest_payload
 from services.device.codecs.scripts import Encoded
 from services.device.commands.model import Command, SentDownlink
-from services.device.commands.store import CommandStore
+from services.device.commands.ports import DownlinkEncoder
 from services.device.products.codec.encoding import Encoder
-from services.device.things.integrations import IntegrationClient
+from services.device.reports.frames.store import FrameStore
 
 PORT = 85
 """Where bytes go when neither the codec nor an uplink of the device names a port."""
 
-LONGEST_ID = 24
-"""Characters of the id of a downlink that may be one of ours."""
-
-Heard = Callable[[int], Awaitable[Frame | None]]
-"""The newest frame of a device that is known."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Downlinks:
-    """Makes bytes of commands and hands them over."""
+class CodecDownlinkEncoder(DownlinkEncoder):
+    """Encodes commands with the codecs of their products."""
 
-    commands: CommandStore
     encoder: Encoder
-    client: IntegrationClient
-    heard: Heard
+    frames: FrameStore
 
-    async def carry(self, command: Command, carrier: str, device: DeviceRef) -> None:
-        """Let an integration queue what nothing was told of yet.
+    async def check(self, tenant: str, model: str) -> None:
+        """Raise `CodecFailed` for a product without a codec that encodes."""
+        await self.encoder.codec(tenant, model)
 
-        Raises `CodecFailed` with what keeps the codec from it, and what the integration says.
-        """
-        if command.downlinks is None:
-            made = await self._made(command, device.model)
-            command.downlinks = await self.commands.keep_downlinks(command, made)
-        waiting = [
-            Downlink(
-                id=downlink_id(command.id, number),
-                port=one.port,
-                data=one.data,
-                confirmed=True,
-                expires_at=to_ms(command.expires_at),
-            )
-            for number, one in enumerate(command.downlinks, 1)
-            if one.state is None
-        ]
-        if waiting:
-            await self.client.carry(carrier, device, waiting)
-
-    async def _made(self, command: Command, model: str) -> list[SentDownlink]:
+    async def encode(self, command: Command, model: str) -> list[SentDownlink]:
+        """Return the bytes of a command for its device; raise `CodecFailed`."""
         values = command.values()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []
-        last = await self.heard(command.thing_id)
+        last = await self.frames.newest(command.thing_id)
         largest = (
             largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
         )
@@ -102,16 +74,3 @@ def _part(key: str, one: Encoded | CodecFailed, largest: int) -> SentDownlink:
     if size > largest:
         raise CodecFailed(f"gives {size} bytes for {key}, and the data rate carries {largest}")
     return SentDownlink(port=one.port, data=one.content, keys=[key])
-
-
-def downlink_id(command_id: int, number: int) -> str:
-    """How integrations know the `number`th downlink of a command."""
-    return f"{command_id}-{number}"
-
-
-def read_downlink_id(text: str) -> tuple[int, int] | None:
-    """The command and the number; None when it names no command's."""
-    command, dash, number = text.partition("-")
-    if not dash or not (command.isdecimal() and number.isdecimal() and text.isascii()):
-        return None
-    return (int(command), int(number)) if len(text) <= LONGEST_ID else None

@@ -8,6 +8,7 @@ from nats.js.errors import APIError
 from libs.common.bus import Bus
 from libs.common.bus.streams import MQTT
 from libs.common.bus.subjects import down_command
+from services.device.commands.model import Reason
 from services.device.commands.store import CommandStore
 from services.device.things.model import Device
 
@@ -21,9 +22,9 @@ class CommandEnding:
         self._commands = commands
         self._bus = bus
 
-    async def end(self, device: Device, code: str, reason: str) -> None:
+    async def end(self, device: Device, reason: Reason) -> None:
         """End the open commands of a device as FAILED."""
-        await self._commands.fail_all(device.id, code, reason)
+        await self._commands.fail_all(device.id, reason)
         subject = f"$MQTT.msgs.{down_command(device.sn)}"
         try:
             await self._bus.js.purge_stream(MQTT, subject=subject)

@@ -25,6 +25,27 @@ OPEN = ("PENDING", "SENT")
 """States of a command that still waits for its device."""
 
 
+LONGEST_ID = 24
+"""Characters of the id of a downlink that may be one of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why commands end before their device answers, as their tasks tell it."""
+
+    code: str
+    text: str
+
+
+DELETED = Reason("device_deleted", "the device was deleted")
+REMOVED = Reason("device_removed", "the device was removed from its application")
+NOT_RESTORED = Reason(
+    "values_not_restored",
+    "the backup that was restored holds no write-only values: send them again",
+)
+ORPHANED = Reason("application_deleted", "the application of the device was deleted")
+
+
 class TaskType(StrEnum):
     """What the application asked for."""
 
@@ -192,6 +213,19 @@ class Draft:
     """The settings that lack some."""
     given: dict[str, Any] | None = None
     """The properties as asked for, when a STRUCT among them was completed from others."""
+
+
+def downlink_id(command_id: int, number: int) -> str:
+    """How integrations know the `number`th downlink of a command."""
+    return f"{command_id}-{number}"
+
+
+def read_downlink_id(text: str) -> tuple[int, int] | None:
+    """The command and the number; None when it names no command's."""
+    command, dash, number = text.partition("-")
+    if not dash or not (command.isdecimal() and number.isdecimal() and text.isascii()):
+        return None
+    return (int(command), int(number)) if len(text) <= LONGEST_ID else None
 
 
 def now() -> datetime:

@@ -28,14 +28,18 @@ from libs.common.store.mongo import (
 from libs.common.tsl import Tsl, mask_text, texts_beyond
 from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
+    DELETED,
     OPEN,
     Command,
     Kind,
+    Reason,
     SentDownlink,
     now,
     settings_of,
 )
+from services.device.reports.ports import ReconnectListener
 from services.device.things.model import Device
+from services.device.things.removed import ThingDataStore
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
@@ -85,7 +89,7 @@ def from_document(document: Document | None) -> Command | None:
     return msgspec.convert(document, Command | None)
 
 
-class CommandStore:
+class CommandStore(ReconnectListener, ThingDataStore):
     """Reads and writes commands."""
 
     def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
@@ -152,7 +156,7 @@ class CommandStore:
 
         await self._outbox.relay(await self._mongo.transaction(work))
 
-    async def fail_all(self, thing_id: int, code: str, reason: str) -> None:
+    async def fail_all(self, thing_id: int, reason: Reason) -> None:
         """End the open commands of a thing that will not answer them."""
         last = -1
         while True:
@@ -160,7 +164,7 @@ class CommandStore:
             found = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
             commands = msgspec.convert(await found.to_list(None), list[Command])
             for command in commands:
-                await self.end(command, "FAILED", reason, code)
+                await self.end(command, "FAILED", reason.text, reason.code)
             if len(commands) < ENDED_AT_ONCE:
                 return
             last = commands[-1].id
@@ -439,10 +443,15 @@ class CommandStore:
             {"_id": thing_id}, {"values": listed}, upsert=True, session=session
         )
 
-    async def forget(self, thing_id: int) -> None:
-        """Remove what a thing that is gone has left here; its commands end by themselves."""
+    async def forget(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the profile and the turn of a thing; its commands remain."""
         for collection in (self._profiles, self._turns):
-            await collection.delete_one({"_id": thing_id})
+            await collection.delete_one({"_id": thing_id}, session=session)
+
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the profile of a thing, and end its open commands in transactions of their own."""
+        await self.forget(thing_id, session)
+        await self.fail_all(thing_id, DELETED)
 
 
 def _due(moment: datetime) -> Document:

@@ -12,8 +12,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.frames import TellDownlink
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
-from services.device.commands.downlinks import read_downlink_id
-from services.device.commands.model import OPEN, Command
+from services.device.commands.model import OPEN, Command, read_downlink_id
 from services.device.commands.store import CommandStore
 from services.device.reports.reporting import Reporter
 from services.device.things import ThingDirectory

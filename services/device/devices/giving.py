@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from libs.common.bus import RpcServer
 from libs.common.contracts.auth import GiveDevice, OwnedDevice, TakeDevice
 from libs.common.errors import Conflict
-from services.device.devices.leaving import REMOVED, Leaving
+from services.device.commands.model import REMOVED
+from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import Orphans
 from services.device.things.errors import rps_record_exists
 from services.device.things.granted import not_seen

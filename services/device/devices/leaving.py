@@ -4,43 +4,22 @@ Its key and the connections that it opened end, and the tasks that nobody will a
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
+from services.device.commands.ending import CommandEnding
+from services.device.commands.model import Reason
 from services.device.devices.keys import CredentialsOverRpc, Step
 from services.device.things.model import Device
 
 log = logging.getLogger(__name__)
 
-EndTasks = Callable[[Device, str, str], Awaitable[None]]
-"""Ends the open tasks of a device as FAILED, with a code and a reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why tasks end, as they tell it."""
-
-    code: str
-    text: str
-
-
-DELETED = Reason("device_deleted", "the device was deleted")
-REMOVED = Reason("device_removed", "the device was removed from its application")
-NOT_RESTORED = Reason(
-    "values_not_restored",
-    "the backup that was restored holds no write-only values: send them again",
-)
-ORPHANED = Reason("application_deleted", "the application of the device was deleted")
-
-
 class Leaving:
     """Lets devices go."""
 
-    def __init__(self, keys: CredentialsOverRpc, end_tasks: EndTasks) -> None:
+    def __init__(self, keys: CredentialsOverRpc, commands: CommandEnding) -> None:
         self._keys = keys
-        self._end_tasks = end_tasks
+        self._commands = commands
 
     async def leave(self, device: Device, step: Step, reason: Reason) -> None:
         """End the key, do the `step` by which the device leaves, and end its tasks.
@@ -67,6 +46,6 @@ class Leaving:
 
     async def _end(self, device: Device, reason: Reason) -> None:
         try:
-            await self._end_tasks(device, reason.code, reason.text)
+            await self._commands.end(device, reason)
         except StoreError as error:
             log.warning("device %d: its tasks end later: %s", device.id, error)

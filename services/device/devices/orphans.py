@@ -15,7 +15,8 @@ from libs.common.bus.subjects import auth_event
 from libs.common.contracts.auth import Application, ApplicationRef
 from libs.common.errors import NotFound
 from libs.common.scheduling.turns import Steps, take_turns
-from services.device.devices.leaving import ORPHANED, Leaving
+from services.device.commands.model import ORPHANED
+from services.device.devices.leaving import Leaving
 from services.device.products.rps.store import RpsStore
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore

@@ -23,7 +23,8 @@ from services.device.devices.keys import (
     FirstKeys,
     issue_key,
 )
-from services.device.devices.leaving import DELETED, Leaving
+from services.device.commands.model import DELETED
+from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import (
     DeleteDevices,
     DeviceDetail,

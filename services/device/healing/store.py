@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, Session
+from services.device.things.removed import ThingDataStore
 
 HEALING = "healing"
 
@@ -37,7 +38,7 @@ class Heal(msgspec.Struct, kw_only=True):
     """When these were last more than before, or the device was asked."""
 
 
-class HealStore:
+class HealStore(ThingDataStore):
     """Reads and writes how far it is."""
 
     def __init__(self, database: Database) -> None:
@@ -59,6 +60,6 @@ class HealStore:
             return False
         return first or bool(written.matched_count)
 
-    async def forget(self, thing_id: int) -> None:
-        """Remove what is known of a device that is gone."""
-        await self._heals.delete_one({"_id": thing_id})
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the state of a device."""
+        await self._heals.delete_one({"_id": thing_id}, session=session)

@@ -1,5 +1,6 @@
 """Sorts a batch of uplinks into what is to be stored, said and refused. No I/O."""
 
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,15 +9,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from libs.common.contracts.frames import Frame
 from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, InvalidValues, Refusal
 from services.device.codecs.memories import Reading
 from services.device.reports.checking import read_event, read_report
-from services.device.reports.frames.judging import LONGEST
-from services.device.reports.frames.model import KeptFrame, StoredFrame, settle
+from services.device.reports.history.partitions import history_key
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink
 from services.device.things import Thing
 
+LONGEST_REASON = 500
+"""Characters of what is kept of the reasons why a frame is refused."""
 NOTHING: Mapping[int, Excess] = {}
 """No message was too much."""
 
@@ -57,6 +60,40 @@ class Refused(msgspec.Struct, frozen=True):
     """Whether it was too much for a limit: then it leaves no more than a count and an entry."""
     told: bool = True
     """Whether an event reports it."""
+
+
+class KeptFrame(msgspec.Struct, frozen=True):
+    """A frame that a device was heard with, and what it remembered."""
+
+    uplink: Uplink
+    thing: Thing
+    frame: Frame
+    ts: int
+    stamp: str
+    """What it was read with."""
+    days: int
+    """For which it is kept."""
+    reason: str = ""
+    """Why it, or a part of it, was refused."""
+    past: list[Reading] = []
+    lap: int = 0
+    conceals: bool = False
+    """Whether its bytes hold a write-only value, so that they must not be kept."""
+
+    @property
+    def key(self) -> bytes:
+        """The key of the frame, and of its report in history."""
+        return history_key(self.thing.id, self.ts, self.uplink.sequence)
+
+    def remembered(self) -> list[tuple[bytes, Reading]]:
+        """What the device remembered, with the keys in history."""
+        return [(past_key(self.thing.id, one), one) for one in self.past]
+
+
+def past_key(thing_id: int, reading: Reading) -> bytes:
+    """The key of a reading in history: the same whenever the device tells it again."""
+    names = "\n".join(sorted(reading.properties))
+    return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
 
 
 @dataclass(slots=True)
@@ -103,17 +140,27 @@ class Batch:
         for at, frame in enumerate(self.frames):
             past = [Reading(ts, left) for ts, values in frame.past if (left := good(frame, values))]
             said = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
-            text = "; ".join(filter(None, said))[:LONGEST]
+            text = "; ".join(filter(None, said))[:LONGEST_REASON]
             self.frames[at] = replace(frame, past=past, reason=text)
 
-    def settle(self, stored: Iterable[StoredFrame] = ()) -> None:
-        """Take out frames that repeat one of this batch, or one that is `stored`."""
-        self.frames, repeated = settle(self.frames, stored)
+    def remove_repeated(self, repeated: Collection[Uplink]) -> None:
+        """Let frames that came before, which are not kept, report nothing."""
         if repeated:
             self.repeated += repeated
             gone = {uplink.sequence for uplink in repeated}
             self.reports = [one for one in self.reports if one.uplink.sequence not in gone]
             self.refused = [one for one in self.refused if one.uplink.sequence not in gone]
+
+    def keep_only(self, uplinks: Iterable[Uplink]) -> None:
+        """Keep these uplinks; the others are dealt with in another batch."""
+        kept = {uplink.sequence for uplink in uplinks}
+        self.reports = [one for one in self.reports if one.uplink.sequence in kept]
+        self.events = [one for one in self.events if one.uplink.sequence in kept]
+        self.replies = [one for one in self.replies if one[0].sequence in kept]
+        self.unread = [one for one in self.unread if one[0].sequence in kept]
+        self.frames = [one for one in self.frames if one.uplink.sequence in kept]
+        self.repeated = [one for one in self.repeated if one.sequence in kept]
+        self.refused = [one for one in self.refused if one.uplink.sequence in kept]
 
 
 def remembered(frames: Iterable[KeptFrame]) -> Iterator[GoodReport]:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from nats.js.errors import APIError
 from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
-from libs.common.bus import DEAD, EVENTS, Bus, Outgoing, acknowledge, publish_each
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.limits.meter import Excess
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import continued, step
@@ -27,9 +27,9 @@ from libs.common.tsl import MASK
 from services.device.members.shapes import Shape, ShapeKeeper, within
 from services.device.reports.batch import Batch, GoodReport, Refused, remembered, sort_batch
 from services.device.reports.facts import Facts
-from services.device.reports.frames.reading import FrameReader
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
+from services.device.reports.ports import AlarmTrigger, CommandCloser, FrameDecoder
 from services.device.reports.quota import Quota, Refusals
 from services.device.reports.slow import SlowCodecs
 from services.device.reports.store import ReportStore
@@ -66,16 +66,6 @@ HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus say that they are well."""
 
 
-Close = Callable[[Uplink, Thing], Awaitable[str | None]]
-"""Closes the command that a reply answers; returns why not, when it is refused."""
-Point = Callable[[Batch], Awaitable[list[Outgoing]]]
-"""What else is said of a batch that is stored: of what alarms it may raise or clear."""
-
-
-Shown = Callable[[Sequence[GoodReport]], Awaitable[None]]
-"""Ends commands whose values devices have shown."""
-
-
 @dataclass(kw_only=True)
 class Ingest:
     """Deals with batches of `UPLINK`."""
@@ -86,12 +76,11 @@ class Ingest:
     latest: LatestValues
     facts: Facts
     shapes: ShapeKeeper
-    close: Close
-    point: Point
-    shown: Shown
+    commands: CommandCloser
+    alarms: AlarmTrigger
     quota: Quota
     refusals: Refusals
-    frames: FrameReader
+    frames: FrameDecoder
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
@@ -182,11 +171,10 @@ class Ingest:
         batch = sort_batch(uplinks, things, self.retention_ms, beyond)
         if batch.unread:
             with step("read frames", SpanKind.INTERNAL):
-                answers, late = await self.frames.ask(batch.unread, wait=apart)
-            if late and not apart:
+                late = await self.frames.decode(batch, wait=apart)
+            if late:
                 uplinks = await self.slow.part(uplinks, things, beyond, late)
-                batch = sort_batch(uplinks, things, self.retention_ms, beyond)
-            self.frames.keep(batch, answers)
+                batch.keep_only(uplinks)
         await self._reject_beyond(batch)
         return batch, uplinks
 
@@ -211,7 +199,7 @@ class Ingest:
         with step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
         if batch.frames:
-            await self.shown(batch.reports)
+            await self.commands.confirm_by_reports(batch.reports)
         await acknowledge(self.bus.client, messages)
         await notify(self.bus, uplinks, batch)
 
@@ -248,13 +236,14 @@ class Ingest:
         refused = []
         for uplink, thing in replies:
             with continued("close command", SpanKind.INTERNAL, uplink.trace):
-                reason = await self.close(uplink, thing)
+                reason = await self.commands.close_by_reply(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_each(self.bus, [*batch_events(batch), *await self.point(batch)])
+        pointers = await self.alarms.messages_for_batch(batch)
+        await publish_each(self.bus, [*batch_events(batch), *pointers])
         await publish_each(self.bus, self.refusals.entries(batch))
 
 

@@ -20,8 +20,7 @@ from libs.common.store.mongo import (
     keys_in,
 )
 from services.device.reports.batch import Batch
-from services.device.reports.events.store import EVENTS, EventStore
-from services.device.reports.frames.store import FRAMES, FrameStore, document_of
+from services.device.reports.events.store import EVENTS
 from services.device.reports.history.partitions import (
     KEY,
     Partitions,
@@ -30,6 +29,7 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.ledger import Ledger
+from services.device.reports.ports import FrameDecoder
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
@@ -58,14 +58,14 @@ class _Row(NamedTuple):
 class ReportStore:
     """Writes batches."""
 
-    def __init__(self, mongo: Mongo, partitions: Partitions, ledger: Ledger) -> None:
+    def __init__(
+        self, mongo: Mongo, partitions: Partitions, ledger: Ledger, frames: FrameDecoder
+    ) -> None:
         self._mongo = mongo
         self._database = mongo.database
         self._partitions = partitions
         self._ledger = ledger
-        self.frames = FrameStore(mongo.database)
-        self.events = EventStore(mongo.database).collection
-        """Events of devices, by the key that history has."""
+        self._frames = frames
 
     async def check(self) -> None:
         """Raise unless the database takes writes."""
@@ -84,7 +84,7 @@ class ReportStore:
         known = await self._ledger.known(again)
         for _ in range(TRIES):
             if again and batch.frames:
-                batch.settle(await self.frames.like(batch.frames))
+                await self._frames.remove_stored(batch)
             rows = self._rows(batch)
             if again:
                 rows = await self._without_stored(rows)
@@ -154,7 +154,7 @@ class ReportStore:
         past: dict[bytes, _Row] = {}
         for frame in batch.frames:
             refused_whole = frame.uplink.sequence in rejected
-            rows.append(_Row(FRAMES, document_of(frame), frame.uplink, refused=refused_whole))
+            rows.append(_Row(*self._frames.document(frame), frame.uplink, refused=refused_whole))
             for key, reading in frame.remembered() if frame.thing.data_storage else ():
                 name = collection_name(partition_of(reading.ts))
                 document = {"_id": key, "p": reading.properties}

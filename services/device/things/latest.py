@@ -41,6 +41,7 @@ from libs.common.store.mongo import (
 from libs.common.store.mongo import Collection as Stored
 from services.device.things import folding
 from services.device.things.folding import Fold, Reported, Update, size_of
+from services.device.things.removed import ThingDataStore
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Rewritten:
     """The properties that may have got values; None is any."""
 
 
-class LatestValues:
+class LatestValues(ThingDataStore):
     """Writes and reads latest values."""
 
     def __init__(self, database: Database) -> None:
@@ -391,8 +392,8 @@ class LatestValues:
         if thing_ids:
             await self._parts.delete_many(_parts_of(thing_ids), session=session)
 
-    async def forget(self, thing_id: int, session: Session | None = None) -> None:
-        """Remove what a thing that goes, or is gone, has left here."""
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the values of a thing."""
         await self.forget_all([thing_id], session)
 
 

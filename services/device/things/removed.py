@@ -3,14 +3,24 @@
 `{_id: thing id, at}`, written in the transaction that deletes the thing. An id never returns.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from libs.common.store.mongo import Database, Session
 
 REMOVED = "removed"
 SETTLED = timedelta(minutes=5)
 """After this nobody writes for the thing any more: processes knew it for a minute."""
+
+
+class ThingDataStore(Protocol):
+    """A store that keeps data of things, which goes with them."""
+
+    @abstractmethod
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the data of a thing that is deleted or gets another owner."""
 
 
 class RemovedThings:

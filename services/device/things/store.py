@@ -30,7 +30,6 @@ from libs.common.things import DIRECT, GENERIC
 from services.device.things.conditions import Condition, deletable, owned
 from services.device.things.errors import unknown_model
 from services.device.things.grams import grams_of
-from services.device.things.latest import LatestValues
 from services.device.things.lists import DeviceLists
 from services.device.things.messages import Change, changed
 from services.device.things.model import (
@@ -46,7 +45,7 @@ from services.device.things.names import EntityNames
 from services.device.things.notes import DeviceNotes
 from services.device.things.pages import WHOLE, DevicePages
 from services.device.things.presence import DevicePresence
-from services.device.things.removed import RemovedThings
+from services.device.things.removed import RemovedThings, ThingDataStore
 from services.device.things.serials import Holder, Serials, SerialTaken
 from services.device.things.usage import ProductUsage
 
@@ -61,11 +60,11 @@ class DeviceStore:
     """Reads and writes devices; one per process."""
 
     def __init__(
-        self, mongo: Mongo, outbox: Outbox, limits: KnownLimits, latest: LatestValues
+        self, mongo: Mongo, outbox: Outbox, limits: KnownLimits, values: ThingDataStore
     ) -> None:
         self._mongo = mongo
         self._outbox = outbox
-        self._latest = latest
+        self._values = values
         self._devices = mongo.database["devices"]
         self._hot = mongo.direct["devices"]
         self.lists = DeviceLists(self._devices)
@@ -210,7 +209,7 @@ class DeviceStore:
         async def also(found: Device, session: Session) -> None:
             await self._serials.take_up(found.sn_key, session)
             if other:
-                await self._latest.forget(found.id, session)
+                await self._values.delete_thing_data(found.id, session)
 
         return await self._set(free, changes, "added", given=given, end=end, also=also)
 
@@ -333,7 +332,7 @@ class DeviceStore:
                 return None
             device = device_of(document)
             await self._serials.release(device.sn_key, session)
-            await self._latest.forget(device.id, session)
+            await self._values.delete_thing_data(device.id, session)
             await self._removed.add([device.id], session)
             return device
 

@@ -119,8 +119,8 @@ async def presence(
         outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
         devices = DeviceStore(mongo, outbox, limits_of(), latest)
         store, account = PresenceStore(mongo, outbox, devices), SystemAccount(system)
-        wake = CommandStore(mongo, outbox).wake
-        watch = PresenceWatch(system=system, store=store, account=account, wake=wake)
+        commands = CommandStore(mongo, outbox)
+        watch = PresenceWatch(system=system, store=store, account=account, reconnects=commands)
         yield Presence(auth, system, store, mongo.database, watch)
     finally:
         await system.drain()

@@ -18,6 +18,7 @@ from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, cont
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.tags.errors import tag_exists, tag_not_found, too_many_tags
 from services.device.entities.tags.schemas import MOST_TAGS, FindTags, WrittenTag
+from services.device.things.removed import ThingDataStore
 
 COLUMNS = {
     "id": "_id",
@@ -45,7 +46,7 @@ class Tag(msgspec.Struct, rename="camel", kw_only=True):
     updated_at: datetime
 
 
-class TagStore:
+class TagStore(ThingDataStore):
     """The collections `entity_tags` and `tagged_entities`."""
 
     def __init__(self, mongo: Mongo) -> None:
@@ -159,10 +160,10 @@ class TagStore:
         """Entities are gone."""
         await self._tagged.delete_many({"_id": {"$in": list(entity_ids)}})
 
-    async def forget_thing(self, thing_id: int) -> None:
-        """A thing is gone, and so are its entities."""
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the tags of a thing's entities."""
         mine = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
-        await self._tagged.delete_many({"_id": mine})
+        await self._tagged.delete_many({"_id": mine}, session=session)
 
     async def _note_use(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         if not ids:

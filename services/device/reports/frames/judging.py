@@ -7,9 +7,7 @@ from services.device.codecs.memories import Reading, take_memories
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import decoded
 from services.device.codecs.worker import Outcome
-
-LONGEST = 500
-"""Characters of what is kept of the reasons."""
+from services.device.reports.batch import LONGEST_REASON
 
 
 class Judged(NamedTuple):
@@ -23,7 +21,7 @@ class Judged(NamedTuple):
     @property
     def said(self) -> str:
         """Why all of it, or a part of it, is refused."""
-        return (self.reason or _text(self.faults))[:LONGEST]
+        return (self.reason or _text(self.faults))[:LONGEST_REASON]
 
 
 def judge(codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int) -> Judged:

@@ -6,18 +6,15 @@ of another lap.
 """
 
 import struct
-import zlib
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
-from libs.common.contracts.frames import Frame
-from services.device.codecs.memories import Reading
-from services.device.reports.history.partitions import DAY_MS, KEY, history_key
+from services.device.reports.batch import KeptFrame
+from services.device.reports.history.partitions import DAY_MS, KEY
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
 
 _NAME = struct.Struct(">Q8sI")
 _LAP = struct.Struct(">H")
@@ -25,54 +22,15 @@ SAME_MS = DAY_MS
 """How far apart copies of a frame may be received."""
 
 
-class KeptFrame(msgspec.Struct, frozen=True):
-    """A frame that a device was heard with, and what it remembered."""
-
-    uplink: Uplink
-    thing: Thing
-    frame: Frame
-    ts: int
-    stamp: str
-    """What it was read with."""
-    days: int
-    """For which it is kept."""
-    reason: str = ""
-    """Why it, or a part of it, was refused."""
-    past: list[Reading] = []
-    lap: int = 0
-    conceals: bool = False
-    """Whether its bytes hold a write-only value, so that they must not be kept."""
-
-    @property
-    def key(self) -> bytes:
-        """The key of the frame, and of its report in history."""
-        return history_key(self.thing.id, self.ts, self.uplink.sequence)
-
-    @property
-    def name(self) -> bytes:
-        """The device, session and counter."""
-        session = blake2b(self.frame.session.encode(), digest_size=8).digest()
-        return _NAME.pack(self.thing.id, session, self.frame.counter)
-
-    @property
-    def identity(self) -> bytes:
-        """The name and the lap."""
-        return identity(self.name, self.lap)
-
-    def remembered(self) -> list[tuple[bytes, Reading]]:
-        """What the device remembered, with the keys in history."""
-        return [(past_key(self.thing.id, one), one) for one in self.past]
+def name_of(frame: KeptFrame) -> bytes:
+    """The device, session and counter of a frame."""
+    session = blake2b(frame.frame.session.encode(), digest_size=8).digest()
+    return _NAME.pack(frame.thing.id, session, frame.frame.counter)
 
 
 def identity(name: bytes, lap: int) -> bytes:
     """What no other frame has."""
     return name + _LAP.pack(lap)
-
-
-def past_key(thing_id: int, reading: Reading) -> bytes:
-    """The key of a reading in history: the same whenever the device tells it again."""
-    names = "\n".join(sorted(reading.properties))
-    return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
 
 
 class StoredFrame(NamedTuple):
@@ -124,7 +82,7 @@ def settle(
     kept, repeated = list[KeptFrame](), list[Uplink]()
     for frame in frames:
         key, ts = frame.key, frame.ts
-        laps = known.setdefault(frame.name, [])
+        laps = known.setdefault(name_of(frame), [])
         near = next((one for one in laps if one[2] == key), None) or next(
             (one for one in laps if abs(one[1] - ts) <= SAME_MS), None
         )

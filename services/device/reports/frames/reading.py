@@ -10,17 +10,20 @@ import msgspec
 
 from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
+from libs.common.store.mongo import Document
 from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec, KnownCodecs
 from services.device.products.store import ProductKey
-from services.device.reports.batch import Batch, GoodReport, Refused
+from services.device.reports.batch import Batch, GoodReport, KeptFrame, Refused
 from services.device.reports.checking import FUTURE_MS, frame_time
 from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
-from services.device.reports.frames.model import KeptFrame
+from services.device.reports.frames.model import StoredFrame, settle
+from services.device.reports.frames.store import FRAMES, FrameStore, document_of
+from services.device.reports.ports import FrameDecoder
 from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -45,9 +48,10 @@ _Answers = dict[int, tuple[_Unread, KnownCodec, Judged] | Refused]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameReader:
-    """Makes reports of frames; one per process."""
+class CodecFrameDecoder(FrameDecoder):
+    """Decodes frames in codec processes; one per process of ours."""
 
+    store: FrameStore
     codecs: KnownCodecs
     workers: CodecWorkers
     retention: Retention
@@ -58,16 +62,14 @@ class FrameReader:
     _late: dict[str, list[asyncio.Task[_Answers]]] = field(default_factory=dict, init=False)
     """By tenant, what is asked and was not answered in time."""
 
-    async def ask(
-        self, unread: Iterable[tuple[Uplink, Thing]], *, wait: bool
-    ) -> tuple[_Answers, set[str]]:
-        """Ask codecs about frames; return their answers by sequence, and the late tenants.
+    async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
+        """Decode the unread frames of a batch: the results join its reports and refused uplinks.
 
-        Answers of these are missing unless they were to `wait` for: asked again about the same
-        frames, their codecs go on with the answers.
+        Return the tenants whose codecs are late. Their frames remain unread, and continue when
+        they are decoded again. With `wait` no codec is late.
         """
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
-        for uplink, thing in unread:
+        for uplink, thing in batch.unread:
             tenants[thing.tenant].append((uplink, thing))
         asked = {
             tenant: asyncio.ensure_future(self._ask(tenant, some))
@@ -83,18 +85,24 @@ class FrameReader:
                 self._late.setdefault(tenant, []).append(task)
             else:
                 answers |= task.result()
-        return answers, late
-
-    def keep(self, batch: Batch, answers: _Answers) -> None:
-        """Sort the unread frames of a batch to what they report and why they are refused."""
-        for uplink, _ in batch.unread:
-            answer = answers[uplink.sequence]
-            if isinstance(answer, Refused):
+        unread, batch.unread = batch.unread, []
+        for uplink, thing in unread:
+            if thing.tenant in late:
+                batch.unread.append((uplink, thing))
+            elif isinstance(answer := answers[uplink.sequence], Refused):
                 batch.refused.append(answer)
             else:
                 self._keep(batch, *answer)
-        batch.unread = []
-        batch.settle()
+        _settle(batch, ())
+        return late
+
+    async def remove_stored(self, batch: Batch) -> None:
+        """Let the frames of a batch that are stored already count as repeated."""
+        _settle(batch, await self.store.like(batch.frames))
+
+    def document(self, frame: KeptFrame) -> tuple[str, Document]:
+        """Return the collection and the document in which a frame is stored."""
+        return FRAMES, document_of(frame)
 
     async def _ask(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
         earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)
@@ -168,6 +176,12 @@ class FrameReader:
             conceals=holds_write_only(judged.faults),
         )
         batch.frames.append(kept)
+
+
+def _settle(batch: Batch, stored: Iterable[StoredFrame]) -> None:
+    """Let frames that repeat one of a batch, or one that is `stored`, count as repeated."""
+    batch.frames, repeated = settle(batch.frames, stored)
+    batch.remove_repeated(repeated)
 
 
 def stamp_of(version: str, thing: Thing) -> str:

@@ -14,16 +14,18 @@ from pymongo import UpdateMany, UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document, Session, page_stages, read_rows
+from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
+from services.device.reports.batch import KeptFrame
 from services.device.reports.frames.model import (
     CountedFrame,
-    KeptFrame,
     StoredFrame,
     counted,
     identity,
+    name_of,
     names_between,
 )
 from services.device.reports.history.partitions import LAST, history_key
+from services.device.things.removed import ThingDataStore
 
 FRAMES = "frames"
 READ = ["f", "w", "h"]
@@ -38,7 +40,7 @@ def document_of(frame: KeptFrame) -> Document:
     days = frame.days if keeps else min(frame.days, FORGOTTEN)
     document: Document = {
         "_id": frame.key,
-        "i": frame.identity,
+        "i": identity(name_of(frame), frame.lap),
         "at": from_ms(frame.uplink.received) + timedelta(days=days),
     }
     if keeps:
@@ -52,11 +54,13 @@ def document_of(frame: KeptFrame) -> Document:
     return document
 
 
-class FrameStore:
-    """Reads frames; `reports/store.py` writes them."""
+class FrameStore(ThingDataStore):
+    """Reads frames; `reports/store.py` writes them. One per process."""
 
-    def __init__(self, database: Database) -> None:
-        self._frames = database[FRAMES]
+    def __init__(self, mongo: Mongo) -> None:
+        self._frames = mongo.database[FRAMES]
+        self._direct = mongo.direct[FRAMES]
+        """For what reads much."""
 
     async def newest(self, thing_id: int) -> Frame | None:
         """The newest frame of a device that is kept."""
@@ -69,7 +73,7 @@ class FrameStore:
     async def like(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
         """The stored frames with the names of `frames`, of all laps."""
         found: list[StoredFrame] = []
-        names, lap = {frame.name for frame in frames}, 0
+        names, lap = {name_of(frame) for frame in frames}, 0
         while names:
             wanted = [identity(name, lap) for name in names]
             rows = self._frames.find({"i": {"$in": wanted}}, {"i": 1})
@@ -100,27 +104,27 @@ class FrameStore:
     def before(self, first: bytes, key: bytes, limit: int) -> AsyncGenerator[Document, None]:
         """Yield frames with keys from `first` on and below `key`, the newest first."""
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
-        return read_rows(self._frames, page_stages(query, [("_id", -1)], limit=limit))
+        return read_rows(self._direct, page_stages(query, [("_id", -1)], limit=limit))
 
     async def unlike(self, stamp: str, after: bytes, last: bytes, limit: int) -> list[Document]:
         """Frames that were read with something else, or refused, beyond `after` up to `last`."""
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
         query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
-        rows = self._frames.find(query, READ, sort=[("_id", 1)], limit=limit, batch_size=limit)
+        rows = self._direct.find(query, READ, sort=[("_id", 1)], limit=limit, batch_size=limit)
         return await rows.to_list(None)
 
     async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
         """Those of `keys` that frames of a device give as memories when read with `stamp`."""
         everything = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
         query = {"_id": everything, "h": {"$in": list(keys)}, "c": stamp}
-        return {bytes(key) async for row in self._frames.find(query, {"h": 1}) for key in row["h"]}
+        return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 
     async def heard(self, thing_id: int, times: Iterable[int]) -> set[int]:
         """Those of `times` (ms) that frames of a device have."""
         found = set[int]()
         for ts in times:
             at = {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}
-            if await self._frames.find_one({"_id": at}, {"_id": 1}):
+            if await self._direct.find_one({"_id": at}, {"_id": 1}):
                 found.add(ts)
         return found
 
@@ -133,13 +137,13 @@ class FrameStore:
         if changes:
             await self._frames.bulk_write(changes, ordered=False, session=session)
 
-    async def forget(self, thing_id: int) -> None:
-        """Remove the frames of a device that is gone."""
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the frames of a device."""
         everything = {
             "$gte": history_key(thing_id, 0, 0),
             "$lte": history_key(thing_id, LAST, LAST),
         }
-        await self._frames.delete_many({"_id": everything})
+        await self._frames.delete_many({"_id": everything}, session=session)
 
 
 _read = msgspec.json.Decoder(Frame).decode

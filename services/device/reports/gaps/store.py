@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, Session
 from services.device.reports.gaps.finding import Gap
 from services.device.reports.gaps.schemas import GapState
 from services.device.reports.history.partitions import KEY, LAST, history_key
+from services.device.things.removed import ThingDataStore
 
 GAPS = "gaps"
 MOST_KEPT = 2000
@@ -49,7 +50,7 @@ class KeptGap(msgspec.Struct, kw_only=True):
         return Gap(self.key, self.start, self.end, *counters)
 
 
-class GapStore:
+class GapStore(ThingDataStore):
     """Reads and writes what became of gaps."""
 
     def __init__(self, database: Database) -> None:
@@ -92,9 +93,9 @@ class GapStore:
         """Remove one that is closed: its frames have arrived."""
         await self._gaps.delete_one({"_id": gap.key})
 
-    async def forget(self, thing_id: int) -> None:
-        """Remove those of a device that is gone."""
-        await self._gaps.delete_many({"_id": _of(thing_id)})
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the gaps of a device."""
+        await self._gaps.delete_many({"_id": _of(thing_id)}, session=session)
 
 
 def _of(thing_id: int) -> dict[str, bytes]:

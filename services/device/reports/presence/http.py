@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from libs.common.jobs import Beside
 from libs.common.recent import Recent
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
+from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.things import Thing
 
@@ -30,10 +31,6 @@ NOTES = 32
 log = logging.getLogger(__name__)
 
 
-LifeOf = Callable[[Thing], Awaitable[float | None]]
-"""Seconds that a device counts as ONLINE after its last word; None: as long as others."""
-
-
 class _Spoke(NamedTuple):
     moment: float
     """By the monotonic clock."""
@@ -47,11 +44,11 @@ class HttpPresence:
     device: each note is tried until it is written, or would say nothing any more.
     """
 
-    def __init__(self, store: PresenceStore, life: float, life_of: LifeOf) -> None:
+    def __init__(self, store: PresenceStore, life: float, silence: Silence) -> None:
         """`life`: seconds that devices without one of their own count as ONLINE."""
         self._store = store
         self._life = life
-        self._life_of = life_of
+        self._silence = silence
         self._quiet: Recent[int, float] = Recent(KEPT)
         """Until when (monotonic) a device need not be noted again."""
         self._spoke: dict[int, _Spoke] = {}
@@ -91,7 +88,7 @@ class HttpPresence:
         lives: dict[float, list[int]] = defaultdict(list)
         try:
             for key, thing in things.items():
-                lives[await self._life_of(thing) or self._life].append(key)
+                lives[await self._silence.life_of(thing) or self._life].append(key)
             for life, ids in lives.items():
                 async with self._scheduler.slot(tenant):
                     await self._store.heard_together(ids, spoke.at, timedelta(seconds=life))
@@ -121,7 +118,7 @@ class HttpPresence:
         life = self._life
         while (spoke := self._spoke[thing.id]).at + timedelta(seconds=life) > datetime.now(UTC):
             try:
-                life = await self._life_of(thing) or self._life
+                life = await self._silence.life_of(thing) or self._life
                 async with self._scheduler.slot(thing.tenant):
                     await self._store.heard(thing.id, spoke.at, timedelta(seconds=life))
             except (StoreError, LaneFull) as error:

@@ -25,6 +25,7 @@ from libs.common.errors import Unavailable
 from libs.common.jobs import ended, happened
 from libs.common.recent import Recent
 from libs.common.store.mongo import StoreError
+from services.device.reports.ports import ReconnectListener
 from services.device.reports.presence.connections import (
     Change,
     SystemAccount,
@@ -51,9 +52,6 @@ ASKED = 32
 SUBSCRIBES_WITHIN = timedelta(milliseconds=400)
 """A device that has just connected gets this long to subscribe before commands are sent."""
 
-Wake = Callable[[Sequence[int], datetime], Awaitable[None]]
-"""Sends what waits for devices, from a moment on: they have connected."""
-
 
 class PresenceWatch:
     """Keeps connection states true."""
@@ -64,12 +62,12 @@ class PresenceWatch:
         system: Bus,
         store: PresenceStore,
         account: SystemAccount,
-        wake: Wake,
+        reconnects: ReconnectListener,
     ) -> None:
         self._system = system
         self._store = store
         self._account = account
-        self._wake = wake
+        self._reconnects = reconnects
         self._writing = asyncio.Lock()
         self._begin_anew()
 
@@ -80,7 +78,7 @@ class PresenceWatch:
         self._lost.set()
         self._ended: Recent[Connection, None] = Recent(QUEUE)
         """Connections that have ended; a page that was on its way may still show them."""
-        self._reconnects = 0
+        self._system_reconnects = 0
         self._missing: dict[str, float] = {}
         """Servers that do not answer, and since when (monotonic)."""
 
@@ -211,8 +209,8 @@ class PresenceWatch:
         """Events are lost while the connection to NATS is."""
         await asyncio.sleep(AGAIN)
         reconnects = self._account.reconnects
-        if reconnects != self._reconnects:
-            self._reconnects = reconnects
+        if reconnects != self._system_reconnects:
+            self._system_reconnects = reconnects
             self._lost.set()
 
     async def _write(self, opened: Sequence[User], closed: Iterable[User]) -> None:
@@ -223,4 +221,4 @@ class PresenceWatch:
                 came = [user for user in opened[part] if user.connection not in self._ended]
                 ids = await self._store.change(came, over[part])
             if ids:
-                await self._wake(ids, datetime.now(UTC) + SUBSCRIBES_WITHIN)
+                await self._reconnects.wake(ids, datetime.now(UTC) + SUBSCRIBES_WITHIN)

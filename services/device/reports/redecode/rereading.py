@@ -18,10 +18,10 @@ from libs.common.store.mongo import Document, Mongo, Session, among
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
+from services.device.reports.batch import past_key
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
-from services.device.reports.frames.model import past_key
 from services.device.reports.frames.reading import stamp_of
 from services.device.reports.frames.store import FrameStore, frame_of
 from services.device.reports.history.partitions import (
@@ -126,8 +126,6 @@ class Rereader:
 
     mongo: Mongo
     frames: FrameStore
-    written: FrameStore
-    """The same, in transactions."""
     partitions: Partitions
     workers: CodecWorkers
     outbox: Outbox
@@ -291,7 +289,7 @@ class Rereader:
                 partition = self.mongo.database[collection_name(week)]
                 await partition.bulk_write(changes, session=session)
             changed = await self._assume(writes, session)
-            await self.written.note(notes, session)
+            await self.frames.note(notes, session)
             return changed, await self.outbox.add(told, session)
 
         changed, entries = await self.mongo.transaction(work)

@@ -6,7 +6,7 @@ A sweep rests nine times as long as it works, and holds some hundred ids at a ti
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
 from services.device.things.lists import DeviceLists
 from services.device.things.own import OwnThings
-from services.device.things.removed import RemovedThings
+from services.device.things.removed import RemovedThings, ThingDataStore
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +45,6 @@ REST = 9
 """Times as long as it works that a sweep rests."""
 LONGEST_REST = 10.0
 """Seconds."""
-
-Removal = Callable[[int], Awaitable[None]]
-"""Removes what a thing, by id, has left in one store."""
-
 
 class Sweeps:
     """Removes what is older than it may be, and what belongs to nobody any more."""
@@ -65,7 +61,7 @@ class Sweeps:
         products: ProductStore,
         retention: Retention,
         rows: HistoryRows,
-        removals: Iterable[Removal],
+        stores: Sequence[ThingDataStore],
         days: int,
     ) -> None:
         self._devices = devices
@@ -77,7 +73,7 @@ class Sweeps:
         self._products = products
         self._retention = retention
         self._rows = rows
-        self._removals = list(removals)
+        self._stores = stores
         self._days = days
         self._fitting: dict[str, float] = {}
 
@@ -138,8 +134,8 @@ class Sweeps:
         everything = _before(thing, LAST)
         for collection in [*await self._partitions.collections(), self._events]:
             await collection.delete_many(everything)
-        for remove in self._removals:
-            await remove(thing)
+        for store in self._stores:
+            await store.delete_thing_data(thing)
         await self._removed.forget(thing)
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:

@@ -16,8 +16,8 @@ from libs.common.tsl import parse_document
 from services.device.alarms.erasing import AlarmEraser
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
-from services.device.commands.erasing import WriteOnlyEraser
 from services.device.commands.migrations import _erase_again
+from services.device.devices.erasing import WriteOnlyEraser
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import (
     SPAN_MS,
@@ -41,14 +41,14 @@ def eraser(world: World) -> WriteOnlyEraser:
         own=world.first.things.own,
         tsls=Tsls(world.database),
         partitions=Partitions(world.database),
-        frames=FrameStore(world.database),
+        frames=FrameStore(world.mongo),
         latest=world.latest,
         commands=world.commands,
         redecodes=RedecodeStore(world.database),
-        erase_alarms=AlarmEraser(
+        alarms=AlarmEraser(
             AlarmStore(world.mongo, world.outbox, world.first.devices),
             RuleStore(world.database, KnownLimits(None, Limits())),
-        ).erase,
+        ),
     )
 
 

@@ -14,10 +14,10 @@ from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from services.device.commands.delivery import Delivery
+from services.device.commands.completion import CommandCompletion
 from services.device.commands.ending import CommandEnding
 from services.device.commands.messages import created, to_device
-from services.device.commands.model import Command, SentDownlink, now
-from services.device.commands.replies import ReplyHandler
+from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
 from services.device.commands.service import describe
 from services.device.commands.wiping import LATE, CommandWiper
 from services.device.reports.ledger import Totals
@@ -85,16 +85,16 @@ async def test_of_answers_that_come_together_the_last_says_what_holds(
 ):
     """Replies of one thing apply one after another, also of one batch and one millisecond."""
     last, busy, overlaps = 10, set(), []
-    handle = ReplyHandler.handle
+    close = CommandCompletion.close_by_reply
 
-    async def alone(self: ReplyHandler, uplink: Uplink, thing: Thing) -> str | None:
+    async def alone(self: CommandCompletion, uplink: Uplink, thing: Thing) -> str | None:
         overlaps.extend({thing.id} & busy)
         busy.add(thing.id)
-        reason = await handle(self, uplink, thing)
+        reason = await close(self, uplink, thing)
         busy.discard(thing.id)
         return reason
 
-    monkeypatch.setattr(ReplyHandler, "handle", alone)
+    monkeypatch.setattr(CommandCompletion, "close_by_reply", alone)
     for number in range(1, last + 1):
         profile = {"values": [{"key": "level", "value": number}]}
         await issue(world, command(number))
@@ -423,7 +423,7 @@ async def test_open_commands_of_a_device_that_leaves_end_once(world: World, sn: 
     await world.say(sn, {"commandId": 4, "status": "SUCCESS"}, "reply")
     await world.deal(1)
     for _ in range(2):
-        await world.commands.fail_all(7, "device_deleted", "the device was deleted")
+        await world.commands.fail_all(7, DELETED)
     for number in (5, 6):
         task = describe(await state(world, number))
         found = (task.status, task.err_code, task.err_msg)
@@ -446,7 +446,7 @@ async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_
     for one in (command(5), command(6, thing=8)):
         await world.write([one], created(one))
     await CommandEnding(world.commands, world.bus).end(
-        await world.first.devices.with_id(7), "device_removed", "removed"
+        await world.first.devices.with_id(7), REMOVED
     )
     kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
     await js.delete_consumer(MQTT, "away")

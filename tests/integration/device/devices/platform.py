@@ -26,6 +26,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
+from services.device.commands.model import Reason
 from services.device.devices.giving import DeviceGiver
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
@@ -104,8 +105,8 @@ class Provisioning:
     async def forget(self, thing_id: int) -> None:
         self.forgotten.append(thing_id)
 
-    async def end_tasks(self, device: Device, code: str, reason: str) -> None:
-        self.ended.append((device.id, code))
+    async def end(self, device: Device, reason: Reason) -> None:
+        self.ended.append((device.id, reason.code))
 
 
 @dataclass
@@ -210,7 +211,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     store = DeviceStore(mongo, outbox, limits, latest)
     products = ProductService(ProductStore(mongo, store, tsls, limits), tsls)
     records, applications = RpsStore(mongo, limits), Applications()
-    leaving = Leaving(keys, provisioning.end_tasks)
+    leaving = Leaving(keys, provisioning)
     orphans = Orphans(store, records, applications, leaving)
     private, public = make_keys()
     signer = HeaderSigner(private)

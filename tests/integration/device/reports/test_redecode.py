@@ -42,8 +42,7 @@ function decodeUplink(input) {
 def worker(world: World) -> RedecodeWorker:
     rereader = Rereader(
         mongo=world.mongo,
-        frames=FrameStore(world.mongo.direct),
-        written=FrameStore(world.database),
+        frames=FrameStore(world.mongo),
         partitions=Partitions(world.mongo.direct),
         workers=world.workers,
         outbox=world.outbox,

@@ -82,7 +82,7 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
         products=products(world),
         retention=kept,
         rows=most,
-        removals=[world.latest.forget, world.commands.forget],
+        stores=[world.latest, world.commands],
         days=30,
     )
 

@@ -20,20 +20,20 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.tsl import parse_document
 from services.device.alarms.following import FollowedRules
-from services.device.alarms.pointing import Pointing
+from services.device.alarms.pointing import RuleAlarmTrigger
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.codecs.workers import CodecWorkers
+from services.device.commands.completion import CommandCompletion
 from services.device.commands.model import Command
-from services.device.commands.replies import ReplyHandler
-from services.device.commands.showing import ShownCommands
 from services.device.commands.store import CommandStore
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.store import ProductStore
 from services.device.reports.facts import Facts
-from services.device.reports.frames.reading import FrameReader
+from services.device.reports.frames.reading import CodecFrameDecoder
+from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger, Totals
@@ -106,7 +106,7 @@ class Process:
     things: ThingDirectory
     products: ProductStore
     ingest: Ingest
-    replies: ReplyHandler
+    commands: CommandCompletion
 
 
 @dataclass
@@ -134,18 +134,26 @@ class World:
         tsls = Tsls(self.database)
         things = ThingDirectory(self.database, devices, tsls)
         products = ProductStore(self.mongo, devices, tsls, known)
-        store = ReportStore(self.mongo, partitions, ledger)
+        frames = CodecFrameDecoder(
+            store=FrameStore(self.mongo),
+            codecs=KnownCodecs(products),
+            workers=self.workers,
+            retention=Retention(products, known, RETENTION_MS // DAY_MS),
+            retention_ms=RETENTION_MS,
+            frame_days=30,
+        )
+        store = ReportStore(self.mongo, partitions, ledger, frames)
         rules = RuleStore(self.database, known)
-        alarms = AlarmStore(self.mongo, self.outbox, devices)
-        pointing = Pointing(FollowedRules(rules, alarms))
-        replies = ReplyHandler(
+        states = AlarmStore(self.mongo, self.outbox, devices)
+        alarms = RuleAlarmTrigger(FollowedRules(rules, states))
+        commands = CommandCompletion(
             mongo=self.mongo,
             devices=devices,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
             reports=store,
-            point=pointing.at_values,
+            alarms=alarms,
         )
         ingest = Ingest(
             bus=bus or self.bus,
@@ -154,21 +162,14 @@ class World:
             latest=self.latest,
             facts=Facts(devices, self.latest, products),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
-            close=replies.handle,
-            point=pointing.at_batch,
-            shown=ShownCommands(commands=self.commands, devices=devices).note,
+            commands=commands,
+            alarms=alarms,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
-            frames=FrameReader(
-                codecs=KnownCodecs(products),
-                workers=self.workers,
-                retention=Retention(products, known, RETENTION_MS // DAY_MS),
-                retention_ms=RETENTION_MS,
-                frame_days=30,
-            ),
+            frames=frames,
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, devices, things, products, ingest, replies)
+        return Process(ledger, devices, things, products, ingest, commands)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""

@@ -47,7 +47,6 @@ from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import Partitions, history_key, partition_of
 from services.device.reports.ledger import Ledger
-from services.device.reports.store import ReportStore
 from services.device.settings import DeviceSettings
 from services.device.things import integrations as known
 from services.device.wiring import Base, base_of
@@ -374,9 +373,8 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     period, following.PERIOD = following.PERIOD, 0.0
     pause, healing.PERIOD = healing.PERIOD, 0.2
     late, healing.LATE_MS = healing.LATE_MS, 0
-    store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
     workers = CodecWorkers()
-    ingest = build_ingest(base, store, ShapeStore(base.mongo.database), workers)
+    ingest = build_ingest(base, Ledger(base.mongo), ShapeStore(base.mongo.database), workers)
     consumer = BatchConsumer(
         bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
     )

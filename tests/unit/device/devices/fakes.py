@@ -7,6 +7,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
+from services.device.commands.model import Reason
 from services.device.products.schemas import Product
 from services.device.things.model import Device
 from services.device.things.serials import Holder, SerialTaken
@@ -112,6 +113,16 @@ class FakeProvisioner:
 
     async def forget(self, thing_id: int) -> None:
         self.log.append(("forget", thing_id))
+
+
+class FakeEnding:
+    """Ends commands, and notes of which devices."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    async def end(self, device: Device, reason: Reason) -> None:
+        self.log.append(("end tasks", device.id))
 
 
 class FakeCredentials:

@@ -14,6 +14,7 @@ from tests.unit.device.devices.fakes import (
     MINE,
     FakeCatalogue,
     FakeCredentials,
+    FakeEnding,
     FakeIds,
     FakeProvisioner,
     FakeStore,
@@ -40,9 +41,6 @@ def bench() -> Bench:
     store, provisioner = FakeStore(log), FakeProvisioner(log)
     credentials = FakeCredentials(log)
 
-    async def end_tasks(device: Device, code: str, reason: str) -> None:
-        log.append(("end tasks", device.id))
-
     service = DeviceService(
         store,
         NoLatest(),
@@ -50,7 +48,7 @@ def bench() -> Bench:
         FakeCatalogue(),
         provisioner,
         credentials,
-        Leaving(credentials, end_tasks),
+        Leaving(credentials, FakeEnding(log)),
         NoOrphans(),
     )
     return Bench(log, store, provisioner, credentials, service)

@@ -84,7 +84,7 @@ async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
     things = world.first.things
     states = PresenceStore(world.mongo, world.outbox, world.first.devices)
-    presence = HttpPresence(states, 60, Silence(products(world)).life_of)
+    presence = HttpPresence(states, 60, Silence(products(world)))
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
     private, public = make_keys()

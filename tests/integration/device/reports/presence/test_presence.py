@@ -193,8 +193,11 @@ async def things(world: World, *ids: int) -> list[Thing]:
     return list(found.values())
 
 
-async def usual(_: Thing) -> None:
-    """No product has a limit of its own."""
+class Usual:
+    """Stands for the limits of products: none has its own."""
+
+    async def life_of(self, thing: Thing) -> None:
+        return None
 
 
 class Notes:
@@ -238,7 +241,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     """One write for a burst of reports."""
     (thing,) = await things(world, 1)
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     for _ in range(5):
         await presence.heard(thing)
     assert notes.heard_of == [1]
@@ -259,10 +262,10 @@ async def test_devices_that_speak_together_are_noted_together(world: World):
     store = ByThemselves(world.mongo, world.outbox, world.first.devices)
     store.ids = []
     some = await things(world, 1, 2, 3)
-    presence = HttpPresence(store, 60, usual)
+    presence = HttpPresence(store, 60, Usual())
     await presence.heard_all(some[:2])
     before = datetime.now(UTC).replace(microsecond=0)
-    again = HttpPresence(store, 60, usual)
+    again = HttpPresence(store, 60, Usual())
     for _ in range(2):
         await again.heard_all(some)
     assert store.ids == []
@@ -284,7 +287,7 @@ async def test_a_record_that_is_locked_holds_up_no_other_device(world: World):
     """What cannot be noted together is noted one by one."""
     store = OneLocked(world.mongo, world.outbox, world.first.devices)
     store.ids = []
-    presence = HttpPresence(store, 60, usual)
+    presence = HttpPresence(store, 60, Usual())
     await presence.heard_all(await things(world, 1, 2))
 
     async def noted() -> bool:
@@ -304,7 +307,7 @@ async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
     for minutes, seconds in ((None, 60.0), (1000, 60_000.0), (2, 120.0)):
         fields = {"deviceOfflineTimeout": minutes}
         await world.database["products"].update_one({"_id": key}, {"$set": fields}, upsert=True)
-        presence = HttpPresence(store, 60, Silence(products(world)).life_of)
+        presence = HttpPresence(store, 60, Silence(products(world)))
         before = datetime.now(UTC).replace(microsecond=0)
         await presence.heard(thing)
 
@@ -326,7 +329,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
     monkeypatch.setattr("services.device.reports.presence.http.PATIENCE", 0.01)
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
     for one in (locked, free):
@@ -338,7 +341,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
 
 async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: Notes):
     """The report was taken, so the device is ONLINE in the end."""
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 3
     await presence.heard(thing)
@@ -347,7 +350,7 @@ async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: N
 
 async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: World, notes: Notes):
     """A fault of ours costs one note."""
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.faults.append(KeyError("sn"))
     for _ in range(3):
@@ -357,7 +360,7 @@ async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: Wor
 
 async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes: Notes):
     """The device was heard long ago when the database is back."""
-    presence = HttpPresence(notes, 0.05, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 0.05, Usual())
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 10_000
     await presence.heard(thing)
@@ -372,7 +375,7 @@ async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes
 
 async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: Notes):
     """The device spoke again while its record was locked, and counts as ONLINE from then."""
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.locked.add(thing.id)
     first = asyncio.ensure_future(presence.heard(thing))
@@ -390,7 +393,7 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
 ):
     """A note that fails leaves its place to the next."""
     monkeypatch.setattr("services.device.reports.presence.http.PATIENCE", 0.01)
-    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, Usual())
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}
     for one in several:
@@ -451,7 +454,7 @@ async def watching(world: World, store: PresenceStore, monkeypatch: pytest.Monke
         system=world.bus,
         store=store,
         account=account,  # type: ignore[arg-type]
-        wake=world.commands.wake,
+        reconnects=world.commands,
     )
     job = asyncio.ensure_future(watch.run())
     yield watch, account

@@ -28,15 +28,18 @@ class Locked:
             await self.heard(one, at, life)
 
 
-async def usual(_: Thing) -> None:
-    return None
+class Usual:
+    """Stands for the limits of products: none has its own."""
+
+    async def life_of(self, thing: Thing) -> None:
+        return None
 
 
 async def test_locked_records_of_one_tenant_do_not_delay_others(monkeypatch: pytest.MonkeyPatch):
     """Whether devices speak one by one or together."""
     monkeypatch.setattr(http, "PATIENCE", 0.0)
     store: Any = Locked()
-    presence = HttpPresence(store, 60, usual)  # type: ignore[arg-type]
+    presence = HttpPresence(store, 60, Usual())
     loud = [thing(id=number, tenant="loud") for number in range(1, 100)]
     await asyncio.gather(*map(presence.heard, loud))
     await presence.heard_all([thing(id=100, tenant="loud"), thing(id=1001, tenant="a")])

@@ -7,7 +7,7 @@ such values meanwhile.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 import msgspec
@@ -29,6 +29,7 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document
 from libs.common.things import own_sn
 from libs.common.tsl import Tsl
+from services.device.alarms.erasing import AlarmEraser
 from services.device.commands.store import CommandStore
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import LAST, Partitions, history_key
@@ -54,8 +55,6 @@ MOST_MESSAGES = 20_000
 ALARM_CHANGES = get_args(AlarmChange)
 
 Values = dict[str, Any]
-EraseAlarms = Callable[[int, Tsl], Awaitable[bool]]
-"""Removes values of the alarms of a device; tells whether there were any."""
 
 
 class WriteOnlyEraser:
@@ -73,7 +72,7 @@ class WriteOnlyEraser:
         latest: LatestValues,
         commands: CommandStore,
         redecodes: RedecodeStore,
-        erase_alarms: EraseAlarms,
+        alarms: AlarmEraser,
     ) -> None:
         self._bus = bus
         self._devices = devices
@@ -84,7 +83,7 @@ class WriteOnlyEraser:
         self._latest = latest
         self._commands = commands
         self._redecodes = redecodes
-        self._erase_alarms = erase_alarms
+        self._alarms = alarms
 
     async def run(self) -> None:
         """Work for ever."""
@@ -124,7 +123,7 @@ class WriteOnlyEraser:
         found = await self._latest.erase(thing_id, tsl.readable)
         found |= await self._erase_history(thing_id, tsl)
         changed = await self._commands.conceal(thing_id, tsl)
-        alarms = await self._erase_alarms(thing_id, tsl)
+        alarms = await self._alarms.erase(thing_id, tsl)
         if not (found or changed or alarms):
             return
         log.info("thing %d: removed values that are write-only now", thing_id)

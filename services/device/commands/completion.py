@@ -1,24 +1,27 @@
-"""Replies: a device answers a command, and the command is closed.
+"""Completion: a device answers a command, or shows what the command has set, and it is closed.
 
-The end of the command, its event, the history record of confirmed properties and the
+The end of an answered command, its event, the history record of confirmed properties and the
 ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
 """
 
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from libs.common.bus import Outbox, OutboxEntry
-from libs.common.clock import from_ms
+from libs.common.bus import Outbox
+from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Mongo, Session
 from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.messages import confirmed, finished
 from services.device.commands.model import OPEN, Command, TaskType
 from services.device.commands.store import CommandStore
+from services.device.reports.batch import GoodReport
 from services.device.reports.checking import Reply, read_reply
+from services.device.reports.ports import AlarmTrigger, CommandCloser
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -27,13 +30,11 @@ from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
-Point = Callable[[Uplink, Thing, dict[str, Any]], Awaitable[list[OutboxEntry]]]
-"""What else is said of values that a device has confirmed: of alarms they may raise or clear."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplyHandler:
-    """Closes commands by what devices answer."""
+class CommandCompletion(CommandCloser):
+    """Closes commands by the replies and reports of their devices."""
 
     mongo: Mongo
     devices: DeviceStore
@@ -41,9 +42,9 @@ class ReplyHandler:
     outbox: Outbox
     latest: LatestValues
     reports: ReportStore
-    point: Point
+    alarms: AlarmTrigger
 
-    async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
+    async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
         """Close the command that `uplink` answers; return why not, when it is refused."""
         try:
             reply, command_id = read_reply(uplink.payload)
@@ -84,7 +85,9 @@ class ReplyHandler:
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
         properties = _confirmed(command, thing)
-        pointers = await self.point(uplink, thing, properties) if properties else []
+        pointers = (
+            await self.alarms.entries_for_values(uplink, thing, properties) if properties else []
+        )
         written: list[dict[str, Any]] = []
 
         async def work(session: Session) -> bool:
@@ -107,6 +110,40 @@ class ReplyHandler:
         if closed:
             await self.outbox.relay(written)
         return closed
+
+    async def confirm_by_reports(self, reports: Sequence[GoodReport]) -> None:
+        """Close property updates whose values stored reports show. Repeating it changes nothing.
+
+        A command that sets write-only values ends when it is acknowledged: no report shows them.
+        """
+        awaited = await self.commands.awaited({report.thing.id for report in reports})
+        if not awaited:
+            return
+        by_thing: dict[int, list[GoodReport]] = defaultdict(list)
+        for report in reports:
+            by_thing[report.thing.id].append(report)
+        for command in awaited:
+            if command.kind == "SET_PROPERTIES" and not command.write_only:
+                await self._confirm(command, by_thing[command.thing_id])
+
+    async def _confirm(self, command: Command, reports: Sequence[GoodReport]) -> None:
+        wanted: dict[str, Any] = command.payload["properties"]
+        since = to_ms(command.created_at)
+        shown = {
+            key
+            for report in reports
+            if report.ts >= since
+            for key, value in report.properties.items()
+            if key in wanted and shows(value, wanted[key])
+        }
+        if shown and len(await self.commands.note_shown(command, shown)) == len(wanted):
+            provisioned = self.devices.notes.provisioned
+            await self.commands.end(
+                command,
+                "SUCCESS",
+                None,
+                also=lambda session: provisioned(command.thing_id, session),
+            )
 
 
 def _confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
@@ -135,3 +172,10 @@ def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None
             command.error = command.error or f"outputs refused: {error}"[:LONGEST_ERROR]
         else:
             command.outputs = None if reply.outputs is None else outputs
+
+
+def shows(value: Any, wanted: Any) -> bool:
+    """Whether what was reported is what was wanted; a STRUCT may have more."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return all(key in value and shows(value[key], wanted[key]) for key in wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
