@@ -51,8 +51,11 @@ def _header(command: Command) -> dict[str, Any]:
     }
 
 
-def created(command: Command) -> list[OutboxEntry]:
-    """`task.{id}.created` or `service.{deviceId}.called`, and the command, unless it is carried."""
+def created(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
+    """`task.{id}.created` or `service.{deviceId}.called`, and the command, unless it is carried.
+
+    `payload` is the whole one as JSON, when it has been encoded already.
+    """
     header = _header(command)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
@@ -62,7 +65,7 @@ def created(command: Command) -> list[OutboxEntry]:
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    said = [] if command.carrier else to_device(command)
+    said = [] if command.carrier else to_device(command, payload)
     if command.write_only and command.status == "PENDING":
         said = said[1:]  # nothing secret waits in nats-server: it is sent when the device connects
     return [OutboxEntry(subject, fitted(body)), *said]
@@ -78,19 +81,25 @@ def outbox_key(command: Command) -> str:
     return f"command-{command.id}" if command.write_only else ""
 
 
-def to_device(command: Command) -> list[OutboxEntry]:
+def to_device(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
     """The command, twice: kept for MQTT subscriptions of QoS 1, plainly for all others.
 
     nats-server gives an MQTT client of QoS 1 only what stands in its message stream, also
     when it was away, and everybody else only the plain copy (docs/decisions/0003).
     """
     subject = down_command(command.sn)
-    payload = msgspec.json.encode(command.wire())
+    payload = msgspec.json.encode(command.wire()) if encoded is None else _wire(command, encoded)
     plain = QOS_1 | hops_header(command.hops)
     return [
         OutboxEntry(stored_down(command.sn), payload, headers=QOS_1, key=outbox_key(command)),
         OutboxEntry(subject, payload, stream=False, headers=plain, key=outbox_key(command)),
     ]
+
+
+def _wire(command: Command, payload: bytes) -> bytes:
+    """Return `Command.wire` as JSON, with a payload that is JSON already."""
+    head = msgspec.json.encode({"commandId": command.id, "kind": command.kind})
+    return b'%b,%b,"expiresAt":%d}' % (head[:-1], payload[1:-1], to_ms(command.expires_at))
 
 
 def finished(command: Command) -> OutboxEntry:

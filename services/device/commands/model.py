@@ -205,8 +205,8 @@ class Draft:
     thing: Thing
     kind: Kind
     payload: dict[str, Any]
-    size: int
-    """Bytes of the payload as JSON."""
+    encoded: bytes
+    """The whole payload as JSON."""
     sealed: dict[str, Any] | None = None
     """The whole payload, where that of the draft lacks write-only values."""
     write_only: Sequence[str] = ()

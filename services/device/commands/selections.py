@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.common.contracts.events import TaskStatus
-from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.errors import NotFound, ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.tsl import TslDocument
@@ -40,14 +40,16 @@ class Selections:
         results: Configured = {
             one: NotFound(f"device {one} not found", field="device_id") for one in ids
         }
-        drafts: list[Draft] = []
         found = await self.devices.find_all(principal.tenant, ids)
         seen = [one for one in found if grants.device(one.id, one.integration, one.group)]
-        for thing in await self.things.things(seen):
-            try:
-                drafts.append(await self.commands.check_properties(thing, properties))
-            except InvalidInput as error:
-                results[thing.id] = error
+        drafts: list[Draft] = []
+        things = await self.things.things(seen)
+        checked = await self.commands.check_properties([(thing, properties) for thing in things])
+        for thing, draft in zip(things, checked, strict=True):
+            if isinstance(draft, Draft):
+                drafts.append(draft)
+            else:
+                results[thing.id] = draft
         if drafts:
             commands = await self.commands.issue(principal, drafts)
             results.update({command.thing_id: command for command in commands})
@@ -89,9 +91,7 @@ class DeviceCommands:
     ) -> Command:
         """Ask a device to take on properties; a single bad one refuses them all."""
         thing = await self._thing(principal, device_id)
-        draft = await self.commands.check_properties(thing, properties)
-        (command,) = await self.commands.issue(principal, [draft])
-        return command
+        return await self.commands.update_thing(principal, thing, properties)
 
     async def call(
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None

@@ -1,7 +1,7 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -69,8 +69,17 @@ class CommandService:
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Ask a device to take on `properties`; a single bad one refuses them all."""
-        thing = await self._things.visible(principal, device_id)
-        draft = await self.check_properties(thing, properties)
+        return await self.update_thing(
+            principal, await self._things.visible(principal, device_id), properties
+        )
+
+    async def update_thing(
+        self, principal: Principal, thing: Thing, properties: dict[str, Any]
+    ) -> Command:
+        """Ask a device that the caller sees to take on `properties`, all of them or none."""
+        (draft,) = await self.check_properties([(thing, properties)])
+        if isinstance(draft, InvalidInput):
+            raise draft
         (command,) = await self.issue(principal, [draft])
         return command
 
@@ -83,14 +92,27 @@ class CommandService:
         (command,) = await self.issue(principal, [draft])
         return command
 
-    async def check_properties(self, thing: Thing, properties: dict[str, Any]) -> Draft:
-        """Check what a device is to take on (faults at `properties.…`).
+    async def check_properties(
+        self, updates: Sequence[tuple[Thing, dict[str, Any]]]
+    ) -> list[Draft | InvalidInput]:
+        """Check what devices are to take on; return why not (faults at `properties.…`) or a draft.
 
-        What it has is read only where a STRUCT given in part is completed from it.
+        What they have is read together, and only of those whose STRUCTs are given in part.
+        Raises `TooLarge` for what the bus cannot carry.
         """
-        partial = any(isinstance(value, dict) for value in properties.values())
-        current = await self._current([thing]) if partial else {}
-        return _draft_properties(thing, properties, "properties", current.get(thing.id, {}))
+        checked: list[Draft | InvalidInput] = []
+        for start in range(0, len(updates), READ_AT_ONCE):
+            some = updates[start : start + READ_AT_ONCE]
+            partial = [thing for thing, properties in some if _is_partial(properties)]
+            current = await self._current(partial) if partial else {}
+            for thing, properties in some:
+                known = current.get(thing.id, {})
+                try:
+                    checked.append(_draft_properties(thing, properties, "properties", known))
+                except InvalidInput as error:
+                    checked.append(error)
+            _check_size(one for one in checked if isinstance(one, Draft))
+        return checked
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
         """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
@@ -107,6 +129,7 @@ class CommandService:
         drafts: list[Draft] = []
         for start in range(0, len(ids), READ_AT_ONCE):
             drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
+            _check_size(drafts)
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
@@ -208,15 +231,17 @@ class CommandService:
         coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
         await self._carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
-        async def make(session: Session) -> Made:
-            whole = await self._completed(drafts, session)
-            if sum(draft.size for draft in whole) > LARGEST_REQUEST:
-                raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
-            commands = await self._commands_of(principal, whole, carriers)
-            return commands, [entry for command in commands for entry in created(command)]
-
+        ids = [await self._ids.take() for _ in drafts]
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
-        commands = await self._store.write(make, in_turn=partial)
+        if partial:
+
+            async def make(session: Session) -> Made:
+                whole = await self._completed(drafts, session)
+                return self._made(principal, whole, ids, carriers)
+
+            commands = await self._store.write_in_turn(partial, make)
+        else:
+            commands = await self._store.write(self._made(principal, drafts, ids, carriers))
         known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
         self._carrier.send(commands, known)
         return commands
@@ -237,15 +262,21 @@ class CommandService:
             ]
         return whole
 
-    async def _commands_of(
-        self, principal: Principal, drafts: Sequence[Draft], carriers: Mapping[str, Carries]
-    ) -> list[Command]:
+    def _made(
+        self,
+        principal: Principal,
+        drafts: Sequence[Draft],
+        ids: Sequence[int],
+        carriers: Mapping[str, Carries],
+    ) -> Made:
+        """Return commands of drafts and what they say; raise `TooLarge`."""
+        _check_size(drafts)
         moment, applies = now(), principal.kind is CallerKind.APPLICATION
 
-        async def command_of(draft: Draft, carries: Carries) -> Command:
+        def command_of(draft: Draft, command_id: int, carries: Carries) -> Command:
             coded = carries == "frames"
             return Command(
-                id=await self._ids.take(),
+                id=command_id,
                 thing_id=draft.thing.id,
                 sn=draft.thing.sn,
                 tenant=draft.thing.tenant,
@@ -264,7 +295,21 @@ class CommandService:
                 coded=coded,
             )
 
-        return [await command_of(draft, carriers[draft.thing.integration]) for draft in drafts]
+        commands = [
+            command_of(draft, command_id, carriers[draft.thing.integration])
+            for draft, command_id in zip(drafts, ids, strict=True)
+        ]
+        return commands, [
+            entry
+            for command, draft in zip(commands, drafts, strict=True)
+            for entry in created(command, draft.encoded)
+        ]
+
+
+def _check_size(drafts: Iterable[Draft]) -> None:
+    """Raise `TooLarge` when one transaction cannot hold all commands."""
+    if sum(len(draft.encoded) for draft in drafts) > LARGEST_REQUEST:
+        raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
 
 
 def _check_taken(carriers: Mapping[str, Carries]) -> None:
@@ -332,17 +377,21 @@ def _draft_properties(
         faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
     draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
-    partial = any(isinstance(value, dict) for value in properties.values())
-    return replace(draft, given=properties) if partial else draft
+    return replace(draft, given=properties) if _is_partial(properties) else draft
+
+
+def _is_partial(properties: dict[str, Any]) -> bool:
+    """Whether a STRUCT may be given in part."""
+    return any(isinstance(value, dict) for value in properties.values())
 
 
 def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
     """A draft of a command that the bus can carry."""
-    size = len(msgspec.json.encode(payload))
-    if size > LARGEST_COMMAND:
+    encoded = msgspec.json.encode(payload)
+    if len(encoded) > LARGEST_COMMAND:
         raise TooLarge(f"a command may have {LARGEST_COMMAND} bytes")
     shown, write_only = concealed(kind, payload, thing.tsl)
-    return Draft(thing, kind, shown, size, payload if write_only else None, write_only)
+    return Draft(thing, kind, shown, encoded, payload if write_only else None, write_only)
 
 
 def read_device_ids(given: "list[int | str] | str") -> list[int]:

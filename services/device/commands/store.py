@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -100,22 +101,26 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self._turns = mongo.database["command_turns"]
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
-    async def write(
-        self, make: Callable[[Session], Awaitable[Made]], in_turn: Sequence[int] = ()
+    async def write(self, made: Made) -> Sequence[Command]:
+        """Write new commands and relay what they say; return them."""
+        written = await self._mongo.transaction(partial(self._insert, made))
+        await self._outbox.relay(written)
+        return made[0]
+
+    async def write_in_turn(
+        self, thing_ids: Sequence[int], make: Callable[[Session], Awaitable[Made]]
     ) -> Sequence[Command]:
-        """Write the commands that `make` gives and relay what they say.
+        """Write the commands that `make` gives and relay what they say; return them.
 
-        `make` may run again after a conflict. Nobody else makes commands for the things
-        `in_turn` meanwhile, so what it reads of them in its session still holds.
+        `make` may run again after a conflict. Nobody else makes commands for these things
+        in turn meanwhile, so what it reads of them in its session still holds.
         """
-        things = sorted(set(in_turn))  # whoever takes several takes them in the same order
+        things = sorted(set(thing_ids))  # whoever takes several takes them in the same order
 
-        async def work(session: Session) -> tuple[Sequence[Command], list[dict[str, Any]]]:
+        async def work(session: Session) -> tuple[Sequence[Command], list[Document]]:
             await self._take_turns(things, session)
-            commands, entries = await make(session)
-            documents = [to_document(command) for command in commands]
-            await self._commands.insert_many(documents, session=session)
-            return commands, await self._outbox.add(entries, session)
+            made = await make(session)
+            return made[0], await self._insert(made, session)
 
         async with AsyncExitStack() as turns:  # conflicts are for those of other processes
             for thing in things:
@@ -125,12 +130,16 @@ class CommandStore(ReconnectListener, ThingDataStore):
         await self._outbox.relay(written)
         return commands
 
+    async def _insert(self, made: Made, session: Session) -> list[Document]:
+        commands, entries = made
+        await self._commands.insert_many([to_document(one) for one in commands], session=session)
+        return await self._outbox.add(entries, session)
+
     async def _take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
         """Let the caller's transaction conflict with every other that takes a turn of these."""
-        if thing_ids:
-            change = {"$set": {"at": datetime.now(UTC)}, "$inc": {"taken": 1}}
-            turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
-            await self._turns.bulk_write(turns, session=session)
+        change = {"$set": {"at": datetime.now(UTC)}, "$inc": {"taken": 1}}
+        turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
+        await self._turns.bulk_write(turns, session=session)
 
     async def end(
         self,

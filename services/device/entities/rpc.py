@@ -34,11 +34,10 @@ from libs.common.jobs import gather_limited
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
-from services.device.entities.service import own_integrations
 from services.device.entities.values import ValueReader, plain
 from services.device.entities.writing import EntityWriter, Update
 from services.device.integrations.own import ThingMaker
-from services.device.members.directory import EntityDirectory
+from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
 
 AT_ONCE = 64
@@ -73,8 +72,9 @@ class EntityRpc:
         if wanted.ids:
             found = await self.directory.by_ids(wanted.tenant, wanted.ids)
         if wanted.keys:
-            await self.maker.complete(wanted.tenant, own_integrations(wanted.keys))
-            by_key = await self.directory.by_keys(wanted.tenant, wanted.keys)
+            parts = split_keys(wanted.keys)
+            await self.maker.complete(wanted.tenant, own_integrations(parts))
+            by_key = await self.directory.by_parts(wanted.tenant, parts)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_resolved, found.values())))
 

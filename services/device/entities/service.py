@@ -12,7 +12,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.things import SYSTEM, split_key
+from libs.common.things import SYSTEM
 from services.device.entities.schemas import (
     EntityMeta,
     EntityStatus,
@@ -22,7 +22,7 @@ from services.device.entities.schemas import (
 )
 from services.device.entities.values import ValueReader, plain
 from services.device.integrations.own import ThingMaker
-from services.device.members.directory import EntityDirectory
+from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
 from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.names import EntityNames, with_name
@@ -84,8 +84,9 @@ class EntityService:
         """
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
-        await self.maker.complete(principal.tenant, own_integrations(keys))
-        found = await self.directory.by_keys(principal.tenant, keys, records=True)
+        parts = split_keys(keys)
+        await self.maker.complete(principal.tenant, own_integrations(parts))
+        found = await self.directory.by_parts(principal.tenant, parts, records=True)
         shared = {key: one for key, one in found.items() if _shared(one)}
         if len(shared) == len(keys):
             return shared
@@ -156,12 +157,6 @@ class EntityService:
         for thing_id, events in (await self.values.events(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
-
-
-def own_integrations(keys: Collection[str]) -> set[str]:
-    """The integrations of whose own entities some are keys."""
-    parts = [split for key in keys if (split := split_key(key)) is not None]
-    return {part.integration for part in parts if part.device is None} - {SYSTEM}
 
 
 def unknown_entity(entity_id: int) -> NotFound:

@@ -22,7 +22,6 @@ from services.device.entities.service import EntityService
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.values import ValueFault, integration_refusal, refusal, said_of
 from services.device.reports.reporting import OwnReport, Reporter
-from services.device.things import Thing
 from services.device.things.integrations import IntegrationClient
 
 
@@ -77,24 +76,20 @@ class EntityWriter:
 
         A dry run raises what it would, as far as that can be told here, and sets nothing.
         """
+        wanted = [one for one in writings(exchange, entities, settable) if one.values]
+        devices = [(one.thing.record, one.values) for one in wanted if one.thing.device]
+        checked = iter(await self.commands.check_properties(devices))
         drafts: list[Draft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
-        for writing in writings(exchange, entities, settable):
-            thing = writing.thing
-            if not writing.values:
-                continue
-            try:
-                if thing.device:
-                    drafts.append(
-                        await self.commands.check_properties(thing.record, writing.values)
-                    )
-                else:
-                    others.append((thing, _checked(writing)))
-            except InvalidInput as error:
-                if not error.faults:
-                    raise
-                faults += writing.faults(error.faults)
+        for writing in wanted:
+            found = next(checked) if writing.thing.device else _checked(writing)
+            if isinstance(found, InvalidInput):
+                faults += writing.faults(found.faults)
+            elif isinstance(found, Draft):
+                drafts.append(found)
+            else:
+                others.append((writing.thing, found))
         if faults:
             raise refusal(FIELD, faults)
         if dry_run:
@@ -102,20 +97,22 @@ class EntityWriter:
         if drafts:
             await self.commands.issue(principal, drafts)
         for thing, values in others:
-            try:
-                await self._set(thing.record, values)
-            except InvalidInput as error:
-                raise refused_by_integration(thing, error) from error
+            await self._set(thing, values)
 
-    async def _set(self, thing: Thing, values: dict[str, Any]) -> None:
-        shown = thing.tsl.readable(values)
-        about = (thing.integration, thing.tenant, thing.id, values)
-        # The integration first, so that a refusal leaves what was in force.
-        if thing.integration != SYSTEM:
-            tell = self.integrations.updated if shown == values else self.integrations.entrust
-            await tell(*about)
-        if shown:
-            await self.reporter.report(thing, shown)
+    async def _set(self, thing: EntityThing, values: dict[str, Any]) -> None:
+        """Report values of a thing that is no device, after its integration has taken them.
+
+        So what was in force stays when the integration refuses.
+        """
+        shown = thing.record.tsl.readable(values)
+        try:
+            if thing.integration != SYSTEM:
+                tell = self.integrations.updated if shown == values else self.integrations.entrust
+                await tell(thing.integration, thing.tenant, thing.id, values)
+            if shown:
+                await self.reporter.report(thing.record, shown)
+        except InvalidInput as error:
+            raise refused_by_integration(thing, error) from error
 
     async def write_custom(self, updates: Sequence[Update]) -> None:
         """Set custom entities for flows, which do it hundreds of times a second.
@@ -148,18 +145,15 @@ def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidIn
 
 def _reports(update: Update) -> Iterable[OwnReport]:
     for writing in writings(update.exchange, update.entities, by_flows):
-        try:
-            values = _checked(writing)
-        except InvalidInput as error:
-            raise refusal(FIELD, writing.faults(error.faults)) from error
+        values = _checked(writing)
+        if isinstance(values, InvalidInput):
+            raise refusal(FIELD, writing.faults(values.faults))
         thing = writing.thing.record
         if readable := thing.tsl.readable(values):
             yield OwnReport(thing, readable, update.hops)
 
 
-def _checked(writing: Writing) -> dict[str, Any]:
-    """What a thing that is no device is to report."""
+def _checked(writing: Writing) -> dict[str, Any] | InvalidInput:
+    """What a thing that is no device is to report, or why it cannot."""
     values, faults = writing.thing.record.tsl.check_settings(writing.values)
-    if faults:
-        raise InvalidInput.of_faults(faults)
-    return values
+    return InvalidInput.of_faults(faults) if faults else values

@@ -127,7 +127,12 @@ class EntityDirectory:
 
         With `records` each thing has what reports and commands need of it.
         """
-        parts = {key: split for key in keys if (split := split_key(key)) is not None}
+        return await self.by_parts(tenant, split_keys(keys), records=records)
+
+    async def by_parts(
+        self, tenant: str, parts: Mapping[str, KeyParts], *, records: bool = False
+    ) -> dict[str, Entity]:
+        """The same of keys that have been taken apart."""
         wanted: dict[bool, dict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
         for split in parts.values():
             identifier, _ = _place(split)
@@ -200,6 +205,16 @@ class EntityDirectory:
             for document in documents
             if "hash" in document or not records
         }
+
+
+def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
+    """Take keys of entities apart; leave out what cannot be one."""
+    return {key: split for key in keys if (split := split_key(key)) is not None}
+
+
+def own_integrations(keys: Mapping[str, KeyParts]) -> set[str]:
+    """The integrations of whose own entities some are keys."""
+    return {parts.integration for parts in keys.values() if parts.device is None} - {SYSTEM}
 
 
 def _place(split: KeyParts) -> tuple[str, str]:

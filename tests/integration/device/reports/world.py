@@ -194,11 +194,7 @@ class World:
 
     async def write(self, commands: Sequence[Command], says: Sequence[OutboxEntry] = ()) -> None:
         """Write commands as they are, with what they say."""
-
-        async def made(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
-            return commands, says
-
-        await self.commands.write(made)
+        await self.commands.write((commands, says))
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""

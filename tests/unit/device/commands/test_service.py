@@ -6,13 +6,15 @@ from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
+import msgspec
 import pytest
 
 from libs.common.bus import OutboxEntry
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.commands.model import Command
+from services.device.commands.messages import to_device
+from services.device.commands.model import Command, now
 from services.device.commands.schemas import Config, CreateTasks, ProfileValue
 from services.device.commands.service import (
     READ_AT_ONCE,
@@ -20,6 +22,7 @@ from services.device.commands.service import (
     describe,
     read_device_ids,
 )
+from services.device.commands.store import Made
 from services.device.things import Thing
 from services.device.things.errors import device_not_found
 from services.device.things.integrations import Carries
@@ -37,6 +40,8 @@ class World:
     mine: Thing = field(default_factory=thing)
     others: list[Thing] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
+    looks: list[list[int]] = field(default_factory=list)
+    """Things whose values were read together."""
     latest: dict[str, Any] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     entries: list[OutboxEntry] = field(default_factory=list)
@@ -46,6 +51,7 @@ class World:
 
     async def of(self, ids: Sequence[int], session: Any = None) -> dict[int, dict[str, Any]]:
         """Latest values of things."""
+        self.looks.append(list(ids))
         return {one: dict(self.latest) for one in ids}
 
     async def visible(self, principal: Principal, device_id: int) -> Thing:
@@ -63,9 +69,18 @@ class World:
         self.number += 1
         return self.number
 
-    async def write(self, make: Any, in_turn: Sequence[int] = ()) -> Sequence[Command]:
-        self.in_turn = list(in_turn)
-        commands, entries = await make(None)
+    async def write_in_turn(self, thing_ids: Sequence[int], make: Any) -> Sequence[Command]:
+        self.in_turn = list(thing_ids)
+        await make(None)  # a conflict
+        return await self._insert(*await make(None))
+
+    async def write(self, made: Made) -> Sequence[Command]:
+        self.in_turn = []
+        return await self._insert(*made)
+
+    async def _insert(
+        self, commands: Sequence[Command], entries: Sequence[OutboxEntry]
+    ) -> Sequence[Command]:
         self.commands += commands
         self.entries += entries
         return list(commands)
@@ -144,14 +159,76 @@ async def test_only_an_update_of_a_struct_takes_turns(world: World):
     assert world.in_turn == [7]
 
 
+async def test_devices_are_checked_together(world: World):
+    """Their values are read once, of those whose STRUCT is given in part; each has its result."""
+    struct, bad, plain = (thing(id=number, sn=f"SN{number}") for number in (8, 9, 10))
+    world.latest = {"limits": {"low": 1, "high": 9}}
+    service = world.service()
+    first, second, refused, whole = await service.check_properties(
+        [
+            (world.mine, {"limits": {"low": 3}}),
+            (struct, {"limits": {"high": 4}}),
+            (bad, {"interval": "x"}),
+            (plain, {"interval": 5}),
+        ]
+    )
+    assert world.looks == [[7, 8]]
+    assert isinstance(refused, InvalidInput)
+    drafts: Any = [first, second, whole]
+    commands = await service.issue(ME, drafts)
+    assert [command.payload["properties"] for command in commands] == [
+        {"limits": {"low": 3, "high": 9}},
+        {"limits": {"low": 1, "high": 4}},
+        {"interval": 5},
+    ]
+
+
+async def test_a_transaction_that_is_repeated_takes_no_more_ids(world: World):
+    """Neither where values are completed in it."""
+    service = world.service()
+    for properties in ({"limits": {"low": 3}}, {"interval": 5}, {"limits": {"low": 4}}):
+        await service.update_properties(ME, 7, properties)
+    assert [command.id for command in world.commands] == [101, 102, 103]
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("SET_PROPERTIES", {"properties": {"name": "ä\"", "limits": {"low": 1}}}),
+        ("SET_PROFILE", {"values": [{"key": "a", "value": None}]}),
+        ("CALL_SERVICE", {"serviceId": "reboot", "inputs": {}}),
+    ],
+)
+def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any]):
+    """The device gets the same bytes as when the command is sent again."""
+    moment, mine = now(), thing()
+    command = Command(
+        id=5,
+        thing_id=7,
+        sn="SN7",
+        tenant="default",
+        application_id=1,
+        kind=kind,
+        payload={key: None for key in payload},
+        sealed=payload,
+        profile=mine.profile,
+        created_at=moment,
+        expires_at=moment,
+    )
+    again = to_device(command)
+    assert to_device(command, msgspec.json.encode(payload)) == again
+    assert msgspec.json.decode(again[0].payload) == command.wire()
+
+
 async def test_an_integration_that_carries_nothing_takes_no_commands_of_applications(world: World):
     """409 instead of waiting for nobody; users, who see the integration, may ask all the same."""
     world.mine = thing(integration="hooks")
     with pytest.raises(Conflict) as refusal:
         await world.service().update_properties(ME, 7, {"interval": 4})
     assert (refusal.value.code, world.commands) == ("device_of_integration", [])
-    draft = await world.service().check_properties(world.mine, {"interval": 4})
-    await world.service().issue(Principal(Kind.USER, "default", "1"), [draft])
+    await world.service().update_thing(
+        Principal(Kind.USER, "default", "1"), world.mine, {"interval": 4}
+    )
     assert len(world.commands) == 1
 
 
