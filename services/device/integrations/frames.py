@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,22 +11,56 @@ from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import (
+    MOST_FRAMES,
+    Frame,
     FramesTold,
     RefusedFrame,
-    TellFrames,
     TellLink,
-    ToldFrame,
 )
-from libs.common.contracts.integrations import Acknowledged
+from libs.common.contracts.integrations import Acknowledged, IdentifierText, Tenant
+from libs.common.decoding import INVALID_JSON
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import frame_time
 from services.device.reports.presence.http import HttpPresence
+from services.device.reports.uplink import sender_headers
 from services.device.things import Thing, ThingDirectory
 from services.device.things.model import Link
 from services.device.things.store import DeviceStore
 
 CHANNEL = "frame"
+LARGEST_SENT = 4096
+"""Bytes of a frame that is published as it came; a larger one without what nobody reads."""
+LIFE = 3600.0
+"""Seconds for which it is known whose device an SN names, unless an event says otherwise. Ingest
+reads the device for each report, and refuses a frame of one that has another owner by then."""
+
+_frame = msgspec.json.Decoder(Frame).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SentFrame(msgspec.Struct, rename="camel", kw_only=True):
+    """`ToldFrame` with the JSON of its frame, which is published as it came."""
+
+    tenant: Tenant
+    identifier: IdentifierText
+    frame: msgspec.Raw
+
+    def payload(self, index: int) -> bytes:
+        """The JSON of the frame, the `index`th of its call; raise `DecodeError` when it is none."""
+        try:
+            frame = _frame(self.frame)
+        except INVALID_JSON as error:
+            reason, _, path = str(error).partition(" - at `$")
+            text = f"{reason} - at `$.frames[{index}].frame{path or '`'}"
+            raise msgspec.ValidationError(text) from error
+        return bytes(self.frame) if len(self.frame) <= LARGEST_SENT else _encode(frame)
+
+
+class SentFrames(msgspec.Struct, kw_only=True):
+    """`TellFrames` with the JSON of its frames."""
+
+    frames: Annotated[list[SentFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +74,22 @@ class FrameRpc:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{frames|link}.{integration}`."""
-        rpc.offer_each("frames", TellFrames, self.frames)
+        rpc.offer_each("frames", SentFrames, self.frames)
         rpc.offer_each("link", TellLink, self.link)
 
-    async def frames(self, integration: str, told: TellFrames) -> FramesTold:
+    async def frames(self, integration: str, sent: SentFrames) -> FramesTold:
         """Take frames; those of devices that the integration does not have are refused."""
-        things = await self._things(integration, told.frames)
+        payloads = [one.payload(index) for index, one in enumerate(sent.frames)]
+        things = await self._things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
-        encode = msgspec.json.Encoder().encode
         await self.bus.publish(
             [
-                Outgoing(up(thing.sn, CHANNEL), encode(one.frame), headers=trace)
-                for one, thing in zip(told.frames, things, strict=True)
+                Outgoing(
+                    up(thing.sn, CHANNEL),
+                    payload,
+                    headers=trace | sender_headers(thing.tenant, integration),
+                )
+                for payload, thing in zip(payloads, things, strict=True)
                 if thing is not None
             ]
         )
@@ -59,7 +97,7 @@ class FrameRpc:
         return FramesTold(
             [
                 RefusedFrame(index=index, reason=_unknown(integration, one.identifier))
-                for index, (one, thing) in enumerate(zip(told.frames, things, strict=True))
+                for index, (one, thing) in enumerate(zip(sent.frames, things, strict=True))
                 if thing is None
             ]
         )
@@ -76,10 +114,10 @@ class FrameRpc:
         return Acknowledged()
 
     async def _things(
-        self, integration: str, told: Sequence[ToldFrame | TellLink]
+        self, integration: str, told: Sequence[SentFrame | TellLink]
     ) -> list[Thing | None]:
         """The device of each, which its integration calls by its SN; None for what it has not."""
-        found = await self.directory.by_sn({one.identifier for one in told})
+        found = await self.directory.by_sn({one.identifier for one in told}, LIFE)
         return [
             thing
             if (thing := found.get(one.identifier)) is not None

@@ -204,6 +204,8 @@ def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None
                 batch.events.append(GoodEvent(uplink, thing, ts, event.event_id, event.outputs))
             case "reply":
                 batch.replies.append((uplink, thing))
+            case "frame" if not uplink.is_sent_for(thing):
+                batch.refused.append(Refused(uplink, "the device has another owner now"))
             case "frame":
                 batch.unread.append((uplink, thing))
             case _:

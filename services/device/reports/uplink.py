@@ -3,7 +3,9 @@
 import msgspec
 from nats.aio.msg import Msg
 
+from libs.common.bus.rpc import TENANT
 from libs.common.bus.streams import UPLINKS
+from services.device.things import Thing
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of one report, event or reply."""
@@ -14,6 +16,10 @@ PARTITION_BITS = 44
 MQTT_PREFIX = "$MQTT.msgs."
 QOS_1 = "1"
 ACK_PARTS_WITH_DOMAIN = 11
+
+
+INTEGRATION = "Thingway-Integration"
+"""Header: the integration that handed a frame over, for a device of the tenant in `TENANT`."""
 
 
 class Uplink(msgspec.Struct, frozen=True):
@@ -36,6 +42,17 @@ class Uplink(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """Names this message for ever: ids of its events are made from it."""
         return f"{self.received:x}-{self.sequence:x}"
+
+    def is_sent_for(self, thing: Thing) -> bool:
+        """Whether who handed it over meant this device, and not an earlier one of its SN."""
+        headers = self.message.headers or {}
+        sender = headers.get(TENANT), headers.get(INTEGRATION)
+        return INTEGRATION not in headers or sender == (thing.tenant, thing.integration)
+
+
+def sender_headers(tenant: str, integration: str) -> dict[str, str]:
+    """Headers that say for whose device an integration hands a frame over."""
+    return {TENANT: tenant, INTEGRATION: integration}
 
 
 def read_uplink(message: Msg) -> Uplink:

@@ -55,9 +55,12 @@ class ThingDirectory:
         if key is not None:
             self._by_sn.pop(key)
 
-    async def by_sn(self, sns: Iterable[str]) -> dict[str, Thing]:
-        """The things of `sns`, keyed as they were asked for; unknown ones are missing."""
-        oldest = time.monotonic() - LIFE
+    async def by_sn(self, sns: Iterable[str], life: float = LIFE) -> dict[str, Thing]:
+        """The things of `sns`, keyed as they were asked for; unknown ones are missing.
+
+        None was read more than `life` seconds ago.
+        """
+        oldest = time.monotonic() - life
         found: dict[str, Thing] = {}
         missing: dict[str, str] = {}
         own: dict[str, int] = {}
