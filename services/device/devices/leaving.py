@@ -14,6 +14,7 @@ from services.device.things.model import Device
 
 log = logging.getLogger(__name__)
 
+
 class Leaving:
     """Lets devices go."""
 

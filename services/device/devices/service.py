@@ -13,8 +13,8 @@ from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
-from services.device.devices.keys import CredentialsOverRpc, issue_key
 from services.device.commands.model import DELETED, REMOVED
+from services.device.devices.keys import CredentialsOverRpc, issue_key
 from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import Orphans
 from services.device.devices.records import begin, config_of, follow, given_by, record_of, ref_of

@@ -15,6 +15,7 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.users import People
 from libs.common.things import entity_id
+from services.device.commands.model import DELETED
 from services.device.devices.bringing import ref_of
 from services.device.devices.keys import (
     KEY_DESCRIPTION,
@@ -23,7 +24,6 @@ from services.device.devices.keys import (
     FirstKeys,
     issue_key,
 )
-from services.device.commands.model import DELETED
 from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import (
     DeleteDevices,

@@ -46,6 +46,7 @@ REST = 9
 LONGEST_REST = 10.0
 """Seconds."""
 
+
 class Sweeps:
     """Removes what is older than it may be, and what belongs to nobody any more."""
 

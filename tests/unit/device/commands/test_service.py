@@ -194,7 +194,7 @@ async def test_a_transaction_that_is_repeated_takes_no_more_ids(world: World):
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
-        ("SET_PROPERTIES", {"properties": {"name": "ä\"", "limits": {"low": 1}}}),
+        ("SET_PROPERTIES", {"properties": {"name": 'ä"', "limits": {"low": 1}}}),
         ("SET_PROFILE", {"values": [{"key": "a", "value": None}]}),
         ("CALL_SERVICE", {"serviceId": "reboot", "inputs": {}}),
     ],
@@ -209,7 +209,7 @@ def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any])
         tenant="default",
         application_id=1,
         kind=kind,
-        payload={key: None for key in payload},
+        payload=dict.fromkeys(payload),
         sealed=payload,
         profile=mine.profile,
         created_at=moment,

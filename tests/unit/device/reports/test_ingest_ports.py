@@ -157,7 +157,7 @@ async def test_reports_confirm_commands_after_the_alarms_of_a_batch_with_frames(
 ):
     await ingest.handle([report(1, "SN1"), message(2, "SN2", "frame", b"{}")])
     assert fake.asked == [
-        *("decode", "limits", "store", "shapes", "values", "facts"),
+        *("decode", "store", "shapes", "values", "facts"),
         *("alarms", "publish", "publish", "confirm by 1", "acknowledge 2", "notify"),
     ]
 
