@@ -11,14 +11,9 @@ from libs.common.http.console import ids_of, post
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from services.device.devices.schemas import (
-    DeleteDevices,
-    DeviceResult,
-    DeviceResults,
-    MoveDevices,
-    TagDevices,
-)
+from services.device.devices.schemas import DeviceResults, MoveDevices, TagDevices
 from services.device.devices.users import Outcomes, UserDevices
+from services.device.things.fields import DeleteDevices, DeviceResult
 
 Users = NamedDependency[UserDevices]
 

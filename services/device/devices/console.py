@@ -19,7 +19,6 @@ from services.device.devices.adding import DeviceAdder
 from services.device.devices.places import NOT_BOTH, location_of
 from services.device.devices.schemas import (
     CreateDevice,
-    DeleteDevices,
     DeviceDetail,
     FindDevices,
     MoveDevices,
@@ -28,6 +27,7 @@ from services.device.devices.schemas import (
     ShownDevice,
 )
 from services.device.devices.users import UserDevices
+from services.device.things.fields import DeleteDevices
 from services.device.things.model import Location
 
 Devices = NamedDependency[UserDevices]

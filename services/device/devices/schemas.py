@@ -8,11 +8,10 @@ from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.http.ids import Id, OptionalId
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.device.things.fields import Line, Name, Search, Tags, Text
+from services.device.things.fields import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
 from services.device.things.model import ApplicationRef, DeviceType, Link, Location, Provisioning
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
-DeviceIds = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
 Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
 Degrees = Annotated[str, msgspec.Meta(max_length=32)]
@@ -194,27 +193,12 @@ class MoveDevices(msgspec.Struct, kw_only=True):
     group_id: OptionalId = None
 
 
-class DeleteDevices(msgspec.Struct):
-    """Body of `POST /device/batch-delete`."""
-
-    device_id_list: DeviceIds
-
-
 class TagDevices(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/tag`; after OVERWRITE devices have exactly these tags."""
 
     operation: Literal["ADD", "OVERWRITE", "REMOVE"]
     device_id_list: DeviceIds
     tags: Tags
-
-
-class DeviceResult(console.Shown, kw_only=True):
-    """What became of one device of a selection."""
-
-    device_id: str
-    status: Literal["SUCCESS", "FAILED"]
-    error_code: str | None = None
-    error_message: str | None = None
 
 
 class DeviceResults(msgspec.Struct):

@@ -26,7 +26,6 @@ from services.device.devices.keys import (
 )
 from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import (
-    DeleteDevices,
     DeviceDetail,
     DeviceEntity,
     DeviceMember,
@@ -41,7 +40,7 @@ from services.device.groups.store import GroupStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import COMMON, Entity, EntityThing, important
 from services.device.members.member import Member
-from services.device.things.fields import MOST_TAGS
+from services.device.things.fields import MOST_TAGS, DeleteDevices
 from services.device.things.granted import GrantedDevices, not_seen
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc

@@ -1,11 +1,13 @@
 """Kinds of fields that several bodies share; pages and their order."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from libs.common.errors import InvalidInput
+from libs.common.http import console
+from libs.common.http.ids import Id
 
 Name = Annotated[
     str,
@@ -84,3 +86,21 @@ def order_of(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[
         order.setdefault(columns[sort.property], direction)
     order.setdefault("_id", direction)
     return list(order.items())
+
+
+DeviceIds = Annotated[list[Id], msgspec.Meta(max_length=1000)]
+
+
+class DeleteDevices(msgspec.Struct):
+    """Body of `POST /device/batch-delete`."""
+
+    device_id_list: DeviceIds
+
+
+class DeviceResult(console.Shown, kw_only=True):
+    """What became of one device of a selection."""
+
+    device_id: str
+    status: Literal["SUCCESS", "FAILED"]
+    error_code: str | None = None
+    error_message: str | None = None

@@ -96,7 +96,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "It belongs to one tenant, device, account, connection or answer.": [
         "libs/common/limits/quota.py Quota._count: Lock",
-        "services/device/commands/store.py CommandStore.write: Lock",
+        "services/device/commands/store.py CommandStore.write_in_turn: Lock",
         "services/device/products/templates/service.py Templates._turn: Lock",
         "services/gateway/upstream/connection.py Answer.__init__: deque",
         "services/gateway/upstream/connection.py Answer.part: deque",
