@@ -36,8 +36,8 @@ from libs.common.bus import Bus, RpcServer
 from libs.common.changes import Changed, ChangedThing
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
-from services.workflow.runs.records import Deployed
-from services.workflow.triggers.listeners.index import ListenerIndex, starts_of
+from services.workflow.runs.model import Deployed
+from services.workflow.triggers.listener_index import ListenerIndex, starts_of
 
 REPORTS, ROUNDS = 3000, 5
 """One device sends them: more in a row would be beyond what it may send."""

@@ -23,8 +23,9 @@ from services.device.wiring import base_of
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
+from services.workflow.app import wire as wire_workflow
+from services.workflow.settings import Clients as WorkflowClients
 from services.workflow.settings import WorkflowSettings
-from services.workflow.wiring import Core as WorkflowCore
 
 NOWHERE = "mongodb://127.0.0.1:1/"
 
@@ -59,8 +60,9 @@ def management(public_key: str) -> Litestar:
 def workflow(public_key: str) -> Litestar:
     """The service `workflow`."""
     settings = WorkflowSettings(internal_public_key=public_key, secrets_key=public_key)
-    core = WorkflowCore(settings, Mongo(NOWHERE, "workflow"), _bus())
-    return build_workflow(core, silent())
+    mongo, bus = Mongo(NOWHERE, "workflow"), _bus()
+    clients = WorkflowClients.connected(settings, silent(), mongo, bus)
+    return build_workflow(wire_workflow(clients))
 
 
 SERVICES: Mapping[str, Callable[[str], Litestar]] = {

@@ -20,10 +20,10 @@ from libs.common.things import MEMBERS
 from services.device.reports.history.partitions import KEY
 from services.workflow.credentials.store import context_of
 from services.workflow.nodes.base import Registry
+from services.workflow.nodes.wiring import node_types
 from services.workflow.notifications.model import Notifications
 from services.workflow.notifications.service import sealed_for, with_secret
-from services.workflow.vault.service import contexts_in
-from services.workflow.wiring import registry_of
+from services.workflow.vault import contexts_in
 
 Document = dict[str, Any]
 
@@ -303,8 +303,8 @@ def _flow_service(found: re.Match[str], moving: Moving) -> str:
 
 def _registry() -> Registry:
     """The node types, to be read and not to be run."""
-    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None, mail_server=None)
-    return registry_of(nothing, nothing, nothing)
+    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
+    return node_types(nothing, nothing, nothing)
 
 
 REGISTRY = _registry()

@@ -1,14 +1,13 @@
-"""The wiring of `workflow` at its edges, and nothing else."""
+"""Composes the packages of `workflow`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from litestar import Litestar, Router
 
-from libs.common.bus import RpcClient, RpcServer
 from libs.common.clients import connected
-from libs.common.contracts.flows import CallFlow
 from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
@@ -16,111 +15,147 @@ from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
-from libs.common.telemetry import Telemetry
-from services.workflow.components.editors import Editors
-from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
-from services.workflow.credentials.messages import offer_logins
-from services.workflow.credentials.routes import ROUTER as CREDENTIAL_ROUTES
-from services.workflow.engine.notes import REFUSED_PERIOD
-from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
-from services.workflow.flows.messages import offer_names
-from services.workflow.flows.routes import ROUTES as FLOW_ROUTES
-from services.workflow.flows.settling import PERIOD as SETTLING_PERIOD
-from services.workflow.logs.routes import ROUTES as LOG_ROUTES
+from services.workflow.components.catalogue import Editors
+from services.workflow.components.console import ComponentHandlers, component_router
+from services.workflow.credentials.console import CredentialHandlers, credential_router
+from services.workflow.engine.log_entries import REFUSED_PERIOD
+from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
+from services.workflow.engine.wiring import EngineParts
+from services.workflow.engine.wiring import wire as wire_engine
+from services.workflow.flows.console import FlowHandlers, flow_router
+from services.workflow.flows.deployment import SETTLING_PERIOD
+from services.workflow.flows.store import FlowStore
+from services.workflow.flows.wiring import Flows
+from services.workflow.flows.wiring import wire as wire_flows
 from services.workflow.migrations import MIGRATIONS
-from services.workflow.notifications.messages import listen as hear_alarms
-from services.workflow.notifications.routes import ROUTER as NOTIFICATION_ROUTES
-from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
-from services.workflow.settings import WorkflowSettings
-from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
-from services.workflow.triggers.calls import AT_ONCE
-from services.workflow.triggers.hooks.logins import HttpLogins
-from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow, call_flows
-from services.workflow.triggers.listeners.messages import listen
-from services.workflow.triggers.topics.messages import TopicListening
-from services.workflow.wiring import Core
-
-ROUTER = Router(
-    "/workflow",
-    route_handlers=[
-        Router("/flows", route_handlers=[*FLOW_ROUTES, *TRIAL_ROUTES, *LOG_ROUTES]),
-        COMPONENT_ROUTES,
-        begin_flow,
-    ],
-    tags=["Workflows"],
-)
+from services.workflow.nodes.wiring import Nodes
+from services.workflow.nodes.wiring import wire as wire_nodes
+from services.workflow.notifications.channels import NotificationChannels
+from services.workflow.notifications.console import NotificationHandlers, notification_router
+from services.workflow.notifications.events import consume_alarms
+from services.workflow.notifications.sender import NotificationSender
+from services.workflow.notifications.service import NotificationSettings
+from services.workflow.notifications.store import NotificationStore
+from services.workflow.runs.log import RETENTION_PERIOD
+from services.workflow.settings import Clients, WorkflowSettings
+from services.workflow.trials.console import TrialHandlers, trial_router
+from services.workflow.trials.service import TrialService
+from services.workflow.triggers.console import OPEN_PATHS, HookHandlers, hook_router
+from services.workflow.triggers.wiring import Triggers, wire_stores
+from services.workflow.triggers.wiring import wire as wire_triggers
 
 
-def build_app(core: Core, telemetry: Telemetry) -> Litestar:
+@dataclass(frozen=True)
+class Packages:
+    """The packages of a process."""
+
+    clients: Clients
+    nodes: Nodes
+    flows: Flows
+    engine: EngineParts
+    triggers: Triggers
+    sender: NotificationSender
+    trials: TrialService
+
+
+def wire(clients: Clients) -> Packages:
+    """Wire all packages, lowest first."""
+    nodes, store = wire_nodes(clients), FlowStore(clients.mongo)
+    stores = wire_stores(clients, entities=nodes.entities, flows=store)
+    flows = wire_flows(clients, nodes=nodes, store=store, triggers=stores.all)
+    engine = wire_engine(clients, nodes=nodes, flows=flows)
+    notices, outside = NotificationStore(clients.mongo.database), nodes.outside
+    sender = NotificationSender(
+        notices,
+        NotificationSettings(notices, clients.settings.secrets_key),
+        NotificationChannels(outside.mail, nodes.credentials, outside.http),
+        clients.rpc,
+        clients.grants,
+    )
+    return Packages(
+        clients,
+        nodes,
+        flows,
+        engine,
+        wire_triggers(clients, nodes=nodes, engine=engine.runner, stores=stores),
+        sender,
+        TrialService(
+            flows.service, flows.deployer, flows.vault, engine.runner, nodes.registry, engine.ids
+        ),
+    )
+
+
+def build_app(core: Packages) -> Litestar:
     """Put the service together."""
-    offered = RpcServer(core.bus, "workflow")
-    offered.offer("call_flow", CallFlow, core.caller.call, at_once=AT_ONCE)
-    offer_names(offered, core.flow_store)
-    offer_logins(offered, core.credentials)
-
-    async def use(wanted: AskUse) -> Use:
-        return core.queue.use(wanted.tenant)
-
-    jobs: dict[str, Job] = {
-        "outbox": core.outbox.sweep,
-        "recovery": partial(repeat, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"),
-        "settling": partial(repeat, core.settling.look, SETTLING_PERIOD, "services of flows wait"),
-    }
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
-        await core.replicas.sign()
-        await report_use(core.bus, use)
-        async with (
-            core.outside,
-            running(
-                core.replicas.renew(),
-                Leader(core.mongo.database, "workflow", jobs).run(),
-                hear_alarms(core.bus, core.notices).run(),
-                core.sender.run(),
-                repeat(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
-                repeat(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
-                repeat(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
-            ),
-        ):
-            listening = listen(core.bus, core.followed, core.engine)
-            topics = TopicListening(core.bus, core.followed, core.engine)
-            listening_to = (listening.run(), topics.run())
-            async with running(core.followed.run(), *listening_to, core.timers.run()):
-                await offered.start()
-                yield
-                await offered.stop()
-            await core.engine.drain(core.settings.shutdown_grace)
-        await core.replicas.leave()
-
+    clients, nodes, triggers = core.clients, core.nodes, core.triggers
+    routers = [
+        flow_router(FlowHandlers(core.flows.service, core.flows.logs)),
+        trial_router(TrialHandlers(core.trials)),
+        component_router(ComponentHandlers(nodes.registry, Editors(clients.rpc))),
+    ]
     return create_app(
         Service(
             name="workflow",
             title="Thingway workflows",
-            routes=[ROUTER, CREDENTIAL_ROUTES, NOTIFICATION_ROUTES, call_flows],
-            verifier=HeaderVerifier(core.settings.internal_public_key),
-            telemetry=telemetry,
-            checks={"mongo": core.mongo.ping, "nats": core.bus.check},
-            dependencies={
-                "flows": core.flows,
-                "logs": core.logs,
-                "notifications": core.notifications,
-                "notification_sender": core.sender,
-                "trials": core.trials,
-                "registry": core.registry,
-                "editors": Editors(RpcClient(core.bus)),
-                "hooks": core.hooks,
-                "credentials": core.credentials,
-                "logins": HttpLogins(core.credentials),
-            },
+            routes=[
+                Router("/workflow", route_handlers=routers, tags=["Workflows"]),
+                credential_router(CredentialHandlers(nodes.credentials)),
+                notification_router(NotificationHandlers(core.sender.settings, core.sender)),
+                hook_router(HookHandlers(triggers.hooks, triggers.logins)),
+            ],
+            verifier=HeaderVerifier(clients.settings.internal_public_key),
+            telemetry=clients.telemetry,
+            checks={"mongo": clients.mongo.ping, "nats": clients.bus.check},
             open_paths=OPEN_PATHS,
-            lifespan=lifespan,
+            lifespan=partial(lifespan, core),
         )
     )
 
 
+@asynccontextmanager
+async def lifespan(core: Packages) -> AsyncIterator[None]:
+    """Run what works beside the requests of a replica, and end it in order."""
+    clients, engine, triggers = core.clients, core.engine, core.triggers
+
+    async def use(wanted: AskUse) -> Use:
+        return engine.queue.use(wanted.tenant)
+
+    recover, settle = engine.recovery.look, core.flows.settler.look
+    jobs: dict[str, Job] = {
+        "outbox": clients.outbox.sweep,
+        "recovery": partial(repeat, recover, RECOVERY_PERIOD, "interrupted runs wait"),
+        "settling": partial(repeat, settle, SETTLING_PERIOD, "services of flows wait"),
+    }
+    await engine.replicas.sign()
+    await report_use(clients.bus, use)
+    async with (
+        core.nodes.outside,
+        running(
+            engine.replicas.renew(),
+            Leader(clients.mongo.database, "workflow", jobs).run(),
+            consume_alarms(clients.bus, core.sender.store).run(),
+            core.sender.run(),
+            repeat(engine.pending.look, PENDING_PERIOD, "runs that were not begun wait"),
+            repeat(engine.retention.clean, RETENTION_PERIOD, "old runs could not be deleted"),
+            repeat(engine.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
+        ),
+    ):
+        jobs_of_triggers = (
+            triggers.index.run(),
+            triggers.events.run(),
+            triggers.topics.run(),
+            triggers.timers.run(),
+        )
+        async with running(*jobs_of_triggers):
+            await clients.server.start()
+            yield
+            await clients.server.stop()
+        await engine.runner.drain(clients.settings.shutdown_grace)
+    await engine.replicas.leave()
+
+
 async def main() -> None:
     """Run the service until it is told to end."""
-    clients = connected(WorkflowSettings, "workflow", MIGRATIONS)
-    async with clients as (settings, telemetry, mongo, bus):
-        await serve(build_app(Core(settings, mongo, bus), telemetry), settings)
+    async with connected(WorkflowSettings, "workflow", MIGRATIONS) as connections:
+        clients = Clients.connected(*connections)
+        await serve(build_app(wire(clients)), clients.settings)

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import Context
 from itertools import islice
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from libs.common.scheduling import Caps, FairScheduler
@@ -41,7 +42,7 @@ class Batches(Generic[T, R]):
         self,
         name: str,
         write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
-        tenant: Callable[[T], str],
+        tenant: Callable[[T], str] = attrgetter("tenant"),
         size: Callable[[T], int] = lambda _: 0,
     ) -> None:
         """`name` is for the metrics; `size` gives the characters of an entry that may be large."""

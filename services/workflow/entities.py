@@ -48,7 +48,7 @@ class Entities:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
         self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(
-            "custom entities", self._update_many, lambda update: update.tenant
+            "custom entities", self._update_many
         )
 
     async def values(self, tenant: str, keys: Sequence[str]) -> EntityValues:

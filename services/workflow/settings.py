@@ -1,11 +1,16 @@
-"""Settings of `workflow`."""
+"""Settings of `workflow`, and the clients that its packages share."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
+from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
+from libs.common.identity.grants import GrantReader
+from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import Count, Days, Key, StoreSettings
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -36,3 +41,28 @@ class WorkflowSettings(StoreSettings):
     outgoing_networks: str = ""
     """Networks that are not public and that people may have the platform call all the same,
     separated by commas (`10.1.0.0/16,127.0.0.1`)."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """What all packages of a process share."""
+
+    settings: WorkflowSettings
+    telemetry: Telemetry
+    mongo: Mongo
+    bus: Bus
+    rpc: RpcClient
+    server: RpcServer
+    """Answers the operations that packages offer on the bus."""
+    outbox: Outbox
+    limits: KnownLimits
+    grants: GrantReader
+
+    @classmethod
+    def connected(
+        cls, settings: WorkflowSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
+    ) -> Self:
+        """Return the clients of a process that is connected to MongoDB and to the bus."""
+        rpc, server = RpcClient(bus), RpcServer(bus, "workflow")
+        outbox, limits, grants = Outbox(mongo.database, bus), KnownLimits(rpc), GrantReader(rpc)
+        return cls(settings, telemetry, mongo, bus, rpc, server, outbox, limits, grants)

@@ -23,7 +23,7 @@ from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Mongo
-from services.workflow.notifications.messages import DURABLE
+from services.workflow.notifications.events import DURABLE
 from tests.console import AskedByUsers, Grants
 from tests.faults.replica import Replica
 from tests.integration.workflow.conftest import PlayedDevice

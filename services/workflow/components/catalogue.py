@@ -3,29 +3,25 @@
 An editor builds its palette and its forms from it: `data` of an entry is JSON text with
 `component`, `properties`, `outputProperties` and `schema`, the JSON schema of all parameters with
 what is nested in them.
+
+Which start nodes the flow editor of a console can create.
+
+Existing editors count the start nodes of a flow with a fixed list, and refuse to save a flow that
+starts with any other node. Nodes after the start may be of any type.
 """
 
+import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from msgspec.inspect import (
-    BoolType,
-    CustomType,
-    DictType,
-    Field,
-    FloatType,
-    IntType,
-    ListType,
-    LiteralType,
-    Metadata,
-    StrType,
-    StructType,
-    Type,
-    UnionType,
-    type_info,
-)
+from msgspec import inspect
 
+from libs.common.bus import RpcClient
+from libs.common.contracts.mqtt import HAS_LIVE_PAGES, LivePages, LoginRef
+from libs.common.errors import Unavailable
+from libs.common.identity import Principal
 from services.workflow.nodes.base import AnyNode, Group, Registry
 
 LANGUAGES = {
@@ -34,16 +30,25 @@ LANGUAGES = {
 }
 """What code and conditions may be written in."""
 
-_NAMES: dict[type[Type], str] = {
-    StrType: "string",
-    BoolType: "boolean",
-    IntType: "integer",
-    FloatType: "number",
-    ListType: "array",
-    DictType: "object",
-    StructType: "object",
-    CustomType: "object",
+_NAMES: dict[type[inspect.Type], str] = {
+    inspect.StrType: "string",
+    inspect.BoolType: "boolean",
+    inspect.IntType: "integer",
+    inspect.FloatType: "number",
+    inspect.ListType: "array",
+    inspect.DictType: "object",
+    inspect.StructType: "object",
+    inspect.CustomType: "object",
 }
+log = logging.getLogger(__name__)
+
+CONSOLE_ACCEPTS = "application/json, text/plain, */*"
+"""The header `Accept` of existing consoles; programs, which need no editor, send another one."""
+V1_1_STARTS = frozenset({"simpleTimer", "trigger", "eventListener", "simpleMqtt"})
+"""Start nodes of the existing console v1.1."""
+V1_2_STARTS = V1_1_STARTS | {"httpIn"}
+"""Start nodes of the existing console from v1.2 on. It is known by its live updates over MQTT,
+which each of its pages asks for before anything else."""
 
 
 class Component(msgspec.Struct):
@@ -60,15 +65,6 @@ class Languages(msgspec.Struct):
 
     code: list[str]
     expression: list[str]
-
-
-class _About(msgspec.Struct, rename="camel"):
-    name: str
-    title: str
-    description: str
-    type: str
-    testable: bool
-    kind: Literal["component"] = "component"
 
 
 class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -108,66 +104,78 @@ def catalogue(
 
 def describe(node: AnyNode) -> str:
     """`data` of a node type."""
-    about = _About(
-        name=node.name,
-        title=node.title,
-        description=node.description,
-        type=node.group,
-        testable=node.testable,
-    )
-    properties: dict[str, Property] = {}
-    outputs: dict[str, Property] = {}
-    for property_, is_output in _properties(node):
-        (outputs if is_output else properties)[property_.name] = property_
+    found = list(_properties(node))
     document = {
-        "component": about,
-        "properties": properties,
-        "outputProperties": outputs,
+        "component": {
+            "name": node.name,
+            "title": node.title,
+            "description": node.description,
+            "type": node.group,
+            "testable": node.testable,
+            "kind": "component",
+        },
+        "properties": {one.name: one for one in found if not one.editable},
+        "outputProperties": {one.name: one for one in found if one.editable},
         "schema": msgspec.json.schema(node.parameters),
     }
     return msgspec.json.encode(document).decode()
 
 
-def _properties(node: AnyNode) -> Iterator[tuple[Property, bool]]:
-    struct = type_info(node.parameters)
-    if not isinstance(struct, StructType):
+def _properties(node: AnyNode) -> Iterator[Property]:
+    struct = inspect.type_info(node.parameters)
+    if not isinstance(struct, inspect.StructType):
         raise TypeError(f"parameters of {node.name} are no struct")
     for index, field in enumerate(struct.fields):
-        kind, schema, extra = _taken_apart(field)
-        is_output = bool(extra.get("output"))
-        yield (
-            Property(
-                index=index,
-                name=field.encode_name,
-                display_name=schema.get("title", field.encode_name),
-                description=schema.get("description", ""),
-                type=_NAMES.get(type(kind), "string"),
-                required=field.required,
-                secret=bool(extra.get("secret")),
-                editable=is_output,
-                enum=_labels(kind) if isinstance(kind, LiteralType) else None,
-                default_value=None if field.default is msgspec.NODEFAULT else field.default,
-                ui_component=extra.get("ui") or None,
-                ui_component_group=extra.get("uiGroup") or None,
-            ),
-            is_output,
+        kind, schema, extra = _parts_of(field)
+        values = map(str, kind.values) if isinstance(kind, inspect.LiteralType) else ()
+        yield Property(
+            index=index,
+            name=field.encode_name,
+            display_name=schema.get("title", field.encode_name),
+            description=schema.get("description", ""),
+            type=_NAMES.get(type(kind), "string"),
+            required=field.required,
+            secret=bool(extra.get("secret")),
+            editable=bool(extra.get("output")),
+            enum={value: value for value in values} or None,
+            default_value=None if field.default is msgspec.NODEFAULT else field.default,
+            ui_component=extra.get("ui") or None,
+            ui_component_group=extra.get("uiGroup") or None,
         )
 
 
-def _labels(kind: LiteralType) -> dict[str, str]:
-    return {str(value): str(value) for value in kind.values}
-
-
-def _taken_apart(field: Field) -> tuple[Type, dict[str, Any], dict[str, Any]]:
+def _parts_of(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
     """The plain type of a field, and what `parameter` says of it."""
     kind = field.type
     schema: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    while isinstance(kind, Metadata | UnionType):
-        if isinstance(kind, UnionType):
+    while isinstance(kind, inspect.Metadata | inspect.UnionType):
+        if isinstance(kind, inspect.UnionType):
             kind = kind.types[0]
             continue
         schema = {**(kind.extra_json_schema or {}), **schema}
         extra = {**(kind.extra or {}), **extra}
         kind = kind.type
     return kind, schema, extra
+
+
+@dataclass(frozen=True)
+class Editors:
+    """Knows the editors of consoles."""
+
+    rpc: RpcClient
+
+    async def start_nodes(self, user: Principal, accept: str) -> frozenset[str] | None:
+        """Return the start nodes that the editor of the calling console can create.
+
+        None stands for all. `accept` is the header of the request.
+        """
+        if user.uses_own_console or accept != CONSOLE_ACCEPTS:
+            return None
+        try:
+            asked = LoginRef(user.family)
+            pages = await self.rpc.call(HAS_LIVE_PAGES, asked, LivePages)
+        except Unavailable as error:
+            log.warning("the version of a console is unknown: %s", error)
+            return V1_2_STARTS
+        return V1_2_STARTS if pages.any else V1_1_STARTS

@@ -1,19 +1,24 @@
 """Keeps the credentials of tenants, and tells flows what they need of them."""
 
 import hashlib
+import logging
 import re
 import secrets
 import string
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from libs.common.bus import RpcClient
 from libs.common.clock import now_ms
+from libs.common.contracts.auth import Done
+from libs.common.contracts.mqtt import CLOSE_MQTT_CLIENTS, CloseMqttClients, MqttLoggedIn, MqttLogin
 from libs.common.decoding import worded
-from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError
 from libs.common.http.console import Page, PageRequest
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
 from services.workflow.credentials.schemas import (
     CreateCredentials,
     CredentialsType,
@@ -35,25 +40,23 @@ _LETTERS = string.ascii_letters + string.digits
 _LOGINS = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _SECRET = re.compile(r"[!-~]{8,128}").fullmatch
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TenantCredentials:
-    """The credentials of tenants; `next_id` gives ids.
-
-    `ended` is told of access keys of MQTT that those who came in with may no longer use.
-    """
+    """The credentials of tenants."""
 
     store: CredentialStore
-    next_id: Callable[[], Awaitable[int]]
-    ended: Callable[[str], Awaitable[None]]
+    ids: IdAllocator
+    rpc: RpcClient
 
     async def mail_server(self, tenant: str) -> MailServer | None:
         """The tenant's mail server; None while nobody has said which.
 
         This is the one place that tells it: whoever sends mail for a tenant asks here.
         """
-        found = await self.store.of(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
+        found = await self.store.find(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
         if found is None or not found.data:
             return None
         settings = msgspec.convert(found.data, MailSettings)
@@ -74,13 +77,14 @@ class TenantCredentials:
         signs in with it.
         """
         key = _default_key(kind, user.tenant)
-        found = await self.store.of(user.tenant, kind, key)
+        found = await self.store.find(user.tenant, kind, key)
         if found is None:
             secret = "".join(secrets.choice(_LETTERS) for _ in range(MADE)) if with_secret else ""
+            new = CreateCredentials(credentials_type=kind, access_secret=secret)
             try:
-                found = await self._add(user.tenant, kind, key, secret)
+                found = await self._add(user.tenant, key, new)
             except Conflict:  # somebody else has made it meanwhile
-                found = await self.store.of(user.tenant, kind, key)
+                found = await self.store.find(user.tenant, kind, key)
                 if found is None:
                     raise
         return _shown(found)
@@ -108,7 +112,7 @@ class TenantCredentials:
         _check(kind, wanted)
         if await self.store.count(user.tenant) >= MOST:
             raise InvalidInput(f"there are at most {MOST} credentials", field="access_key")
-        await self._add(user.tenant, kind, key, wanted.access_secret, wanted)
+        await self._add(user.tenant, key, wanted)
 
     async def update(self, user: Principal, credential_id: int, wanted: UpdateCredentials) -> None:
         """Set description, secret and additional data; raise `NotFound` and `InvalidInput`."""
@@ -124,7 +128,7 @@ class TenantCredentials:
             )
         )
         if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
-            await self.ended(found.access_key)
+            await self._close_clients(found.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete credentials; unknown ones are passed over."""
@@ -132,53 +136,52 @@ class TenantCredentials:
         await self.store.remove(user.tenant, ids)
         for one in found:
             if one is not None and one.type is CredentialsType.MQTT:
-                await self.ended(one.access_key)
+                await self._close_clients(one.access_key)
 
     async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
         """The tenant of an access key that outsiders sign in with; None for a wrong secret."""
-        found = await self._login(kind, access_key)
-        if found is None:
-            return None
-        right = secrets.compare_digest(found.secret.encode(), secret.encode())
-        return found.tenant if right else None
+        found = await self._login(kind, access_key, secret)
+        return None if found is None else found.tenant
 
-    async def mqtt_login(self, access_key: str, secret: str | None) -> tuple[str, str] | None:
+    async def mqtt_login(self, wanted: MqttLogin) -> MqttLoggedIn:
         """The tenant of an MQTT client, and which credential it came with, as a digest.
 
-        None when the secret is wrong; without one that credential is told which is good now.
+        Neither when the secret is wrong; without one that credential is told which is good now.
         """
-        found = await self._login(CredentialsType.MQTT, access_key)
+        found = await self._login(CredentialsType.MQTT, wanted.access_key, wanted.secret)
         if found is None:
-            return None
+            return MqttLoggedIn()
         digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
-        if secret is not None and not secrets.compare_digest(
-            found.secret.encode(), secret.encode()
-        ):
-            return None
-        return found.tenant, digest
+        return MqttLoggedIn(found.tenant, digest)
 
-    async def _login(self, kind: CredentialsType, access_key: str) -> Stored | None:
+    async def _login(
+        self, kind: CredentialsType, access_key: str, secret: str | None
+    ) -> Stored | None:
         """The credential of an access key, which ends with the tenant whose it is."""
-        found = await self.store.of(access_key.rpartition("@")[2], kind, access_key)
-        return found if found is not None and found.secret else None
+        found = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
+        if found is None or not found.secret:
+            return None
+        known = found.secret.encode()
+        right = secret is None or secrets.compare_digest(known, secret.encode())
+        return found if right else None
 
-    async def _add(
-        self,
-        tenant: str,
-        kind: CredentialsType,
-        key: str,
-        secret: str,
-        wanted: CreateCredentials | None = None,
-    ) -> Stored:
+    async def _close_clients(self, access_key: str) -> None:
+        """Close MQTT clients whose credential has changed; while `auth` is away they stay."""
+        try:
+            await self.rpc.call(CLOSE_MQTT_CLIENTS, CloseMqttClients(access_key), Done)
+        except ThingwayError as error:
+            log.warning("connections of %s stay open: %s", access_key, error)
+
+    async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Stored:
         now = now_ms()
         one = Stored(
-            id=await self.next_id(),
+            id=await self.ids.take(),
             tenant=tenant,
-            type=kind,
+            type=wanted.credentials_type,
             access_key=key,
-            secret=secret,
-            description=wanted.description if wanted else None,
-            data=wanted.additional_data if wanted else None,
+            secret=wanted.access_secret,
+            description=wanted.description,
+            data=wanted.additional_data,
             created_at=now,
             updated_at=now,
         )
@@ -188,8 +191,7 @@ class TenantCredentials:
     async def _known(self, user: Principal, credential_id: int) -> Stored:
         found = await self.store.get(user.tenant, credential_id)
         if found is None:
-            text = f"there is no credential {credential_id}"
-            raise NotFound(text, field="id")
+            raise NotFound(f"there is no credential {credential_id}", field="id")
         return found
 
 

@@ -50,7 +50,7 @@ class CredentialStore:
             await self._credentials.find_one({"_id": credential_id, "tenant": tenant})
         )
 
-    async def of(self, tenant: str, kind: CredentialsType, access_key: str) -> Stored | None:
+    async def find(self, tenant: str, kind: CredentialsType, access_key: str) -> Stored | None:
         """The credential of a type and an access key."""
         query = {"tenant": tenant, "type": kind.value, "accessKey": access_key}
         return self._read(await self._credentials.find_one(query))

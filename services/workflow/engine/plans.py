@@ -9,7 +9,7 @@ from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.flows.store import FlowStore
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
-from services.workflow.vault.service import Vault
+from services.workflow.vault import Vault
 
 KEPT = 2_000
 """Most plans in memory; beyond, those of the tenant go that has most, the oldest first."""
@@ -43,7 +43,7 @@ class Plans:
         )
         """Hundreds of runs of a flow need its plan at once; they are bounded by `RunQueue`."""
 
-    async def of(self, tenant: str, flow_id: int, version: int) -> Plan:
+    async def find(self, tenant: str, flow_id: int, version: int) -> Plan:
         """The plan; raise `NotFound`, or `DesignInvalid` for what can no longer run."""
         key = (flow_id, version)
         if key not in self._known:

@@ -14,7 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from libs.common.contracts.limits import Limits as TenantLimits
 from libs.common.errors import TooManyRequests
 from libs.common.scheduling import Caps, FairScheduler
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 
 QUICK = 16
 """Times as many quick runs may go on: they wait for stores alone, which take many at once."""

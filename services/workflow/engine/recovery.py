@@ -1,23 +1,30 @@
 """Runs that nobody carries out, though they are recorded.
 
 `Recovery` takes those whose replica died: it begins them anew when that does no harm, else records
-them as interrupted. `Unbegun` takes those of this replica that it never began: when the store fails
-while it takes runs, whoever wanted them cannot know which of them it has taken. Their cause makes
-no other run, and their replica lives, so they are no orphans: each replica looks for its own.
+them as interrupted. `PendingRunRecovery` takes those of this replica that it never began: when the
+store fails while it takes runs, whoever wanted them cannot know which of them it has taken. Their
+cause makes no other run, and their replica lives, so they are no orphans: each replica looks for
+its own.
+
+`replicas`: `{_id: replica, until}`. Each replica renews its sign of life; time is the database's.
 """
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from services.workflow.engine.replicas import Replicas
+from libs.common.scheduling.turns import repeat
+from libs.common.store.mongo import Database
 from services.workflow.engine.runner import Engine
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.records import Run
+from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
+LIFE = 15.0
+"""Seconds without a sign after which a replica counts as dead."""
 log = logging.getLogger(__name__)
 
-RECOVERY_PERIOD, UNBEGUN_PERIOD = 2.0, 10.0
+RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
 """Seconds between looks."""
 CHUNK = 200
 MOST_TRIES = 3
@@ -25,68 +32,97 @@ MOST_TRIES = 3
 INTERRUPTED = "interrupted: the service ended while the flow ran"
 
 
+class Replicas:
+    """The replicas of the service, this one among them."""
+
+    def __init__(self, database: Database, replica: str) -> None:
+        self._replicas = database["replicas"]
+        self.own = replica
+
+    async def sign(self) -> None:
+        """Show that this one lives."""
+        until = {
+            "$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": int(LIFE * 1000)}
+        }
+        await self._replicas.update_one(
+            {"_id": self.own}, [{"$set": {"until": until}}], upsert=True
+        )
+
+    async def renew(self) -> None:
+        """Show it for ever."""
+        await repeat(self.sign, LIFE / 5, f"replica {self.own} could not show that it lives")
+
+    async def leave(self) -> None:
+        """Say that this one is gone, so that nobody waits for it."""
+        await self._replicas.delete_one({"_id": self.own})
+
+    async def alive(self) -> list[str]:
+        """Those that live; the others are forgotten."""
+        late = {"$expr": {"$lt": ["$until", "$$NOW"]}}
+        await self._replicas.delete_many(late)
+        return [row["_id"] async for row in self._replicas.find({}, {"_id": 1})]
+
+
+@dataclass(frozen=True)
 class Recovery:
     """Looks after orphans, in one replica at a time."""
 
-    def __init__(
-        self, store: RunStore, replicas: Replicas, engine: Engine, runs: ReplicaLog
-    ) -> None:
-        self._store = store
-        self._replicas = replicas
-        self._engine = engine
-        self._log = runs
+    store: RunStore
+    replicas: Replicas
+    engine: Engine
+    log: ReplicaLog
 
     async def look(self) -> None:
         """Take care of all orphans that there are, and for which there is room, tenants in turn."""
-        alive = await self._replicas.alive()
+        alive = await self.replicas.alive()
         full: set[str] = set()
-        while orphans := await self._store.orphans(alive, CHUNK, full):
+        while orphans := await self.store.orphans(alive, CHUNK, full):
             for run in orphans:
-                if self._engine.has_room(run):
-                    await self._take(run, alive)
+                if self.engine.has_room(run):
+                    await self._adopt(run, alive)
                 else:
                     full.add(run.tenant)
 
-    async def _take(self, run: Run, alive: list[str]) -> None:
-        own = self._replicas.own
-        if run.tries < MOST_TRIES and await self._store.adopt(run, own, alive, anew=True):
+    async def _adopt(self, run: Run, alive: list[str]) -> None:
+        own = self.replicas.own
+        if run.tries < MOST_TRIES and await self.store.adopt(run, own, alive, anew=True):
             run.tries += 1
             log.info("run %d begins anew", run.id)
-            self._engine.go(run)
-        elif await self._store.adopt(run, own, alive, anew=False):
+            self.engine.go(run)
+        elif await self.store.adopt(run, own, alive, anew=False):
             run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
-            await self._log.finish(run)
+            await self.log.finish(run)
 
 
-class Unbegun:
+@dataclass(frozen=True)
+class PendingRunRecovery:
     """Looks after runs of this replica that it has recorded and not begun."""
 
-    def __init__(self, store: RunStore, replicas: Replicas, engine: Engine) -> None:
-        self._store = store
-        self._replicas = replicas
-        self._engine = engine
+    store: RunStore
+    replicas: Replicas
+    engine: Engine
 
     async def look(self) -> None:
         """Begin those that there are, and for which there is room."""
-        own, full = self._replicas.own, set[str]()
+        own, full = self.replicas.own, set[str]()
         begun = True
         while begun:
-            left = await self._store.left(own, self._engine.in_hand(), CHUNK, full)
-            others = [one for one in await self._replicas.alive() if one != own] if left else []
+            left = await self.store.left(own, self.engine.in_hand(), CHUNK, full)
+            others = [one for one in await self.replicas.alive() if one != own] if left else []
             known = len(full)
-            full |= {run.tenant for run in left if not self._engine.has_room(run)}
+            full |= {run.tenant for run in left if not self.engine.has_room(run)}
             begun = len(full) > known
             for run in left:
                 if run.tenant not in full and await self._begin(run, own, others):
                     begun = True
 
     async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
-        if run.id in self._engine.in_hand():
+        if run.id in self.engine.in_hand():
             return False
-        if not await self._store.adopt(run, own, others, anew=True):
+        if not await self.store.adopt(run, own, others, anew=True):
             return False
         run.tries += 1
         log.info("run %d was recorded and begins now", run.id)
-        self._engine.go(run)
+        self.engine.go(run)
         return True

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple, TypeVar
@@ -16,17 +16,17 @@ from opentelemetry.trace import SpanKind
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.tenants import count_limited
+from libs.common.store.ids import IdAllocator
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import continued, failed
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.notes import CircuitBreaker, Refused
+from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, place_of
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
-from services.workflow.owner import Owner
 from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Owner, Run
 
 log = logging.getLogger(__name__)
 
@@ -66,29 +66,19 @@ class Admitted(NamedTuple):
     """Those that cannot even wait."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Engine:
     """Runs flows in this process."""
 
-    def __init__(
-        self,
-        *,
-        plans: Plans,
-        log: ReplicaLog,
-        breaker: CircuitBreaker,
-        limits: Limits,
-        queue: RunQueue,
-        refused: Refused,
-        next_id: Callable[[], Awaitable[int]],
-    ) -> None:
-        self._plans = plans
-        self._log = log
-        self._breaker = breaker
-        self._limits = limits
-        self._queue = queue
-        self._refused = refused
-        self._next_id = next_id
-        self._in_hand: dict[int, Place] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+    plans: Plans
+    log: ReplicaLog
+    breaker: CircuitBreaker
+    limits: Limits
+    queue: RunQueue
+    refused: RefusedRuns
+    ids: IdAllocator
+    _in_hand: dict[int, Place] = field(default_factory=dict, init=False)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
     async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
         """Run a flow and give the run when it has ended, well or not.
@@ -110,9 +100,9 @@ class Engine:
         Raises `Conflict` when its cause has made the flow run before, `TooManyRequests` when too
         many wait.
         """
-        place = _place_of(start)
+        place = _place(start.flow, start.entered)
         try:
-            self._queue.enter(place)
+            self.queue.enter(place)
         except NoRoom as error:
             count_limited(error.limit, place.owner.tenant)
             raise
@@ -131,9 +121,9 @@ class Engine:
         entered: list[tuple[Start, Place]] = []
         refused: list[Start] = []
         for start in starts:
-            place = _place_of(start)
+            place = _place(start.flow, start.entered)
             try:
-                self._queue.enter(place)
+                self.queue.enter(place)
             except NoRoom:
                 refused.append(start)
             else:
@@ -142,16 +132,16 @@ class Engine:
 
     def refuse(self, start: Start) -> None:
         """Give up a run for which there is no room; it is counted, and the flow's log says so."""
-        limit = self._queue.lacks(Place(Owner(start.flow.tenant, start.flow.flow_id))) or NO_MORE
-        self._refused.note(start.flow, limit)
+        limit = self.queue.lacks(Place(Owner(start.flow.tenant, start.flow.flow_id))) or NO_MORE
+        self.refused.note(start.flow, limit)
 
     def fits(self, tenant: str, number: int) -> bool:
         """Whether so many more runs of a tenant may wait; always when none does."""
-        return self._queue.fits(tenant, number)
+        return self.queue.fits(tenant, number)
 
     def has_room(self, run: Run) -> bool:
         """Whether a run that is recorded may wait here."""
-        return not self._queue.lacks(_place(run.tenant, run.flow_id, run.entered))
+        return not self.queue.lacks(_place(run, run.entered))
 
     async def _record(self, entered: Sequence[tuple[Start, Place]]) -> list[Run]:
         """Record runs that have their places; those that are not new leave them."""
@@ -159,23 +149,31 @@ class Engine:
         begun: set[int] = set()
         try:
             for start, place in entered:
-                run = _run(await self._next_id(), start, now)
+                run = Run(
+                    id=await self.ids.take(),
+                    tenant=start.flow.tenant,
+                    flow_id=start.flow.flow_id,
+                    version=start.flow.version,
+                    cause=start.cause,
+                    entered=start.entered,
+                    started_at=now,
+                )
                 runs.append(run)
                 self._in_hand[run.id] = place
-            begun = {run.id for run in await self._log.begin(runs)}
+            begun = {run.id for run in await self.log.begin(runs)}
         finally:
             ids = [run.id for run in runs]
             for run_id, (_, place) in zip_longest(ids, entered):
                 if run_id not in begun:
-                    self._queue.leave(place)
+                    self.queue.leave(place)
                     self._in_hand.pop(run_id, None)
         return [run for run in runs if run.id in begun]
 
     def go(self, run: Run) -> "asyncio.Task[None]":
         """Carry out a run that is recorded, beside everything else."""
         if run.id not in self._in_hand:
-            place = self._in_hand[run.id] = _place(run.tenant, run.flow_id, run.entered)
-            self._queue.put(place)
+            place = self._in_hand[run.id] = _place(run, run.entered)
+            self.queue.put(place)
         return self._kept(self._carry_out(run))
 
     def in_hand(self) -> frozenset[int]:
@@ -190,21 +188,21 @@ class Engine:
         return task
 
     async def test(
-        self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any]
+        self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
         """Run a plan, as if nodes had put out `outputs`, and fill in `run`; record nothing."""
         place = Place(Owner(run.tenant, run.flow_id))
-        self._queue.enter(place)
-        limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
-        turn = partial(self._queue.request, place.owner)
+        self.queue.enter(place)
+        limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, TEST_SECONDS))
+        turn = partial(self.queue.request, place.owner)
         execution = Execution(
             plan=plan, run=run, limits=limits, seal=_nothing, turn=turn, dry_run=dry_run
         )
         try:
-            async with self._queue.turn(place):
+            async with self.queue.turn(place):
                 await execution.go(outputs)
         finally:
-            self._queue.leave(place)
+            self.queue.leave(place)
 
     async def drain(self, seconds: float) -> None:
         """Give runs in hand time to end; what is left is interrupted and recovered elsewhere."""
@@ -226,21 +224,21 @@ class Engine:
                 span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
                 if run.status == "ERROR":
                     failed(span, "run")
-                await self._log.finish(run)
+                await self.log.finish(run)
             _ended.add(1, {"status": run.status})
         finally:
-            self._queue.leave(self._in_hand.pop(run.id))
-        await self._breaker.note(run)
+            self.queue.leave(self._in_hand.pop(run.id))
+        await self.breaker.note(run)
 
     async def _execute(self, run: Run) -> None:
         try:
-            plan = await self._plans.of(run.tenant, run.flow_id, run.version)
+            plan = await self.plans.find(run.tenant, run.flow_id, run.version)
         except (DesignInvalid, ThingwayError) as error:
             _refuse(run, f"the design cannot run: {error}")
             return
-        place, limits, seal = self._in_hand[run.id], self._limits, self._log.seal
-        turn = partial(self._queue.request, place.owner)
-        async with self._queue.turn(place, quick=plan.quick):
+        place, limits, seal = self._in_hand[run.id], self.limits, self.log.seal
+        turn = partial(self.queue.request, place.owner)
+        async with self.queue.turn(place, quick=plan.quick):
             await Execution(plan=plan, run=run, limits=limits, seal=seal, turn=turn).go()
 
 
@@ -262,24 +260,9 @@ async def admitted(engine: Engine, starts: Iterable[Start]) -> list[Start]:
     return refused
 
 
-def _run(run_id: int, start: Start, now: int) -> Run:
-    return Run(
-        id=run_id,
-        tenant=start.flow.tenant,
-        flow_id=start.flow.flow_id,
-        version=start.flow.version,
-        cause=start.cause,
-        entered=start.entered,
-        started_at=now,
-    )
-
-
-def _place_of(start: Start) -> Place:
-    return _place(start.flow.tenant, start.flow.flow_id, start.entered)
-
-
-def _place(tenant: str, flow_id: int, entered: Any) -> Place:
-    return place_of(Owner(tenant, flow_id), len(msgspec.json.encode(entered, enc_hook=str)))
+def _place(flow: Deployed | Run, entered: Any) -> Place:
+    size = len(msgspec.json.encode(entered, enc_hook=str))
+    return place_of(Owner(flow.tenant, flow.flow_id), size)
 
 
 def _refuse(run: Run, reason: str) -> None:

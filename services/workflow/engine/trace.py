@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from services.workflow.graph.plan import PlanNode
-from services.workflow.runs.records import Run, TraceItem
+from services.workflow.runs.model import Run, TraceItem
 
 LONGEST_TEXT = 16 * 1024
 """Characters of one input or output in a trace; of a longer one the beginning is kept."""
@@ -103,13 +103,9 @@ def masked(value: Any) -> Any:
     """`value` without what stands under the name of a secret."""
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET.search(str(key)) and _hides(one) else masked(one)
+            key: MASK if _SECRET.search(str(key)) and one not in (None, "") else masked(one)
             for key, one in value.items()
         }
     if isinstance(value, list):
         return [masked(one) for one in value]
     return value
-
-
-def _hides(value: Any) -> bool:
-    return value not in (None, "")

@@ -51,7 +51,7 @@ class Reference:
     node: str
     path: tuple[str | int, ...]
 
-    def of(self, properties: Mapping[str, Any]) -> Any:
+    def value_in(self, properties: Mapping[str, Any]) -> Any:
         """What is referred to; raise `ReferenceMissing`."""
         if self.node not in properties:
             raise ReferenceMissing(f"{self.text}: node {self.node} has put out nothing", self.node)
@@ -133,9 +133,9 @@ def _text(text: str, properties: Mapping[str, Any]) -> Any:
     parts = parts_of(text)
     if len(parts) == 1:
         (only,) = parts
-        return only if isinstance(only, str) else only.of(properties)
+        return only if isinstance(only, str) else only.value_in(properties)
     return "".join(
-        part if isinstance(part, str) else as_text(part.of(properties)) for part in parts
+        part if isinstance(part, str) else as_text(part.value_in(properties)) for part in parts
     )
 
 

@@ -1,13 +1,15 @@
 """Saves, shows, enables and deletes flows on behalf of users."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from libs.common.clock import now_ms
+from libs.common.clock import to_ms
 from libs.common.contracts.limits import Limits
+from libs.common.contracts.names import DescribedFlows, DescribeFlows
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
 from libs.common.http.console import Page, ids_of, name_of
 from libs.common.identity import Principal
@@ -15,11 +17,12 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import Sharing
 from libs.common.identity.users import People
 from libs.common.limits.tenants import count_limited
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
-from services.workflow.flows.deploying import Deploying
-from services.workflow.flows.model import AfterWrite, Flow
-from services.workflow.flows.normal import openable, storable
-from services.workflow.flows.schemas import (
+from services.workflow.flows.deployment import FlowDeployer
+from services.workflow.flows.model import (
+    AfterWrite,
+    Flow,
     FlowVersion,
     SavedDesign,
     SaveDesign,
@@ -29,19 +32,9 @@ from services.workflow.flows.schemas import (
     UpdateFlow,
 )
 from services.workflow.flows.store import FlowStore, UnsettledStore
+from services.workflow.graph.design import openable, storable
 from services.workflow.runs.store import RunStore
-from services.workflow.vault.service import Concealed, Vault, marks_in
-from services.workflow.vault.store import SecretStore
-
-COLUMNS = {
-    "id": "_id",
-    "name": "name",
-    "remark": "remark",
-    "enabled": "enabled",
-    "created_at": "createdAt",
-    "updated_at": "updatedAt",
-}
-"""What a search can be sorted by."""
+from services.workflow.vault import Concealed, SecretStore, Vault, marks_in
 
 ATTEMPTS = 20
 """Times that a change is tried while others change the same flow."""
@@ -63,26 +56,19 @@ class FlowService:
     secrets: SecretStore
     runs: RunStore
     vault: Vault
-    deploying: Deploying
+    deployer: FlowDeployer
     sharing: Sharing
     people: People
     limits: Callable[[str], Limits]
-    next_id: Callable[[], Awaitable[int]]
+    ids: IdAllocator
 
     async def search(
         self, user: Principal, wanted: SearchFlows
     ) -> list[ShownFlow] | Page[ShownFlow]:
         """The flows that a user sees, the newest first."""
         grants = await self.sharing.of(user)
-        flows, total = await self.store.search(
-            user.tenant,
-            ids=None if grants.everything else sorted(grants.resources.workflows),
-            name=wanted.name or "",
-            enabled=wanted.enabled,
-            order=wanted.order(COLUMNS),
-            skip=wanted.skip,
-            limit=wanted.limit,
-        )
+        visible = None if grants.everything else sorted(grants.resources.workflows)
+        flows, total = await self.store.search(user.tenant, visible, wanted)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
         names = await self.people.nicknames(user.tenant, authors)
         return wanted.listed([_shown(flow, names) for flow in flows], total)
@@ -116,13 +102,13 @@ class FlowService:
 
         async def also(session: Session) -> None:
             for flow_id in found:
-                await self.deploying.stop(user.tenant, flow_id, session)
+                await self.deployer.stop(user.tenant, flow_id, session)
             await self.secrets.forget(user.tenant, found, session)
             await self.unsettled.note(user.tenant, found, session)
 
         await self.store.remove(user.tenant, found, also)
         for flow_id in found:
-            await self.deploying.forget(user.tenant, flow_id)
+            await self.deployer.forget(user.tenant, flow_id)
         await self.runs.remove(user.tenant, found)
         await self.sharing.forget(user.tenant, found)
 
@@ -150,7 +136,7 @@ class FlowService:
         """The versions of a flow's design that are kept, the newest first."""
         flow = await self.visible(user, flow_id)
         replaced = await self.store.versions(user.tenant, flow_id)
-        began = {1: flow.created_at} | {number + 1: at for number, at in replaced.items()}
+        began = {1: to_ms(flow.created_at)} | {number + 1: at for number, at in replaced.items()}
         return [
             FlowVersion(version=number, saved_at=began.get(number))
             for number in (flow.version, *replaced)
@@ -184,8 +170,12 @@ class FlowService:
             raise Forbidden("user does not have data permission")
         found = await self.store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
         if found is None:
-            raise _gone(flow_id)
+            raise NotFound(f"flow not exist: {flow_id}", field="id")
         return found
+
+    async def describe(self, wanted: DescribeFlows) -> DescribedFlows:
+        """Tell other services which of some flows exist."""
+        return DescribedFlows(await self.store.present(wanted.tenant, wanted.ids))
 
     async def cut_off(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
         """Disable a flow on behalf of the engine, whoever made it; people see the `reason`.
@@ -197,12 +187,12 @@ class FlowService:
             return False
 
         async def also(session: Session) -> None:
-            await self.deploying.stop(tenant, flow_id, session)
+            await self.deployer.stop(tenant, flow_id, session)
 
         off = _changed(flow, enabled=False, stopped=reason)
         if not await self.store.replace(flow, off, also):
             return False
-        await self.deploying.changed(tenant, flow_id)
+        await self.deployer.changed(tenant, flow_id)
         return True
 
     async def _create(
@@ -214,9 +204,9 @@ class FlowService:
         if await self.store.count(user.tenant) >= self.limits(user.tenant).flows:
             count_limited("flows", user.tenant)
             raise TooManyRequests("there are as many flows as there may be", retry_after=60.0)
-        now = now_ms()
+        now = datetime.now(UTC)
         flow = Flow(
-            id=await self.next_id(),
+            id=await self.ids.take(),
             tenant=user.tenant,
             name=name,
             remark=wanted.remark or "",
@@ -233,9 +223,9 @@ class FlowService:
             await self.store.insert(flow, also)
         except Exception:
             await self.sharing.forget(user.tenant, [flow.id])
-            await self.deploying.forget(user.tenant, flow.id)
+            await self.deployer.forget(user.tenant, flow.id)
             raise
-        await self.deploying.changed(user.tenant, flow.id)
+        await self.deployer.changed(user.tenant, flow.id)
         return flow
 
     async def _change(
@@ -246,7 +236,8 @@ class FlowService:
 
         def saved(before: Flow) -> Change:
             if wanted.version != before.version:
-                raise _expired(wanted.version)
+                text = f"Version Expired: {wanted.version}"
+                raise Conflict(text, field="version", code=InvalidInput.code)
             same = wanted.design_data is None
             kept = self.vault.conceal(user.tenant, before.design) if same else concealed
             after = _changed(
@@ -273,7 +264,7 @@ class FlowService:
                 return before
             also = await self._prepared(user, after, before, concealed)
             if await self.store.replace(before, after, also):
-                await self.deploying.changed(user.tenant, after.id)
+                await self.deployer.changed(user.tenant, after.id)
                 return after
         raise Conflict(f"flow {flow_id} is being changed by others; try again", field="id")
 
@@ -283,13 +274,12 @@ class FlowService:
         """What belongs into the transaction that stores a flow, its secrets among it."""
         await self.unsettled.note(user.tenant, [flow.id])
         sealed = concealed.given if concealed else {}
-        after = await self.deploying.ready(user, flow, before, sealed)
+        after = await self.deployer.ready(user, flow, before, sealed)
 
         async def also(session: Session) -> None:
             await after(session)
             if concealed is not None:
-                given, marks = concealed.given, concealed.marks
-                await self.secrets.keep(user.tenant, flow.id, given, marks, session)
+                await self.secrets.keep(user.tenant, flow.id, concealed, session)
             if before is not None and flow.version != before.version:
                 await self._trim(flow, session)
 
@@ -309,18 +299,10 @@ class FlowService:
 
 def _changed(flow: Flow, **fields: Any) -> Flow:
     """The flow as it is to be; its time of change tells it from what it was."""
-    updated = max(now_ms(), flow.updated_at + 1)
+    updated = max(datetime.now(UTC), flow.updated_at + timedelta(milliseconds=1))
     if fields.get("enabled"):
         fields["stopped"] = None
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
-
-
-def _gone(flow_id: int) -> NotFound:
-    return NotFound(f"flow not exist: {flow_id}", field="id")
-
-
-def _expired(version: int | None) -> Conflict:
-    return Conflict(f"Version Expired: {version}", field="version", code=InvalidInput.code)
 
 
 def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
@@ -331,6 +313,6 @@ def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
         enabled=flow.enabled,
         stopped=flow.stopped,
         user_nickname=names.get(flow.user_id) if flow.user_id is not None else None,
-        created_at=flow.created_at,
-        updated_at=flow.updated_at,
+        created_at=to_ms(flow.created_at),
+        updated_at=to_ms(flow.updated_at),
     )

@@ -11,12 +11,23 @@ time.
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from libs.common.clock import from_ms, to_ms
-from libs.common.store.mongo import Database, Mongo, Session, containing, ids_in_turns
-from services.workflow.flows.model import AfterWrite, Flow
+import msgspec
 
+from libs.common.clock import to_ms
+from libs.common.store.mongo import Database, Document, Mongo, Session, containing, ids_in_turns
+from services.workflow.flows.model import AfterWrite, Flow, SearchFlows
+
+COLUMNS = {
+    "id": "_id",
+    "name": "name",
+    "remark": "remark",
+    "enabled": "enabled",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""What a search can be sorted by."""
 _WITHOUT_DESIGN = {"design": 0}
 
 
@@ -44,9 +55,15 @@ class FlowStore:
         """
 
         async def work(session: Session) -> bool:
-            outcome = await self._flows.replace_one(
-                _unchanged(before), _document(after), session=session
-            )
+            unchanged = {
+                "_id": before.id,
+                "tenant": before.tenant,
+                "version": before.version,
+                "enabled": before.enabled,
+                "updatedAt": before.updated_at,
+            }
+            document = _document(after)
+            outcome = await self._flows.replace_one(unchanged, document, session=session)
             if not outcome.matched_count:
                 return False
             if after.version != before.version:
@@ -64,7 +81,7 @@ class FlowStore:
     async def get(self, tenant: str, flow_id: int) -> Flow | None:
         """One flow of a tenant."""
         found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
-        return None if found is None else _flow(found)
+        return None if found is None else msgspec.convert(found, Flow)
 
     async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
         """`design_data` of a version; None when there is none."""
@@ -111,27 +128,20 @@ class FlowStore:
         await self._mongo.transaction(work)
 
     async def search(
-        self,
-        tenant: str,
-        *,
-        ids: Sequence[int] | None,
-        name: str,
-        enabled: bool | None,
-        order: list[tuple[str, int]],
-        skip: int,
-        limit: int,
+        self, tenant: str, ids: Sequence[int] | None, wanted: SearchFlows
     ) -> tuple[list[Flow], int]:
-        """One page and how many there are; `design` of the flows is empty. `limit` 0: all."""
-        query: dict[str, Any] = {"tenant": tenant}
+        """One page of all flows, or of `ids`, without designs, and how many there are."""
+        query: Document = {"tenant": tenant}
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
-        if name:
-            query["name"] = containing(name, "name")
-        if enabled is not None:
-            query["enabled"] = enabled
-        found = self._flows.find(query, _WITHOUT_DESIGN).sort(order).skip(skip).limit(limit)
-        flows = [_flow(document) async for document in found]
-        total = len(flows) if not limit else await self._flows.count_documents(query)
+        if wanted.name:
+            query["name"] = containing(wanted.name, "name")
+        if wanted.enabled is not None:
+            query["enabled"] = wanted.enabled
+        found = self._flows.find(query, _WITHOUT_DESIGN).sort(wanted.order(COLUMNS))
+        rows = found.skip(wanted.skip).limit(wanted.limit)
+        flows = [msgspec.convert(row, Flow) async for row in rows]
+        total = await self._flows.count_documents(query) if wanted.limit else len(flows)
         return flows, total
 
     async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
@@ -183,43 +193,6 @@ def _version_id(flow_id: int, version: int) -> dict[str, int]:
     return {"flow": flow_id, "version": version}
 
 
-def _unchanged(flow: Flow) -> dict[str, Any]:
-    return {
-        "_id": flow.id,
-        "tenant": flow.tenant,
-        "version": flow.version,
-        "enabled": flow.enabled,
-        "updatedAt": from_ms(flow.updated_at),
-    }
-
-
-def _document(flow: Flow) -> dict[str, Any]:
-    return {
-        "_id": flow.id,
-        "tenant": flow.tenant,
-        "name": flow.name,
-        "remark": flow.remark,
-        "enabled": flow.enabled,
-        "version": flow.version,
-        "design": flow.design,
-        "userId": flow.user_id,
-        "createdAt": from_ms(flow.created_at),
-        "updatedAt": from_ms(flow.updated_at),
-        "stopped": flow.stopped,
-    }
-
-
-def _flow(document: dict[str, Any]) -> Flow:
-    return Flow(
-        id=document["_id"],
-        tenant=document["tenant"],
-        name=document["name"],
-        remark=document["remark"],
-        enabled=document["enabled"],
-        version=document["version"],
-        design=document.get("design", ""),
-        user_id=document["userId"],
-        created_at=to_ms(document["createdAt"]),
-        updated_at=to_ms(document["updatedAt"]),
-        stopped=document.get("stopped"),
-    )
+def _document(flow: Flow) -> Document:
+    document: Document = msgspec.to_builtins(flow, builtin_types=(datetime,))
+    return document

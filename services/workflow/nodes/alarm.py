@@ -3,23 +3,10 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from libs.common.contracts.flows import (
-    LONGEST_CONTENT,
-    LONGEST_KEY,
-    ChangeAlarm,
-    Severity,
-)
+from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
 from services.workflow.entities import ANY, Entities
-from services.workflow.nodes.base import (
-    Fault,
-    Group,
-    NodeContext,
-    Parameters,
-    Step,
-    Supposed,
-    parameter,
-)
-from services.workflow.nodes.event_listener import LONGEST_KEY as LONGEST_ENTITY
+from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
+from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 _REFERENCE = "#{"
 
@@ -28,13 +15,9 @@ class AlarmParameters(Parameters):
     """Which alarm, and what becomes of it."""
 
     entity: Annotated[
-        str,
+        EntityKey,
         parameter(
-            "Device",
-            "Key of an entity of the device that the alarm is about",
-            ui="entitySelect",
-            min_length=1,
-            max_length=LONGEST_ENTITY,
+            "Device", "Key of an entity of the device that the alarm is about", ui="entitySelect"
         ),
     ]
     key: Annotated[
@@ -72,7 +55,6 @@ class AlarmNode(Step[AlarmParameters]):
     title = "Alarm"
     description = "Raises or clears an alarm of a device"
     group = Group.ACTION
-    parameters = AlarmParameters
     testable = False
     repeatable = True
 

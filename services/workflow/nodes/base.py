@@ -2,35 +2,32 @@
 
 A node type is a class with a name, a group, a struct of parameters and either `run` (`Step`)
 or `entered` (`Entry`). One instance serves all flows of a process: it keeps nothing between
-runs but its collaborators, which arrive in its constructor (`app.py` makes them).
-
-A parameter struct is `Parameters`: msgspec checks its types and bounds, `faults` what types
-cannot say, and `parameter(...)` says how an editor shows a field; the catalogue is made from
-it. Values may be references (`expressions.references`) wherever the field is not among
-`verbatim`; `context.resolve` replaces them, when the node runs.
+runs but its collaborators, which arrive in its constructor (`nodes.wiring` makes them).
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.references import (
-    Reference,
     ReferenceInvalid,
     ReferenceMissing,
     as_text,
     references_in,
     resolve,
 )
-from services.workflow.owner import Owner
+from services.workflow.nodes.parameters import Fault, Parameters
+from services.workflow.runs.model import Owner
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""
+P = TypeVar("P", bound=Parameters)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Group(StrEnum):
@@ -40,78 +37,6 @@ class Group(StrEnum):
     CONTROL = "control"
     ACTION = "action"
     EXTERNAL = "external"
-
-
-class Fault(NamedTuple):
-    """What is wrong with a parameter, and what to do about it."""
-
-    field: str
-    """`timerSettings.timezone`."""
-    reason: str
-
-
-class Code(NamedTuple):
-    """A piece of code in a parameter."""
-
-    field: str
-    language: str
-    """`js` or `python`, in any of its spellings."""
-    text: str
-    names: Sequence[str]
-    """Its variables."""
-
-
-class Parameters(msgspec.Struct, rename="camel", kw_only=True):
-    """Base of the parameters of node types, as designs have them."""
-
-    verbatim: ClassVar[frozenset[str]] = frozenset()
-    """Fields (as designs spell them) whose texts hold no references, such as program code."""
-
-    secrets_go_to: ClassVar[tuple[str, ...]] = ()
-    """The way to the field that says what secrets are sent to (a host, a URL); nothing when they
-    are sent nowhere. With another one there, they have to be typed again."""
-
-    def faults(self) -> Iterable[Fault]:
-        """What types and bounds cannot say; nothing when all is well."""
-        return ()
-
-    def references(self) -> Iterable[tuple[str, Reference]]:
-        """References in `verbatim` fields that hold some, each with its field."""
-        return ()
-
-    def code(self) -> Iterable[Code]:
-        """Code of people, which has to be readable before it may run."""
-        return ()
-
-    def entity_keys(self) -> Iterable[str]:
-        """The entities that the node touches: whoever lets the flow run must see them.
-
-        A key may be a pattern with `*`, which stands for any characters.
-        """
-        return ()
-
-
-def parameter(
-    title: str,
-    description: str = "",
-    *,
-    ui: str = "",
-    ui_group: str = "",
-    secret: bool = False,
-    output: bool = False,
-    **bounds: Any,
-) -> msgspec.Meta:
-    """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
-
-    `ui` is a component that existing editors have. A `secret` is kept encrypted and not shown
-    again (`services.workflow.vault`). With `output` it declares what the node puts out, and an
-    editor shows it there. `bounds` are those of `msgspec.Meta`.
-    """
-    extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
-    return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
-
-
-P = TypeVar("P", bound=Parameters)
 
 
 class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +90,12 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
         """`value` with its references replaced, as text."""
         return as_text(self.resolve(value))
 
+    def texts(self, struct: S) -> S:
+        """`struct` with the references in its texts replaced."""
+        fields = msgspec.structs.asdict(struct).items()
+        texts = {name: self.text(value) for name, value in fields if isinstance(value, str)}
+        return msgspec.structs.replace(struct, **texts)
+
     @property
     def owner(self) -> Owner:
         """Whose run it is."""
@@ -188,6 +119,14 @@ class Node(ABC, Generic[P]):
     """The struct of its parameters."""
     testable: ClassVar[bool] = False
     """Whether editors offer a test of it alone, which they may begin without any input."""
+
+    def __init_subclass__(cls) -> None:
+        """Take the struct of parameters from the type argument of `Step` or `Entry`."""
+        super().__init_subclass__()
+        for base in getattr(cls, "__orig_bases__", ()):
+            for argument in get_args(base):
+                if isinstance(argument, type) and issubclass(argument, Parameters):
+                    cls.parameters = cast("type[P]", argument)
 
     def faults(self, parameters: P) -> Iterable[Fault]:
         """What is wrong with parameters; a type that needs more than they know adds to it."""
@@ -246,7 +185,7 @@ class Step(Node[P]):
     def quick(self, parameters: P) -> bool:
         """Whether it waits for nobody but stores of ours, which take many at a time as one.
 
-        Many more runs of flows that have no other nodes are let in (`engine.limits`).
+        Many more runs of flows that have no other nodes are let in (`engine.queue`).
         """
         return False
 

@@ -21,17 +21,9 @@ from services.workflow.expressions.references import (
     ReferenceInvalid,
     references_in,
 )
-from services.workflow.nodes.base import (
-    Chosen,
-    Code,
-    Fault,
-    Group,
-    NodeContext,
-    Parameters,
-    Step,
-    parameter,
-)
+from services.workflow.nodes.base import Chosen, Group, NodeContext, Step
 from services.workflow.nodes.code import SURROUNDINGS
+from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
 from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
 
 MOST_BRANCHES = 50
@@ -121,8 +113,7 @@ class ChoiceParameters(Parameters):
         if len(set(ids)) < len(ids):
             yield Fault("choice.when", "two branches have the same id; give each its own")
         for field, branch, condition in self._conditions():
-            reason = _fault(branch.expression_type, condition.expression_value)
-            if reason:
+            if reason := _fault(branch.expression_type, condition.expression_value):
                 yield Fault(field, reason)
 
     def references(self) -> Iterable[tuple[str, Reference]]:
@@ -184,26 +175,16 @@ class Choice(Step[ChoiceParameters]):
     title = "If / Else"
     description = "Goes on along the first branch whose conditions hold"
     group = Group.CONTROL
-    parameters = ChoiceParameters
     testable = False
     repeatable = True
     forks = True
 
-    def __init__(self, code: Sandbox | None = None) -> None:
-        """`code` runs conditions in `js` and `python`; they are refused without."""
+    def __init__(self, code: Sandbox) -> None:
         self._code = code
 
     def handles(self, parameters: ChoiceParameters) -> Iterable[str]:
         """The branches."""
         return parameters.handles()
-
-    def faults(self, parameters: ChoiceParameters) -> Iterable[Fault]:
-        """Those of the parameters, and languages that nobody runs."""
-        yield from parameters.faults()
-        for at, branch in enumerate(parameters.choice.when):
-            if branch.expression_type in LANGUAGES and self._code is None:
-                text = f"{branch.expression_type} is not available here"
-                yield Fault(f"choice.when[{at}].expressionType", text)
 
     async def judge(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
         """Empty comparisons; flows that run with some already go on."""
@@ -213,7 +194,10 @@ class Choice(Step[ChoiceParameters]):
         """Whether no condition is code, or may take as long."""
         return not any(
             branch.expression_type in LANGUAGES
-            or (branch.expression_type == "cel" and not _light(branch))
+            or (
+                branch.expression_type == "cel"
+                and not all(light(str(one.expression_value)) for one in branch.conditions)
+            )
             for branch in parameters.choice.when
         )
 
@@ -246,7 +230,9 @@ class Choice(Step[ChoiceParameters]):
         value = condition.expression_value
         try:
             if isinstance(value, Comparison):
-                return _compare(context, value)
+                blank = value.operator in _WITHOUT_VALUE
+                right = None if blank else context.resolve(value.value)
+                return holds(value.operator, context.resolve(value.key), right)
             found = await self._expression(context, kind, value, body)
         except CelFailed as error:
             raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
@@ -257,30 +243,15 @@ class Choice(Step[ChoiceParameters]):
         return found
 
     async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:
-        if kind != "cel":
-            everything = {"properties": context.properties, "body": body}
-            return await self._in_language(context, LANGUAGES[kind], text, everything)
-        variables = named(text, context.properties, body)
-        if light(text) and fits(variables):
-            return evaluate(text, variables)
+        variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
+        if kind == "cel":
+            variables = named(text, context.properties, body)
+            if light(text) and fits(variables):
+                return evaluate(text, variables)
+        owner, seconds = context.owner, context.seconds_left
         try:
-            return await self._in_language(context, kind, text, variables)
+            return await self._code.run(owner, kind, text, variables, seconds)
         except NodeFailed as error:
+            if kind != "cel":
+                raise
             raise CelFailed(str(error).removeprefix("code: ")) from error
-
-    async def _in_language(
-        self, context: NodeContext, language: str, code: str, variables: Mapping[str, Any]
-    ) -> Any:
-        if self._code is None:
-            raise NodeFailed(f"{language} is not available here")
-        left = context.seconds_left
-        return await self._code.run(context.owner, language, code, variables, left)
-
-
-def _light(branch: When) -> bool:
-    return all(light(str(one.expression_value)) for one in branch.conditions)
-
-
-def _compare(context: NodeContext, one: Comparison) -> bool:
-    right = None if one.operator in _WITHOUT_VALUE else context.resolve(one.value)
-    return holds(one.operator, context.resolve(one.key), right)

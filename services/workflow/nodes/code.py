@@ -1,21 +1,21 @@
 """`code`: a piece of JavaScript or Python between two nodes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from services.workflow.nodes.base import (
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.parameters import (
     Code,
     Fault,
-    Group,
-    NodeContext,
+    Output,
     Parameters,
-    Step,
+    check_outputs,
+    named_twice,
     parameter,
 )
-from services.workflow.nodes.values import Output, check_outputs, named_twice
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
 
 LONGEST_CODE = 64_000
@@ -91,7 +91,6 @@ class CodeNode(Step[CodeParameters]):
     title = "Code"
     description = "Runs JavaScript or Python that can compute and nothing else"
     group = Group.ACTION
-    parameters = CodeParameters
     repeatable = True
 
     def __init__(self, runner: Sandbox) -> None:
@@ -100,16 +99,12 @@ class CodeNode(Step[CodeParameters]):
     async def run(self, context: NodeContext, parameters: CodeParameters, body: Any) -> Any:
         """Run it; a test runs it, too, since it cannot touch the outside."""
         code = parameters.expression
-        found = _surroundings(code.expression, body, context.properties)
+        named = {"body": body, "properties": dict(context.properties)}
+        # Handing over what the code does not name costs.
+        found = {name: value for name, value in named.items() if name in code.expression}
         found |= context.resolve(parameters.input_arguments)
         value = await self._runner.run(
             context.owner, code.language, code.expression, found, context.seconds_left
         )
         check_outputs(parameters.payload, value)
         return value
-
-
-def _surroundings(code: str, body: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What code may use besides its inputs, where it names it at all: handing it over costs."""
-    both = {"body": body, "properties": dict(properties)}
-    return {name: value for name, value in both.items() if name in code}

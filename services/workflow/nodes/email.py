@@ -1,20 +1,26 @@
 """`email`: a mail over SMTP."""
 
-import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
-from services.workflow.outgoing.mail import Encryption, Letter, MailServer, OutgoingMail
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.parameters import Fault, Parameters, parameter
+from services.workflow.outgoing.mail import (
+    EmailMessage,
+    Encryption,
+    MailServer,
+    OutgoingMail,
+    is_address,
+)
 
 MOST_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
 LONGEST_SENT = 256 * 1024
 """Characters of a content whose references are replaced."""
-_ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
 _REFERENCE = "#{"
 
 Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
@@ -45,18 +51,11 @@ class EmailParameters(Parameters):
     secrets_go_to = ("emailConfig", "smtpConfig", "host")
 
     email_config: Annotated[
-        EmailConfig,
-        parameter("Server", "What takes the mail", ui="emailSendSource"),
+        EmailConfig, parameter("Server", "What takes the mail", ui="emailSendSource")
     ]
     recipients: Annotated[
-        list[Field],
-        parameter(
-            "Recipients",
-            "Addresses",
-            ui="emailRecipients",
-            min_length=1,
-            max_length=MOST_RECIPIENTS,
-        ),
+        Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MOST_RECIPIENTS)],
+        parameter("Recipients", "Addresses", ui="emailRecipients"),
     ]
     subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
     content: Annotated[
@@ -74,7 +73,7 @@ class EmailParameters(Parameters):
     def faults(self) -> Iterable[Fault]:
         """Addresses that are none; references are looked at when they are known."""
         for place, one in enumerate(self.recipients):
-            if _REFERENCE not in one and not _ADDRESS(one):
+            if _REFERENCE not in one and not is_address(one):
                 yield Fault(f"recipients[{place}]", f"{one:.60} is no mail address")
         own = None if self.email_config.use_system_settings else self.email_config.smtp_config
         if own is None and not self.email_config.use_system_settings:
@@ -85,7 +84,7 @@ class EmailParameters(Parameters):
             if not own.port:
                 yield Fault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
         sender = self.from_address or (own.username if own is not None else _REFERENCE)
-        if _REFERENCE not in sender and not _ADDRESS(sender):
+        if _REFERENCE not in sender and not is_address(sender):
             text = "must be a mail address, as the user name of the server is none"
             yield Fault("fromAddress", text)
 
@@ -97,52 +96,45 @@ class Email(Step[EmailParameters]):
     title = "Email"
     description = "Sends a mail"
     group = Group.EXTERNAL
-    parameters = EmailParameters
 
-    def __init__(
-        self, mail: OutgoingMail, mail_server: Callable[[str], Awaitable[MailServer | None]]
-    ) -> None:
-        """`mail_server` tells that of a tenant."""
+    def __init__(self, mail: OutgoingMail, credentials: TenantCredentials) -> None:
         self._mail = mail
-        self._mail_server = mail_server
+        self._credentials = credentials
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
         """Send; a dry run only looks whether it could be."""
         server = await self._server(context, parameters.email_config)
-        letter = _letter(context, parameters, server)
+        email = _email(context, parameters, server)
         hand_over = self._mail.check if context.dry_run else self._mail.send
-        await hand_over(server, letter, context.seconds_left)
+        await hand_over(server, email, context.seconds_left)
         return body
 
     async def _server(self, context: NodeContext, config: EmailConfig) -> MailServer:
         if not config.use_system_settings:
-            return _server(context, config.smtp_config or SmtpConfig())
-        found = await self._mail_server(context.tenant)
+            own = context.texts(config.smtp_config or SmtpConfig())
+            return MailServer(
+                host=own.host,
+                port=own.port or 0,
+                encryption=own.encryption,
+                username=own.username,
+                password=own.password,
+            )
+        found = await self._credentials.mail_server(context.tenant)
         if found is None:
             raise NodeFailed("the settings have no mail server")
         return found
 
 
-def _server(context: NodeContext, config: SmtpConfig) -> MailServer:
-    return MailServer(
-        host=context.text(config.host),
-        port=config.port or 0,
-        encryption=config.encryption,
-        username=context.text(config.username),
-        password=context.text(config.password),
-    )
-
-
-def _letter(context: NodeContext, parameters: EmailParameters, server: MailServer) -> Letter:
+def _email(context: NodeContext, parameters: EmailParameters, server: MailServer) -> EmailMessage:
     recipients = [context.text(one) for one in parameters.recipients]
     sender = context.text(parameters.from_address or "") or server.username
     for one in (*recipients, sender):
-        if not _ADDRESS(one):
+        if not is_address(one):
             raise NodeFailed(f"{one:.60} is no mail address")
     content = context.text(parameters.content)
     if len(content) > LONGEST_SENT:
         raise NodeFailed(f"the content has more than {LONGEST_SENT} characters")
-    return Letter(
+    return EmailMessage(
         sender=sender,
         sender_name=context.text(parameters.from_name or ""),
         recipients=recipients,

@@ -7,8 +7,9 @@ from libs.common.things import is_custom
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest, refusal_of
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, latest, refusal_of
+from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 
 class EntityAssignerParameters(Parameters):
@@ -41,7 +42,6 @@ class EntityAssigner(Step[EntityAssignerParameters]):
     title = "Entity Assigner"
     description = "Sets properties of entities, as to switch a light"
     group = Group.ACTION
-    parameters = EntityAssignerParameters
     testable = False
     commands = True
     repeatable = True

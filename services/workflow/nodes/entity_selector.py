@@ -4,18 +4,15 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import Annotated, Any
 
-import msgspec
-
 from libs.common.errors import InvalidInput, ThingwayError
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 log = logging.getLogger(__name__)
 
 MOST_ENTITIES = 1000
-
-EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
 class EntitySelectorParameters(Parameters):
@@ -44,7 +41,6 @@ class EntitySelector(Step[EntitySelectorParameters]):
     title = "Entity Selector"
     description = "Reads the latest values of entities"
     group = Group.ACTION
-    parameters = EntitySelectorParameters
     testable = False
     repeatable = True
 

@@ -1,19 +1,23 @@
 """`eventListener`: a value of one of the entities came."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import (
+    LONGEST_KEY,
+    EntityKey,
+    Fault,
+    Parameters,
+    parameter,
+    read_map,
+)
 
 MOST_ENTITIES = 1000
 MOST_PATTERNS = 20
 """Keys with `*` of one listener: each of them is looked at apart."""
-LONGEST_KEY = 1000
-
-EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_KEY)]
 
 
 class EventListenerParameters(Parameters):
@@ -44,8 +48,7 @@ class EventListenerParameters(Parameters):
             yield Fault("entities", f"has {len(keys)} keys, at most {MOST_ENTITIES}")
         patterns = [key for key in keys if "*" in key]
         if len(patterns) > MOST_PATTERNS:
-            text = f"has {len(patterns)} keys with *, at most {MOST_PATTERNS}"
-            yield Fault("entities", text)
+            yield Fault("entities", f"has {len(patterns)} keys with *, at most {MOST_PATTERNS}")
         for key in keys:
             if len(key) > LONGEST_KEY:
                 yield Fault("entities", f"{key[:50]}… has more than {LONGEST_KEY} characters")
@@ -59,12 +62,7 @@ class EventListener(Entry[EventListenerParameters]):
     name = "eventListener"
     title = "Event Listener"
     description = "Runs the flow when values of entities come, as when a device reports"
-    parameters = EventListenerParameters
 
     def entered(self, parameters: EventListenerParameters, given: Any) -> Any:
         """The values by key."""
-        if given is None:
-            return {}
-        if not isinstance(given, Mapping):
-            raise NodeFailed("the input must be a map of values by entity key")
-        return given
+        return read_map(given, " of values by entity key")

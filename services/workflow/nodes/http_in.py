@@ -6,8 +6,8 @@ from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import Fault, Parameters, parameter, read_map
 
 Method = Literal["POST", "GET", "PUT", "DELETE"]
 MOST_SEGMENTS = 8
@@ -82,17 +82,12 @@ class HttpIn(Entry[HttpInParameters]):
     name = "httpIn"
     title = "HTTP In"
     description = "Runs the flow when its address is called"
-    parameters = HttpInParameters
 
     def entered(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
         """The request; what is missing in a test is empty.
 
         Each variable of the address stands in `pathParam`, and beside it as `pathParam.{name}`.
         """
-        if given is None:
-            given = {}
-        if not isinstance(given, dict):
-            raise NodeFailed("the input must be a map with body, params and header")
         empty: dict[str, Any] = {
             "body": None,
             "params": {},
@@ -100,7 +95,7 @@ class HttpIn(Entry[HttpInParameters]):
             "url": "",
             "pathParam": {},
         }
-        found = empty | given
+        found: dict[str, Any] = {**empty, **read_map(given, " with body, params and header")}
         variables = found["pathParam"] if isinstance(found["pathParam"], Mapping) else {}
         return {f"pathParam.{name}": value for name, value in variables.items()} | found
 

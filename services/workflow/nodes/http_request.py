@@ -11,15 +11,8 @@ from libs.common.bus.hops import hops_header
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import as_text
-from services.workflow.nodes.base import (
-    Fault,
-    Group,
-    NodeContext,
-    Parameters,
-    Step,
-    Supposed,
-    parameter,
-)
+from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
+from services.workflow.nodes.parameters import Fault, Parameters, parameter
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 
 LONGEST_URL, LONGEST_BODY = 4096, 100_000
@@ -79,7 +72,6 @@ class HttpRequestNode(Step[HttpRequestParameters]):
     title = "HTTP Request"
     description = "Asks another system over HTTP"
     group = Group.EXTERNAL
-    parameters = HttpRequestParameters
 
     def __init__(self, http: OutgoingHttp) -> None:
         self._http = http

@@ -6,23 +6,13 @@ from typing import Annotated, Any
 import msgspec
 
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
-from services.workflow.outgoing.mqtt import Broker, OutgoingMqtt, Publication
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.parameters import Fault, Parameters, parameter
+from services.workflow.outgoing.mqtt import MqttBroker, OutgoingMqtt, Publication
 
-LONGEST_FIELD, LONGEST_TOPIC, LONGEST_PASSWORD = 254, 1024, 1000
+LONGEST_TOPIC = 1024
 LARGEST_PAYLOAD = 256 * 1024
 """Bytes."""
-
-
-class MqttBroker(msgspec.Struct, rename="camel"):
-    """A broker, and as whom."""
-
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 1883
-    tls: bool = False
-    client_id: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
-    username: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
-    password: Annotated[str, msgspec.Meta(max_length=LONGEST_PASSWORD, extra={"secret": True})] = ""
 
 
 class MqttPublishParameters(Parameters):
@@ -52,31 +42,19 @@ class MqttPublish(Step[MqttPublishParameters]):
     title = "MQTT Publish"
     description = "Publishes a message at an MQTT broker"
     group = Group.EXTERNAL
-    parameters = MqttPublishParameters
 
     def __init__(self, mqtt: OutgoingMqtt) -> None:
         self._mqtt = mqtt
 
     async def run(self, context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Any:
         """Publish; a dry run only looks whether it could be."""
-        broker = _broker(context, parameters.broker)
+        broker = context.texts(parameters.broker)
         publication = _publication(context, parameters, body)
         if context.dry_run:
             await self._mqtt.check(broker, context.seconds_left)
         else:
             await self._mqtt.publish(broker, publication, context.seconds_left)
         return body
-
-
-def _broker(context: NodeContext, given: MqttBroker) -> Broker:
-    return Broker(
-        host=context.text(given.host),
-        port=given.port,
-        tls=given.tls,
-        client_id=context.text(given.client_id),
-        username=context.text(given.username),
-        password=context.text(given.password),
-    )
 
 
 def _publication(context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Publication:

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
-from services.workflow.nodes.values import VariableName
+from services.workflow.nodes.base import Group, NodeContext, Step
+from services.workflow.nodes.parameters import Parameters, VariableName, parameter
 
 MOST_OUTPUTS = 100
 
@@ -32,7 +32,6 @@ class Output(Step[OutputParameters]):
     title = "Output"
     description = "Answers whoever called the flow"
     group = Group.EXTERNAL
-    parameters = OutputParameters
     repeatable = True
     answers = True
 

@@ -7,17 +7,18 @@ import msgspec
 
 from services.workflow.entities import Entities
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import (
+from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, latest, refusal_of
+from services.workflow.nodes.parameters import (
+    EntityKey,
     Fault,
-    Group,
-    NodeContext,
+    Output,
     Parameters,
-    Step,
-    Supposed,
+    check_outputs,
+    named_twice,
     parameter,
+    sample,
 )
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest, refusal_of
-from services.workflow.nodes.values import Output, check_outputs, named_twice, sample
 
 JUDGED = 5.0
 """Seconds within which the inputs of a call are judged."""
@@ -65,7 +66,6 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
     title = "Service Invocation"
     description = "Calls a service and waits for its answer"
     group = Group.ACTION
-    parameters = ServiceInvocationParameters
     testable = False
     commands = True
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import Fault, Parameters, parameter, read_map
 
 LONGEST_TOPIC = 512
 MOST_LEVELS = 20
@@ -40,15 +40,11 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
     name = "simpleMqtt"
     title = "MQTT"
     description = "Runs the flow when a client of the tenant publishes to a topic"
-    parameters = SimpleMqttParameters
 
     def entered(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
         """The message; what is missing in a test is empty."""
-        if given is None:
-            given = {}
-        if not isinstance(given, dict):
-            raise NodeFailed("the input must be a map with topic and payload")
-        return {"topic": parameters.subscription_topic, "payload": ""} | given
+        found = read_map(given, " with topic and payload")
+        return {"topic": parameters.subscription_topic, "payload": "", **found}
 
 
 def _wrong_with(topic: str) -> str:

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import Fault, Parameters, parameter, read_map
 
 Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
 LATEST = 253_402_300_799
@@ -97,13 +97,9 @@ class SimpleTimer(Entry[SimpleTimerParameters]):
     name = "simpleTimer"
     title = "Timer"
     description = "Runs the flow once, at intervals, or at times of days"
-    parameters = SimpleTimerParameters
 
     def entered(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
         """The time that the run is for; now in a test that names none."""
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            raise NodeFailed("the input must be a map")
         zone = parameters.timer_settings.timezone or UTC
-        return {"executionEpochSecond": int(time.time()), "timezone": zone, **given}
+        now = {"executionEpochSecond": int(time.time()), "timezone": zone}
+        return {**now, **read_map(given)}

@@ -1,14 +1,22 @@
 """`trigger`: the flow is a service, which people and other flows call."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
-from services.workflow.nodes.values import DeclaredType, VariableName, named_twice, taken
+from services.workflow.nodes.base import Entry
+from services.workflow.nodes.parameters import (
+    DeclaredType,
+    Fault,
+    Parameters,
+    VariableName,
+    named_twice,
+    parameter,
+    read_input,
+    read_map,
+)
 
 MOST_INPUTS = 100
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
@@ -54,18 +62,13 @@ class Trigger(Entry[TriggerParameters]):
     name = "trigger"
     title = "Trigger"
     description = "Runs the flow when its service is called"
-    parameters = TriggerParameters
 
     def entered(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
         """The inputs by identifier; editors test with names instead, which are taken, too."""
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            raise NodeFailed("the input must be a map of inputs by identifier")
-        found = {}
+        given, found = read_map(given, " of inputs by identifier"), {}
         for one in parameters.entity_configs:
             for name in (one.identify, one.name):
                 if name in given:
-                    found[one.identify] = taken(one.type, one.identify, given[name])
+                    found[one.identify] = read_input(one.type, one.identify, given[name])
                     break
         return found

@@ -1,8 +1,5 @@
 """What a user is told of alarms: shown and set by that user."""
 
-import re
-from zoneinfo import ZoneInfoNotFoundError
-
 import msgspec
 
 from libs.common.errors import InvalidInput
@@ -10,6 +7,7 @@ from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal
 from services.workflow.errors import NodeFailed
+from services.workflow.nodes.simple_timer import is_zone
 from services.workflow.notifications.model import (
     ChannelResult,
     Notifications,
@@ -19,11 +17,11 @@ from services.workflow.notifications.model import (
 )
 from services.workflow.notifications.store import NotificationStore
 from services.workflow.outgoing.http import checked
+from services.workflow.outgoing.mail import is_address
 
 HIDDEN = "******"
 """Stands for a secret that is set."""
 UNKNOWN = "is hidden, and is not known for where it goes now; type it again"
-_ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
 
 
 class NotificationSettings:
@@ -111,11 +109,8 @@ def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownN
 
 
 def _check(wanted: Notifications, user: Principal) -> None:
-    try:
-        _ = wanted.zone
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        text = f"{wanted.time_zone} is no time zone"
-        raise InvalidInput(text, field="time_zone") from error
+    if not is_zone(wanted.time_zone):
+        raise InvalidInput(f"{wanted.time_zone} is no time zone", field="time_zone")
     hours = wanted.quiet_hours
     if hours is not None and hours.begin == hours.end:
         raise InvalidInput("must be another time than begin", field="quiet_hours.end")
@@ -124,5 +119,5 @@ def _check(wanted: Notifications, user: Principal) -> None:
             checked(wanted.webhook.url)
         except NodeFailed as error:
             raise InvalidInput(str(error), field="webhook.url") from error
-    if wanted.mail and not _ADDRESS(user.name):
+    if wanted.mail and not is_address(user.name):
         raise InvalidInput(f"{user.name:.60} is no mail address", field="mail")

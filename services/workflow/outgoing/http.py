@@ -1,13 +1,18 @@
 """HTTP requests of flows (aiohttp): addresses judged where connections are made."""
 
 import asyncio
+import hashlib
+import hmac
 import re
+import secrets
+import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urljoin
 
+import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, InvalidURL
 from multidict import CIMultiDict
 from opentelemetry.trace import SpanKind
@@ -38,8 +43,8 @@ OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
 """Headers that say how a message is sent, which is not for flows to say."""
-BAD = 400
-"""Status from which on an answer is a failure."""
+OK, BAD = range(200, 300), 400
+"""Statuses of a success, and the status from which on an answer is a failure."""
 HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers that also go to another host that a redirect leads to."""
 AGENT = {"User-Agent": "Thingway"}
@@ -106,6 +111,12 @@ class OutgoingHttp:
                 return await self._follow(request)
         except TimeoutError as error:
             raise NodeFailed(f"{checked(request.url).host} did not answer in time") from error
+
+    async def post(self, request: HttpRequest, seconds: float) -> None:
+        """Send a webhook; any answer but 2xx is a failure, a redirect too."""
+        answer = await self.send(request, seconds)
+        if answer.status not in OK:
+            raise NodeFailed(f"the webhook was answered with {answer.status}")
 
     async def _follow(self, request: HttpRequest) -> HttpAnswer:
         url, method, body = checked(request.url), request.method, request.body
@@ -242,3 +253,20 @@ def _why(url: URL, error: Exception) -> str:
     if isinstance(error, InvalidURL):
         return "this is no URL that can be asked"
     return f"{url.host} cannot be asked: {str(error) or type(error).__name__:.200}"
+
+
+def webhook_request(
+    url: str, content: Any, secret: str, headers: Mapping[str, str] | None = None
+) -> HttpRequest:
+    """Return a POST of `content` as JSON, signed when there is a `secret`.
+
+    The receiver knows us by hex HMAC-SHA256(secret, timestamp+nonce+body). The timestamp is in
+    seconds; a receiver that refuses old ones and nonces it has seen is safe from repetition.
+    """
+    body = msgspec.json.encode(content)
+    found = {"Content-Type": "application/json", **(headers or {})}
+    if secret:
+        timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
+        code = hmac.new(secret.encode(), (timestamp + nonce).encode() + body, hashlib.sha256)
+        found |= {"TIMESTAMP": timestamp, "NONCE": nonce, "SIGNATURE": code.hexdigest()}
+    return HttpRequest(method="POST", url=url, headers=found, body=body)

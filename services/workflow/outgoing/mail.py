@@ -1,21 +1,20 @@
 """Mail of flows (aiosmtplib)."""
 
-import asyncio
 import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.headerregistry import Address
-from email.message import EmailMessage
+from email.message import EmailMessage as MimeMessage
 from email.utils import localtime, make_msgid
 from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
-from libs.common.http.outgoing import AddressRefused, not_public, outgoing_socket
+from libs.common.http.outgoing import outgoing_socket
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host
+from services.workflow.outgoing.hosts import check_host, delivery
 
 MOST_SECONDS = 30.0
 _CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
@@ -24,6 +23,8 @@ OUR_NAME = "thingway"
 """What servers are greeted with: nothing about the machine."""
 
 Encryption = Literal["TLS", "STARTTLS", "NONE"]
+is_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
+"""Whether a text is the address of a person, as far as that can be told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class MailServer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letter:
+class EmailMessage:
     """A mail; `content` is HTML."""
 
     sender: str
@@ -56,25 +57,18 @@ class OutgoingMail:
         self._allowed = allowed
         self._trusted = trusted or ssl.create_default_context()
 
-    async def check(self, server: MailServer, letter: Letter, seconds: float) -> None:
-        """Judge a letter and its server without connecting to it."""
-        message_of(letter)
+    async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
+        """Judge an email and its server without connecting to it."""
+        mime_message(email)
         await check_host(server.host, server.port, self._allowed, seconds)
 
-    async def send(self, server: MailServer, letter: Letter, seconds: float) -> None:
-        """Hand a letter over; the certificate of a server that encrypts must be valid."""
-        message = message_of(letter)
-        try:
-            async with asyncio.timeout(min(seconds, MOST_SECONDS)):
-                await self._send(server, message)
-        except TimeoutError as error:
-            raise NodeFailed(f"{server.host} did not answer in time") from error
-        except AddressRefused as error:
-            raise NodeFailed(not_public(server.host)) from error
-        except (SMTPException, OSError, ValueError) as error:
-            raise NodeFailed(f"{server.host} did not take the mail: {error!s:.200}") from error
+    async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
+        """Hand an email over; the certificate of a server that encrypts must be valid."""
+        message = mime_message(email)
+        async with delivery(server.host, min(seconds, MOST_SECONDS), "the mail", SMTPException):
+            await self._send(server, message)
 
-    async def _send(self, server: MailServer, message: EmailMessage) -> None:
+    async def _send(self, server: MailServer, message: MimeMessage) -> None:
         connection = await outgoing_socket(server.host, server.port, self._allowed)
         client = SMTP(
             hostname=server.host,
@@ -104,24 +98,24 @@ async def _takes_logins(client: SMTP) -> bool:
     return client.supports_extension("auth")
 
 
-def message_of(letter: Letter) -> EmailMessage:
-    """Return a letter as an RFC 5322 message of printable ASCII characters.
+def mime_message(email: EmailMessage) -> MimeMessage:
+    """Return an email as an RFC 5322 message of printable ASCII characters.
 
     Control characters in the sender's name and in the subject become blanks; the content is
     encoded. Raise `NodeFailed` if an address is missing or not valid, or if a header has a line
     break.
     """
-    if not letter.recipients:
+    if not email.recipients:
         raise NodeFailed("the mail cannot be written: it has no recipient")
-    message = EmailMessage()
+    message = MimeMessage()
     try:
-        sender = _address(letter.sender, letter.sender_name)
+        sender = _address(email.sender, email.sender_name)
         message["Date"] = localtime()
         message["From"] = sender
-        message["To"] = [_address(recipient) for recipient in letter.recipients]
-        message["Subject"] = _CONTROLS.sub(" ", letter.subject)
+        message["To"] = [_address(recipient) for recipient in email.recipients]
+        message["Subject"] = _CONTROLS.sub(" ", email.subject)
         message["Message-ID"] = make_msgid(domain=sender.domain)
-        message.set_content(letter.content, subtype="html", cte="quoted-printable")
+        message.set_content(email.content, subtype="html", cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:
         raise NodeFailed(f"the mail cannot be written: {error!s:.200}") from error
     return message

@@ -1,29 +1,31 @@
 """MQTT messages of flows (aiomqtt): one connection for each."""
 
-import asyncio
 import ssl
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import msgspec
 from aiomqtt import Client, MqttError
 
-from libs.common.http.outgoing import AddressRefused, not_public, outgoing_addresses
-from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host
+from libs.common.http.outgoing import outgoing_addresses
+from services.workflow.outgoing.hosts import check_host, delivery
 
 MOST_SECONDS = 30.0
+LONGEST_FIELD, LONGEST_PASSWORD = 254, 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Broker:
-    """An MQTT broker, and as whom."""
+class MqttBroker(msgspec.Struct, rename="camel"):
+    """A broker, and as whom."""
 
-    host: str
-    port: int
-    tls: bool
-    client_id: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 1883
+    tls: bool = False
+    client_id: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    username: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    password: Annotated[str, msgspec.Meta(max_length=LONGEST_PASSWORD, extra={"secret": True})] = ""
+
+    def __repr__(self) -> str:
+        return f"MqttBroker({self.host}:{self.port})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,32 +56,25 @@ class OutgoingMqtt:
         self._allowed = allowed
         self._authorities = authorities
 
-    async def check(self, broker: Broker, seconds: float) -> None:
+    async def check(self, broker: MqttBroker, seconds: float) -> None:
         """Judge a broker without connecting to it."""
         await check_host(broker.host, broker.port, self._allowed, seconds)
 
-    async def publish(self, broker: Broker, publication: Publication, seconds: float) -> None:
+    async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for what the quality of service asks for."""
         left = min(seconds, MOST_SECONDS)
-        try:
-            async with asyncio.timeout(left):
-                address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
-                async with self._client(broker, address["host"], left) as client:
-                    await client.publish(
-                        publication.topic,
-                        publication.payload,
-                        qos=publication.qos,
-                        retain=publication.retain,
-                        timeout=left,
-                    )
-        except TimeoutError as error:
-            raise NodeFailed(f"{broker.host} did not answer in time") from error
-        except AddressRefused as error:
-            raise NodeFailed(not_public(broker.host)) from error
-        except (MqttError, OSError, ValueError) as error:
-            raise NodeFailed(f"{broker.host} did not take the message: {error!s:.200}") from error
+        async with delivery(broker.host, left, "the message", MqttError):
+            address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
+            async with self._client(broker, address["host"], left) as client:
+                await client.publish(
+                    publication.topic,
+                    publication.payload,
+                    qos=publication.qos,
+                    retain=publication.retain,
+                    timeout=left,
+                )
 
-    def _client(self, broker: Broker, address: str, seconds: float) -> Client:
+    def _client(self, broker: MqttBroker, address: str, seconds: float) -> Client:
         return Client(
             address,
             broker.port,

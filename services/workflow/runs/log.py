@@ -1,8 +1,9 @@
-"""The log of this replica: what the engine records, written with others in few writes."""
+"""The log of this replica: written with others in few writes, kept within its bounds."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from libs.common.bus import OutboxEntry
 from libs.common.bus.fitting import fitted
@@ -13,13 +14,17 @@ from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import trace_header
 from services.workflow.batches import Batches
-from services.workflow.runs.records import Run
+from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
 log = logging.getLogger(__name__)
 
 PAUSE = 0.5
 """Seconds until another attempt, while the store is away."""
+RETENTION_PERIOD = 60.0
+"""Seconds between two looks."""
+FRESH = timedelta(minutes=10)
+"""Runs that are younger stay: by them an event that comes again is known."""
 
 
 class ReplicaLog:
@@ -28,9 +33,9 @@ class ReplicaLog:
     def __init__(self, store: RunStore, replica: str) -> None:
         self._store = store
         self._replica = replica
-        self._begins: Batches[Run, bool] = Batches("flow run begins", self._begin, _tenant)
-        self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal, _tenant)
-        self._ends: Batches[Run, None] = Batches("flow run ends", self._end, _tenant, _size)
+        self._begins: Batches[Run, bool] = Batches("flow run begins", self._begin)
+        self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal)
+        self._ends: Batches[Run, None] = Batches("flow run ends", self._end, size=_size)
         self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
@@ -76,10 +81,6 @@ class ReplicaLog:
         return [None] * len(runs)
 
 
-def _tenant(run: Run) -> str:
-    return run.tenant
-
-
 def _size(run: Run) -> int:
     """Characters of a trace."""
     return sum(len(one.input or "") + len(one.output or "") for one in run.traces)
@@ -101,3 +102,26 @@ def finished(run: Run) -> OutboxEntry:
     )
     subject = workflow_event(run.tenant, run.flow_id, "finished")
     return OutboxEntry(subject, fitted(body), headers=trace_header(run.cause.trace))
+
+
+class Retention:
+    """Deletes what is too old or too much; each replica looks at the flows that it has run."""
+
+    def __init__(self, store: RunStore, log: ReplicaLog, days: int, most: int) -> None:
+        self._store = store
+        self._log = log
+        self._age = timedelta(days=days)
+        self._most = most
+        self._looked_at: set[int] = set()
+
+    async def clean(self, now: datetime | None = None) -> None:
+        """Keep the bounds as of `now`."""
+        now = now or datetime.now(UTC)
+        await self._store.forget_all(now - self._age)
+        self._looked_at |= self._log.grown()
+        for flow_id in sorted(self._looked_at):
+            run_id = await self._store.surplus(flow_id, self._most)
+            if run_id is None:
+                self._looked_at.discard(flow_id)
+            else:
+                await self._store.forget(flow_id, run_id, now - FRESH)

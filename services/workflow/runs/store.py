@@ -8,24 +8,27 @@ one that is `sealed` has done what must not be done twice.
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from pymongo import UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms, to_ms
+from libs.common.http.console import PageRequest
 from libs.common.store.mongo import (
     DUPLICATE_KEY,
     BulkFailed,
     Database,
+    Document,
     Mongo,
     Session,
     drop_present,
     ids_in_turns,
 )
-from services.workflow.runs.records import Cause, Run, TraceItem
+from services.workflow.runs.model import Cause, Run, TraceItem
 
+COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
+"""What a search can be sorted by."""
 _LISTED = {"trace": 0, "entered": 0}
 _ENDED = {"timeCost": {"$exists": True}}
 """What the log shows; its indexes have nothing else, so that a run enters them once."""
@@ -72,24 +75,24 @@ class RunStore:
         Runs are written anew instead of updated: that costs MongoDB half as much, as long as the
         replica has all of them.
         """
-        ended = [run for run, _ in runs]
+        ended, entries = [run for run, _ in runs], [entry for _, entry in runs]
         documents = [_begun(run, replica) | _ended(run) for run in ended]
 
-        async def work(session: Session) -> list[dict[str, Any]]:
+        async def write_anew(session: Session) -> list[Document]:
             mine = _held({"$in": [run.id for run in ended]}, replica)
             removed = await self._runs.delete_many(mine, session=session, hint="_id_")
             if removed.deleted_count < len(ended):
                 raise _NotAllHeld
             await self._runs.insert_many(documents, session=session)
-            return await self._outbox.add([entry for _, entry in runs], session)
+            return await self._outbox.add(entries, session)
 
-        async def update(session: Session) -> list[dict[str, Any]]:
+        async def update(session: Session) -> list[Document]:
             updates = [UpdateOne(_held(run.id, replica), {"$set": _ended(run)}) for run in ended]
             await self._runs.bulk_write(updates, ordered=False, session=session)
-            return await self._outbox.add([entry for _, entry in runs], session)
+            return await self._outbox.add(entries, session)
 
         try:
-            said = await self._mongo.transaction(work)
+            said = await self._mongo.transaction(write_anew)
         except _NotAllHeld:
             said = await self._mongo.transaction(update)
         await self._outbox.relay(said)
@@ -108,17 +111,17 @@ class RunStore:
         self, replica: str, held: Collection[int], most: int, without: Iterable[str] = ()
     ) -> list[Run]:
         """Runs that a replica has, besides those that it holds and those of tenants `without`."""
-        query: dict[str, Any] = {"status": "RUNNING", "replica": replica, **_but(without)}
+        query: Document = {"status": "RUNNING", "replica": replica, **_but(without)}
         query["_id"] = {"$nin": list(held)}
         return await self._in_turns(query, most)
 
-    async def _in_turns(self, query: dict[str, Any], most: int) -> list[Run]:
+    async def _in_turns(self, query: Document, most: int) -> list[Run]:
         ids = await ids_in_turns(self._runs, query, "_id", most)
         return [_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
         """Take over a run; False when somebody else has. `anew`: only one that may begin again."""
-        query: dict[str, Any] = {
+        query: Document = {
             "_id": run.id,
             "status": "RUNNING",
             "replica": {"$nin": list(alive)},
@@ -129,22 +132,15 @@ class RunStore:
         return bool((await self._runs.update_one(query, change)).modified_count)
 
     async def search(
-        self,
-        tenant: str,
-        flow_id: int,
-        *,
-        status: str,
-        order: list[tuple[str, int]],
-        skip: int,
-        limit: int,
+        self, tenant: str, flow_id: int, status: str, wanted: PageRequest
     ) -> tuple[list[Run], int]:
-        """One page of a flow's log, and how many entries there are. `limit` 0: all."""
-        query: dict[str, Any] = {"tenant": tenant, "flow": flow_id, **_ENDED}
+        """One page of a flow's log, of all statuses or one, and how many entries there are."""
+        query: Document = {"tenant": tenant, "flow": flow_id, **_ENDED}
         if status:
             query["status"] = status
-        found = self._runs.find(query, _LISTED).sort(order).skip(skip).limit(limit)
-        runs = [_run(document) async for document in found]
-        total = await self._runs.count_documents(query) if limit else len(runs)
+        found = self._runs.find(query, _LISTED).sort(wanted.order(COLUMNS))
+        runs = [_run(row) async for row in found.skip(wanted.skip).limit(wanted.limit)]
+        total = await self._runs.count_documents(query) if wanted.limit else len(runs)
         return runs, total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
@@ -200,19 +196,19 @@ async def drop_whole(database: Database) -> None:
         await drop_present(database["runs"], name)
 
 
-def _but(tenants: Iterable[str]) -> dict[str, Any]:
+def _but(tenants: Iterable[str]) -> Document:
     return {"tenant": {"$nin": list(tenants)}}
 
 
-def _held(run_id: int | dict[str, Any], replica: str) -> dict[str, Any]:
+def _held(run_id: int | Document, replica: str) -> Document:
     return {"_id": run_id, "status": "RUNNING", "replica": replica}
 
 
-def _old(before: datetime) -> dict[str, Any]:
+def _old(before: datetime) -> Document:
     return {"startedAt": {"$lt": before}, **_ENDED}
 
 
-def _begun(run: Run, replica: str) -> dict[str, Any]:
+def _begun(run: Run, replica: str) -> Document:
     return {
         "_id": run.id,
         "tenant": run.tenant,
@@ -229,7 +225,7 @@ def _begun(run: Run, replica: str) -> dict[str, Any]:
     }
 
 
-def _ended(run: Run) -> dict[str, Any]:
+def _ended(run: Run) -> Document:
     return {
         "status": run.status,
         "timeCost": run.time_cost,
@@ -238,7 +234,7 @@ def _ended(run: Run) -> dict[str, Any]:
     }
 
 
-def _run(document: dict[str, Any]) -> Run:
+def _run(document: Document) -> Run:
     trace, entered = document.get("trace"), document.get("entered")
     return Run(
         id=document["_id"],

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 MIB = 1024**2
+LONGEST_REASON = 500
+DEEPEST = 64
+"""Lists and maps inside one another in a result."""
+LARGEST_INTEGER = 2**63
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class CodeFailed(Exception):
@@ -28,13 +33,6 @@ class Limits:
     """Bytes of the code and its arguments as JSON."""
     depth: int = 200
     """Calls inside one another."""
-
-
-LONGEST_REASON = 500
-DEEPEST = 64
-"""Lists and maps inside one another in a result."""
-LARGEST_INTEGER = 2**63
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 class _Allowance:

@@ -12,21 +12,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from pydantic_monty import (
-    CollectString,
-    Monty,
-    MontyCrashedError,
-    MontyError,
-    MontyRuntimeError,
-    MontySyntaxError,
-    OSPolicy,
-    ResourceLimits,
-)
+import pydantic_monty as monty
 
 from services.workflow.sandbox.limits import CodeFailed, Limits, plain
 
 _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
-_POLICY: OSPolicy = {"sleep": "zero"}
+_POLICY: monty.OSPolicy = {"sleep": "zero"}
 GRACE = 0.25
 """Seconds beyond a run's own after which its worker is killed."""
 BUSY = 30.0
@@ -39,7 +30,7 @@ class Python:
     def __init__(self, processes: int, limits: Limits) -> None:
         self._limits = limits
         self._threads = ThreadPoolExecutor(processes, "monty")
-        self._pool = Monty(
+        self._pool = monty.Monty(
             min_processes=processes,
             max_processes=processes,
             checkout_timeout=BUSY,
@@ -73,15 +64,15 @@ class Python:
             code += "\nmain()"
         try:
             with self._pool.checkout(limits=self._of(seconds), os_policy=_POLICY) as session:
-                printed = CollectString(self._limits.printed)
+                printed = monty.CollectString(self._limits.printed)
                 value = session.feed_run(code, inputs=arguments, print_callback=printed)
-        except MontyError as error:
+        except monty.MontyError as error:
             raise CodeFailed(_reason(error, self._limits.printed)) from error
         except TimeoutError as error:
             raise CodeFailed("found no process to run in") from error
         return plain(value, self._limits.output)
 
-    def _of(self, seconds: float) -> ResourceLimits:
+    def _of(self, seconds: float) -> monty.ResourceLimits:
         return {
             "max_feed_duration_secs": seconds,
             "max_memory": self._limits.memory,
@@ -93,10 +84,10 @@ class Python:
         self._pool.__exit__(None, None, None)
 
 
-def _reason(error: MontyError, printed: int) -> str:
-    if isinstance(error, MontyCrashedError):
+def _reason(error: monty.MontyError, printed: int) -> str:
+    if isinstance(error, monty.MontyCrashedError):
         return "took too long" if error.timed_out else "was ended with its process"
-    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+    if not isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
         return str(error)
     text = error.display("type-msg")
     if text.startswith("TimeoutError: feed time limit"):

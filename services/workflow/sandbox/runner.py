@@ -7,11 +7,10 @@ from typing import Any, Self
 
 from libs.common.scheduling import FairScheduler, LaneFull
 from services.workflow.errors import NodeFailed
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
-from services.workflow.sandbox.processes import Processes
 from services.workflow.sandbox.python import Python
-from services.workflow.sandbox.scripts import Scripts
+from services.workflow.sandbox.scripts import Processes
 
 LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
 """Names of languages that designs have, and ours."""
@@ -42,11 +41,10 @@ class Sandbox:
         self._limits = limits or Limits()
         self._python = Python(processes, self._limits)
         self._processes = Processes(processes, self._limits)
-        scripts = Scripts(self._processes, self._limits)
         self._languages: dict[str, _Run] = {
-            "js": scripts.javascript,
+            "js": self._processes.javascript,
             "python": self._python.run,
-            CEL: scripts.cel,
+            CEL: self._processes.cel,
         }
         ours = FairScheduler("code in JavaScript and CEL", processes, items=MOST_WAITING)
         montys = FairScheduler("code in Python", processes, items=MOST_WAITING)

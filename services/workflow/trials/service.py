@@ -1,29 +1,130 @@
 """Checks and tests designs, saved or not."""
 
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from libs.common.clock import now_ms
+from libs.common.envelope import Answer
 from libs.common.errors import InvalidInput
+from libs.common.http.console import Shown
+from libs.common.http.ids import Id
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
 from services.workflow.engine.runner import Engine
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import ReferenceInvalid, references_in
-from services.workflow.flows.deploying import Deploying
+from services.workflow.flows.deployment import FlowDeployer, refused
+from services.workflow.flows.logs import ended
 from services.workflow.flows.service import FlowService
-from services.workflow.graph.design import DesignInvalid, Reason, read_node
-from services.workflow.graph.parameters import read_parameters
-from services.workflow.graph.plan import Follower, Plan, PlanNode, name_of
-from services.workflow.logs.schemas import ended
-from services.workflow.nodes.base import Entry, Parameters, Registry, Step
-from services.workflow.runs.records import Cause, Run, TraceItem
-from services.workflow.trials.faults import faulty, faulty_node
-from services.workflow.trials.schemas import TestDesign, TestedDesign, TestNode
-from services.workflow.vault.service import Vault
+from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design, read_node
+from services.workflow.graph.plan import Follower, Plan, PlanNode, name_of, read_parameters
+from services.workflow.nodes.base import Entry, Registry, Step
+from services.workflow.nodes.parameters import Parameters
+from services.workflow.runs.model import Cause, Run, TraceItem
+from services.workflow.vault import Vault
 
 TRIED = "_input"
 """Id of the entry that stands before a node that is tested alone."""
+
+
+class ValidateDesign(msgspec.Struct):
+    """Body of `POST /workflow/flows/design/validate`."""
+
+    design_data: str
+
+
+class RefusedDesign(Shown, kw_only=True):
+    """One reason; `node_id` when it is a node's."""
+
+    node_id: str | None = None
+    field: str
+    reason: str
+
+
+class Verdict(Answer[bool], kw_only=True):
+    """`data` tells whether a design can run; `detail` has the reasons why not."""
+
+    data: bool
+    detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
+
+
+class TestDesign(msgspec.Struct, kw_only=True):
+    """Body of the test of a flow: of a design, or of the newest one that a flow has."""
+
+    design_data: str | None = None
+    flow_id: Id | None = None
+    """Of a flow that the caller sees; the answer names it again."""
+    input: dict[str, Any] | None = None
+    """What the entry puts out."""
+    dry_run: bool = False
+    """Whether what would be set, called and sent is only judged."""
+
+
+class TestNode(msgspec.Struct, kw_only=True):
+    """Body of the test of one node."""
+
+    node_config: str
+    """JSON text of the node, as the design has it."""
+    input: dict[str, Any] | None = None
+    """What the node before puts out."""
+    dry_run: bool = False
+
+
+class TestedDesign(Shown, kw_only=True):
+    """The outcome of a flow's test; times in ms.
+
+    Of a design that cannot run the trace has the nodes at fault, each with its reasons.
+    """
+
+    status: Literal["SUCCESS", "ERROR"]
+    flow_id: str | None = None
+    start_time: int
+    time_cost: int
+    trace_infos: list[TraceItem]
+
+
+def faulty(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:
+    """A trace with the nodes at fault; what is no node's fault stands with the first one.
+
+    Raises `InvalidInput` for a text that is no design, or one without nodes.
+    """
+    try:
+        nodes = {node.id: node for node in read_design(text).nodes}
+    except DesignInvalid:
+        nodes = {}
+    if not nodes:
+        raise refused(error) from error
+    first = next(iter(nodes))
+    reasons: dict[str, list[Reason]] = defaultdict(list)
+    for one in error.reasons:
+        reasons[one.node_id if one.node_id in nodes else first].append(one)
+    return [_item(nodes[node_id], found, run) for node_id, found in reasons.items()]
+
+
+def faulty_node(config: str, error: DesignInvalid, run: Run) -> TraceItem:
+    """The trace of a node that is tested alone; raise `InvalidInput` for a text that is none."""
+    try:
+        node = read_node(config)
+    except DesignInvalid:
+        raise refused(error, "node_config") from error
+    return _item(node, error.reasons, run)
+
+
+def _item(node: DesignNode, reasons: Iterable[Reason], run: Run) -> TraceItem:
+    return TraceItem(
+        message_id=str(run.id),
+        node_id=node.id,
+        node_label=node.component_name,
+        node_name=name_of(node),
+        status="ERROR",
+        start_time=run.started_at,
+        time_cost=0,
+        error_message="; ".join(f"{one.field}: {one.reason}" for one in reasons),
+    )
 
 
 class _Given(Entry[Parameters]):
@@ -32,7 +133,6 @@ class _Given(Entry[Parameters]):
     name = "input"
     title = "Input"
     description = "What a test gives"
-    parameters = Parameters
 
 
 @dataclass(frozen=True)
@@ -40,17 +140,17 @@ class TrialService:
     """The operations on designs that need no flow."""
 
     flows: FlowService
-    deploying: Deploying
+    deployer: FlowDeployer
     vault: Vault
     engine: Engine
     registry: Registry
-    next_id: Callable[[], Awaitable[int]]
+    ids: IdAllocator
 
     async def reasons(self, user: Principal, text: str) -> list[Reason]:
         """Why a design cannot run; nothing when it can."""
         try:
-            plan = await self.deploying.check(user, text)
-            await self.deploying.check_constants(user.tenant, plan)
+            plan = await self.deployer.check(user, text)
+            await self.deployer.check_constants(user.tenant, plan)
         except DesignInvalid as error:
             return error.reasons
         return []
@@ -64,10 +164,11 @@ class TrialService:
         flow_id = wanted.flow_id
         text = await self._text(user, wanted.design_data, flow_id)
         try:
-            plan = await self.deploying.check(user, text)
+            plan = await self.deployer.check(user, text)
             if not wanted.dry_run:
-                self.deploying.check_commands(user, plan)
-            run = await self._run(user, plan, _entered(plan, wanted.input), dry_run=wanted.dry_run)
+                self.deployer.check_commands(user, plan)
+            run = await self._begun(user, _entered(plan, wanted.input))
+            await self.engine.test(plan, run, dry_run=wanted.dry_run)
         except DesignInvalid as error:
             run = await self._begun(user)
             run.status, run.traces = "ERROR", faulty(text, error, run)
@@ -97,12 +198,12 @@ class TrialService:
         try:
             plan, referred = self._alone(await self.vault.reveal(user.tenant, config))
             if not wanted.dry_run:
-                self.deploying.check_commands(user, plan)
-            await self.deploying.check_entities(user, plan)
+                self.deployer.check_commands(user, plan)
+            await self.deployer.check_entities(user, plan)
         except DesignInvalid as error:
             return faulty_node(config, error, await self._begun(user))
-        outputs = dict.fromkeys(referred, wanted.input)
-        run = await self._run(user, plan, wanted.input, dry_run=wanted.dry_run, outputs=outputs)
+        run, outputs = await self._begun(user, wanted.input), dict.fromkeys(referred, wanted.input)
+        await self.engine.test(plan, run, dry_run=wanted.dry_run, outputs=outputs)
         return run.traces[-1]
 
     def _alone(self, config: str) -> tuple[Plan, set[str]]:
@@ -122,22 +223,9 @@ class TrialService:
         tried = PlanNode(node.id, name_of(node), kind, parameters, (), 1)
         return Plan({first.id: first, tried.id: tried}, first, {}), referred
 
-    async def _run(
-        self,
-        user: Principal,
-        plan: Plan,
-        entered: Any,
-        *,
-        dry_run: bool,
-        outputs: dict[str, Any] | None = None,
-    ) -> Run:
-        run = await self._begun(user, entered)
-        await self.engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
-        return run
-
     async def _begun(self, user: Principal, entered: Any = None) -> Run:
         return Run(
-            id=await self.next_id(),
+            id=await self.ids.take(),
             tenant=user.tenant,
             flow_id=0,
             version=0,

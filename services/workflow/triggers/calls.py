@@ -23,13 +23,14 @@ from libs.common.telemetry.tracing import current_trace
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.flows.deploying import begins_with_trigger
-from services.workflow.flows.model import Deployments, SavedFlow
+from services.workflow.flows.deployment import begins_with_trigger
+from services.workflow.flows.model import Deployments, Flow
 from services.workflow.flows.store import FlowStore
-from services.workflow.nodes.reading import read
+from services.workflow.graph.design import DesignNode
+from services.workflow.nodes.parameters import read, read_valid
 from services.workflow.nodes.trigger import Trigger, TriggerInput, TriggerParameters
-from services.workflow.runs.records import Cause
-from services.workflow.triggers.store import DeployedFlows
+from services.workflow.runs.model import Cause
+from services.workflow.triggers.deployed_flows import DeployedFlows
 
 FIELD = "exchange"
 """Of the request that calls a service."""
@@ -52,34 +53,32 @@ class FlowServices(Deployments):
         self._entities = entities
         self._flows = flows
 
-    async def prepare(self, flow: SavedFlow) -> None:
+    async def prepare(self, flow: Flow, entry: DesignNode) -> None:
         """Make the entity of a flow that begins with a trigger, or bring it up to date.
 
         What a draft has of inputs may not be readable yet; then the entity stays as it was.
         """
-        inputs = _inputs(flow) if flow.component == Trigger.name else None
-        if inputs is not None:
-            await self._entities.put_service(
-                PutFlowService(
-                    tenant=flow.tenant,
-                    flow_id=flow.flow_id,
-                    name=flow.name,
-                    description=flow.remark,
-                    inputs=inputs,
-                )
+        if entry.component_name != Trigger.name:
+            return
+        parameters = read_valid(TriggerParameters, entry.data.parameters)
+        if parameters is not None:
+            service = PutFlowService(
+                tenant=flow.tenant,
+                flow_id=flow.id,
+                name=flow.name,
+                description=flow.remark,
+                inputs=list(map(_input, parameters.entity_configs)),
             )
+            await self._entities.put_service(service)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Remove the entity of a flow that begins with something else now."""
         flow = await self._flows.get(tenant, flow_id)
         if flow is not None and not begins_with_trigger(flow.design):
-            await self._remove(tenant, flow_id)
+            await self.forget(tenant, flow_id)
 
     async def forget(self, tenant: str, flow_id: int) -> None:
         """Remove the entity of a flow that is gone."""
-        await self._remove(tenant, flow_id)
-
-    async def _remove(self, tenant: str, flow_id: int) -> None:
         try:
             await self._entities.remove_service(tenant, flow_id)
         except ThingwayError as error:
@@ -126,16 +125,6 @@ class FlowCaller:
         if run.status == "ERROR":
             raise UpstreamFailed(f"the flow failed: {run.error}", field=FIELD)
         return FlowOutputs(dict(run.output) if isinstance(run.output, dict) else {})
-
-
-def _inputs(flow: SavedFlow) -> list[FlowInput] | None:
-    try:
-        parameters = read(TriggerParameters, flow.parameters)
-    except msgspec.ValidationError:
-        return None
-    if any(parameters.faults()):
-        return None
-    return [_input(one) for one in parameters.entity_configs]
 
 
 def _input(one: TriggerInput) -> FlowInput:

@@ -40,10 +40,9 @@ from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.telemetry import Telemetry
-from services.workflow.app import build_app
+from services.workflow.app import Packages, build_app, wire
 from services.workflow.migrations import MIGRATIONS
-from services.workflow.settings import WorkflowSettings
-from services.workflow.wiring import Core
+from services.workflow.settings import Clients, WorkflowSettings
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
 from tests.lifespan import running
@@ -164,7 +163,7 @@ class Workflow(AskedByUsers):
     """The running service."""
 
     http: AsyncClient
-    core: Core
+    core: Packages
     bus: Bus
     grants: Grants
     device: PlayedDevice
@@ -175,7 +174,7 @@ class Workflow(AskedByUsers):
     async def limit(self, tenant: str, **limits: int) -> None:
         """Give a tenant limits, and wait until the service knows them."""
         self.limits[tenant] = Limits(**limits)
-        while self.core.limits.of(tenant) != self.limits[tenant]:
+        while self.core.clients.limits.of(tenant) != self.limits[tenant]:
             await asyncio.sleep(0.01)
 
 
@@ -218,8 +217,8 @@ async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=1)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
-    core = Core(settings, mongo, bus)
     telemetry = Telemetry(None, MeterProvider())
+    core = wire(Clients.connected(settings, telemetry, mongo, bus))
     device = PlayedDevice(others)
     await device.start()
     people = RpcServer(others, "auth")
@@ -232,7 +231,7 @@ async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
 
     people.offer("get_limits", GetLimits, limits_of)
     await people.start()
-    with lent(lambda: build_app(core, telemetry)) as app:
+    with lent(lambda: build_app(core)) as app:
         async with Grants(others) as grants, running(app):
             http = AsyncClient(transport=ASGITransport(app), base_url="http://workflow")
             yield Workflow(http, core, bus, grants, device, HeaderSigner(private), limits)

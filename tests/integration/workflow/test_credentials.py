@@ -58,7 +58,7 @@ async def test_the_mail_server_comes_back_as_saved(workflow: Workflow):
         "description": "ours",
         "updated_at": 0,
     }
-    assert await workflow.core.credentials.mail_server("default") == MailServer(
+    assert await workflow.core.nodes.credentials.mail_server("default") == MailServer(
         host="smtp.example.org",
         port=2525,
         encryption="STARTTLS",
@@ -67,7 +67,7 @@ async def test_the_mail_server_comes_back_as_saved(workflow: Workflow):
     )
     await admin.done("PUT", f"/credentials/{made['id']}", {"access_secret": "päss"})
     assert "additional_data" not in await default(workflow, "SMTP")
-    assert await workflow.core.credentials.mail_server("default") is None
+    assert await workflow.core.nodes.credentials.mail_server("default") is None
 
 
 async def test_nothing_readable_is_kept(workflow: Workflow):
@@ -78,7 +78,7 @@ async def test_nothing_readable_is_kept(workflow: Workflow):
         "PUT", f"/credentials/{smtp['id']}", {"access_secret": "hidden-1", "additional_data": MAIL}
     )
 
-    kept = str(await workflow.core.mongo.database["credentials"].find({}).to_list(None))
+    kept = str(await workflow.core.clients.mongo.database["credentials"].find({}).to_list(None))
 
     assert not [one for one in (made["access_secret"], "hidden-1", "ann@example") if one in kept]
 
@@ -112,13 +112,13 @@ async def test_a_secret_that_no_client_could_type_is_refused(workflow: Workflow,
         400, "PUT", path, {"access_secret": secret}, field="access_secret"
     )
     await workflow.admin().done("PUT", path, {"access_secret": ""})
-    login = workflow.core.credentials.login
+    login = workflow.core.nodes.credentials.login
     assert await login(CredentialsType.HTTP, "http@default", "") is None
 
 
 async def test_who_signs_in_is_known_by_key_and_secret(workflow: Workflow):
     """Of the right type, as the secret is now."""
-    made, login = await default(workflow, "MQTT"), workflow.core.credentials.login
+    made, login = await default(workflow, "MQTT"), workflow.core.nodes.credentials.login
     secret = made["access_secret"]
 
     assert await login(CredentialsType.MQTT, "mqtt@default", secret) == "default"

@@ -11,7 +11,7 @@ from services.workflow.engine.queue import QUICK, Limits
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MOST_EDGES, MOST_NODES
 from services.workflow.nodes.base import Entry
-from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Run
 from services.workflow.settings import WorkflowSettings
 
 PAGE = (Path(__file__).parents[3] / "docs/flows.md").read_text()
@@ -32,7 +32,9 @@ async def run(workflow: Any, text: str, entered: Any) -> Run:
         node_id="",
         component="",
     )
-    found: Run = await workflow.core.engine.start(flow, entered, Cause(kind="EVENT", key="x"))
+    found: Run = await workflow.core.engine.runner.start(
+        flow, entered, Cause(kind="EVENT", key="x")
+    )
     assert found.status == "SUCCESS", found.error
     return found
 
@@ -68,7 +70,7 @@ async def test_the_page_names_every_node_type(workflow):
     """And no other; entries are those that begin a flow."""
     table = PAGE.partition("## Nodes")[2].partition("`GET ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+)", table, re.MULTILINE)
-    nodes = {node.name: isinstance(node, Entry) for node in workflow.core.registry}
+    nodes = {node.name: isinstance(node, Entry) for node in workflow.core.nodes.registry}
     assert {name: verb == "begins" for name, verb in rows} == nodes
 
 

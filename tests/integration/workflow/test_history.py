@@ -17,10 +17,10 @@ async def save(user, number: int, flow_id: str = "", **fields):
 
 async def test_a_flow_keeps_its_newest_versions_and_those_that_runs_need(workflow):
     """With their secrets; older ones are no longer found."""
-    user, database = workflow.admin(), workflow.core.mongo.database
+    user, database = workflow.admin(), workflow.core.clients.mongo.database
     flow_id = (await save(user, 1))["id"]
     await save(user, 2, flow_id, enabled=True)
-    flow = await workflow.core.deployed.find("default", int(flow_id))
+    flow = await workflow.core.triggers.deployed.find("default", int(flow_id))
     run = {"_id": 1, "flow": flow.flow_id, "version": 2, "key": "k", "status": "RUNNING"}
     await database["runs"].insert_one(run | {"tenant": "default", "replica": "other"})
     last = KEPT + EVERY

@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,10 +13,9 @@ from libs.common.bus import Outbox
 from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
-from services.workflow.engine.replicas import Replicas
-from services.workflow.runs.log import ReplicaLog
-from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
-from services.workflow.runs.retention import FRESH, Retention
+from services.workflow.engine.recovery import Replicas
+from services.workflow.runs.log import FRESH, ReplicaLog, Retention
+from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Run
 from services.workflow.runs.store import RunStore
 from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
 
@@ -52,7 +52,7 @@ async def test_a_run_is_logged_with_what_each_node_did(workflow):
     """The log has a row for the run, and its detail the trace; the value is written."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
-    run = await workflow.core.engine.start(flow, {"temperature": 31.5}, cause(hops=2))
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 31.5}, cause(hops=2))
 
     (row,) = await logged(workflow, flow)
     assert (str(run.id), "SUCCESS", 1) == (row["id"], row["status"], row["version"])
@@ -75,7 +75,7 @@ async def test_runs_that_set_custom_entities_at_once_ask_together(workflow):
     assign = node("set", "entityAssigner", exchangePayload={heat: value})
     flow = await enabled(workflow, design([trigger(), assign], edge("start", "set")))
     workflow.device.has(heat)
-    start = workflow.core.engine.start
+    start = workflow.core.engine.runner.start
     runs = await asyncio.gather(
         *(start(flow, {"temperature": number}, cause(f"e-{number}")) for number in range(200))
     )
@@ -91,7 +91,7 @@ async def test_a_run_that_ends_is_told_on_the_bus(workflow):
     flow = await enabled(workflow)
     subject = f"event.default.workflow.{flow.flow_id}.finished"
     heard = await workflow.bus.client.subscribe(subject)
-    run = await workflow.core.engine.start(flow, {"temperature": 1}, cause())
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause())
     event = msgspec.json.decode((await heard.next_msg(timeout=10)).data, type=WorkflowFinished)
     assert (run.id, flow.flow_id, 1, "SUCCESS") == (
         event.run_id,
@@ -104,11 +104,11 @@ async def test_a_run_that_ends_is_told_on_the_bus(workflow):
 async def test_one_cause_makes_one_run(workflow):
     """What comes again, at this replica or another, is known."""
     flow = await enabled(workflow)
-    await workflow.core.engine.start(flow, {"temperature": 1}, cause("e-1"))
+    await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause("e-1"))
     with pytest.raises(Conflict, match="e-1"):
-        await workflow.core.engine.start(flow, {"temperature": 1}, cause("e-1"))
+        await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause("e-1"))
 
-    other = ReplicaLog(RunStore(workflow.core.mongo, workflow.core.outbox), "other")
+    other = ReplicaLog(RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox), "other")
     assert await other.begin([_run(flow, 77, "e-1")]) == []
     assert len(await logged(workflow, flow)) == 1
 
@@ -130,7 +130,7 @@ async def test_an_error_names_its_node_and_its_reason(workflow):
     """What `device` refuses stands in the trace, and the run is an error."""
     workflow.device.refuses = "value is too hot"
     flow = await enabled(workflow)
-    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause())
 
     assert len(await logged(workflow, flow, status="ERROR")) == 1
     assert await logged(workflow, flow, status="SUCCESS") == []
@@ -145,7 +145,7 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
     """After eight hops a flow is logged and not run, and the log says why."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
-    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause(hops=MOST_HOPS))
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause(hops=MOST_HOPS))
 
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
     assert (detail["status"], detail["trace_info"]) == ("ERROR", [])
@@ -156,7 +156,7 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
 async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
     """After three failures in a row (the test's limit); a success in between forgives."""
     flow = await enabled(workflow)
-    engine = workflow.core.engine
+    engine = workflow.core.engine.runner
     for bad in (True, True, False, True, True, True):
         workflow.device.refuses = "no" if bad else ""
         workflow.device.has(HOT)
@@ -185,8 +185,8 @@ async def test_a_node_that_takes_too_long_is_ended(workflow):
         async def update(self, *_, **__):
             await never.wait()
 
-    workflow.core.registry.find("entityAssigner")._entities = Slow()
-    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
+    workflow.core.nodes.registry.find("entityAssigner")._entities = Slow()
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause())
 
     assert (run.status, run.error) == ("ERROR", "the node took longer than 3 s")
 
@@ -199,7 +199,7 @@ async def test_secrets_are_masked_and_long_values_cut(workflow):
     )
     flow = await enabled(workflow, text)
     entered = {"password": "hunter2", "text": "x" * 100_000}
-    run = await workflow.core.engine.start(flow, entered, cause())
+    run = await workflow.core.engine.runner.start(flow, entered, cause())
 
     answer = await workflow.admin().ask("GET", f"{FLOWS}/logs/{run.id}")
     assert "hunter2" not in answer.text
@@ -211,7 +211,9 @@ async def test_secrets_are_masked_and_long_values_cut(workflow):
 
 async def orphaned(workflow, flow, sealed):
     """A run of a replica that died."""
-    store = RunStore(workflow.core.mongo, Outbox(workflow.core.mongo.database, workflow.bus))
+    store = RunStore(
+        workflow.core.clients.mongo, Outbox(workflow.core.clients.mongo.database, workflow.bus)
+    )
     run = _run(flow, 4242, "e-9")
     assert await store.begin([run], "dead") == [True]
     if sealed:
@@ -223,7 +225,7 @@ async def ended(workflow, run_id):
     """The document of a run that has ended."""
     async with asyncio.timeout(20):
         while True:
-            runs = workflow.core.mongo.database["runs"]
+            runs = workflow.core.clients.mongo.database["runs"]
             found = await runs.find_one({"_id": run_id, "status": {"$ne": "RUNNING"}})
             if found:
                 return found
@@ -257,9 +259,9 @@ async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
     workflow.device.has(HOT)
     workflow.device.outputs = {"answer": 5}
     flow = await enabled(workflow, design([trigger(), CALL], edge("start", "call")))
-    run = await workflow.core.engine.start(flow, {}, cause())
+    run = await workflow.core.engine.runner.start(flow, {}, cause())
 
-    found = await workflow.core.mongo.database["runs"].find_one({"_id": run.id})
+    found = await workflow.core.clients.mongo.database["runs"].find_one({"_id": run.id})
     assert found["sealed"] is True
     assert (
         run.output,
@@ -269,21 +271,24 @@ async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
 
 async def test_runs_of_replicas_that_live_are_left_alone(workflow):
     """A replica that shows that it lives keeps its runs."""
-    database = workflow.core.mongo.database
+    database = workflow.core.clients.mongo.database
     await Replicas(database, "busy").sign()
 
-    assert {"busy", workflow.core.replicas.own} == set(await workflow.core.replicas.alive())
+    assert {"busy", workflow.core.engine.replicas.own} == set(
+        await workflow.core.engine.replicas.alive()
+    )
 
 
 async def test_logs_are_kept_within_their_bounds(workflow):
     """Too old and too many go, the newest and the fresh stay."""
     flow = await enabled(workflow)
     for number in range(5):
-        await workflow.core.engine.start(flow, {"temperature": number}, cause())
+        await workflow.core.engine.runner.start(flow, {"temperature": number}, cause())
     rows = [row["id"] for row in await logged(workflow, flow)]
-    store = RunStore(workflow.core.mongo, workflow.core.outbox)
-    grown = [[flow.flow_id]]
-    keeps = Retention(store, lambda: grown.pop() if grown else [], days=2, most=3)
+    store = RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox)
+    grown = [{flow.flow_id}]
+    log = SimpleNamespace(grown=lambda: grown.pop() if grown else set())
+    keeps = Retention(store, log, days=2, most=3)  # type: ignore[arg-type]
 
     now = datetime.now(UTC)
     await keeps.clean(now)
@@ -297,7 +302,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
 async def test_a_log_is_seen_by_whom_the_flow_is_granted_to(workflow):
     """Others find neither the list nor the detail; unknown ids are 404."""
     flow = await enabled(workflow)
-    run = await workflow.core.engine.start(flow, {"temperature": 1}, cause())
+    run = await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause())
     stranger = workflow.user(9, Function.WORKFLOW_VIEW)
 
     await stranger.refused(403, "POST", f"{FLOWS}/{flow.flow_id}/logs/search", {})

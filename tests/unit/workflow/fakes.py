@@ -8,16 +8,9 @@ from typing import Any
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.queue import Limits
 from services.workflow.graph.plan import Plan, compile_design
-from services.workflow.nodes.base import (
-    Chosen,
-    Entry,
-    Group,
-    NodeContext,
-    Parameters,
-    Registry,
-    Step,
-)
-from services.workflow.runs.records import Cause, Run
+from services.workflow.nodes.base import Chosen, Entry, Group, NodeContext, Registry, Step
+from services.workflow.nodes.parameters import Parameters
+from services.workflow.runs.model import Cause, Run
 
 
 class PlayedParameters(Parameters):

@@ -8,8 +8,7 @@ import pytest
 from libs.common.contracts.mqtt import LivePages, LoginRef
 from libs.common.errors import Unavailable
 from libs.common.identity import OWN_CONSOLE, Kind, Principal
-from services.workflow.components.catalogue import catalogue
-from services.workflow.components.editors import CONSOLE_ACCEPTS, V1_1_STARTS, Editors
+from services.workflow.components.catalogue import CONSOLE_ACCEPTS, V1_1_STARTS, Editors, catalogue
 from services.workflow.components.reference import node_types
 
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from services.workflow.engine.trace import shown_text
-from services.workflow.logs.concealing import entity_keys, without_values
-from services.workflow.runs.records import TraceItem
+from services.workflow.flows.logs import entity_keys, without_values
+from services.workflow.runs.model import TraceItem
 
 PIN, LEVEL = "direct.device.L1.pin", "direct.device.L1.level"
 

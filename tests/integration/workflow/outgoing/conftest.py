@@ -20,7 +20,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from deploy.local import programs
 from deploy.platform import ports
-from services.workflow.outgoing.mqtt import Broker
+from services.workflow.outgoing.mqtt import MqttBroker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 
 TEXT = b"a text that is compressed"
@@ -184,7 +184,7 @@ mqtt {{
 
 
 @pytest.fixture(params=["plain", "TLS"], scope="module")
-def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker]:
+def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[MqttBroker]:
     """A broker with a login."""
     folder: Path = tmp_path_factory.mktemp("broker")
     port = ports.choose_free()
@@ -204,7 +204,7 @@ def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker
         [programs.find(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
     )
     wait_for(mqtt)
-    yield Broker(
+    yield MqttBroker(
         host="localhost",
         port=mqtt,
         tls=request.param == "TLS",

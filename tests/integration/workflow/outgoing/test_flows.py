@@ -12,7 +12,7 @@ from itertools import pairwise
 import aiomqtt
 import pytest
 
-from services.workflow.runs.records import Cause, Deployed
+from services.workflow.runs.model import Cause, Deployed
 from tests.integration.workflow.designs import design, edge, node, trigger
 from tests.integration.workflow.outgoing.conftest import PASSWORD
 
@@ -53,7 +53,7 @@ async def run(workflow, *nodes, degrees: float = 31):
         component="trigger",
     )
     cause = Cause(kind="SERVICE", key=uuid.uuid4().hex)
-    return await workflow.core.engine.start(flow, {"degrees": degrees}, cause)
+    return await workflow.core.engine.runner.start(flow, {"degrees": degrees}, cause)
 
 
 async def refusal(workflow, *nodes) -> str:
@@ -360,7 +360,7 @@ async def test_a_flow_begins_when_its_address_is_posted_to(workflow, website):
     )
     assert given["header"]["host"] == "iot.example.com"
     assert SECRET not in str(given)
-    await workflow.core.engine.drain(10)
+    await workflow.core.engine.runner.drain(10)
     rows = await workflow.admin().done("POST", f"{FLOWS}/{saved['id']}/logs/search", {})
     assert [row["id"] for row in rows] == [answer.json()["data"]["run_id"]]
 
@@ -428,7 +428,7 @@ async def test_hops_come_in_with_a_request(workflow, website):
     answer = await workflow.http.post(f"{HOOKS}/{token}", headers={"Thingway-Hops": "8"})
     assert answer.status_code == 200
     run_id = answer.json()["data"]["run_id"]
-    await workflow.core.engine.drain(10)
+    await workflow.core.engine.runner.drain(10)
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run_id}")
     assert "stopped" in str(detail)
     assert website.asked == []

@@ -10,10 +10,10 @@ from aiosmtpd.controller import Controller
 
 from deploy.platform import ports
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.mail import Letter, MailServer, OutgoingMail, message_of
+from services.workflow.outgoing.mail import EmailMessage, MailServer, OutgoingMail, mime_message
 from tests.integration.workflow.outgoing.conftest import LOCAL, Post
 
-LETTER = Letter(
+LETTER = EmailMessage(
     sender="flows@example.com",
     sender_name="Flöws, Inc.",
     recipients=["one@example.com", "two@example.com"],
@@ -107,7 +107,7 @@ async def test_addresses_that_are_not_public_are_refused(server, post):
 
 
 @pytest.mark.parametrize(
-    "letter",
+    "email",
     [
         replace(LETTER, sender="nobody"),
         replace(LETTER, sender="@example.com"),
@@ -118,14 +118,14 @@ async def test_addresses_that_are_not_public_are_refused(server, post):
         replace(LETTER, sender_name="a\r\nBcc: d@e.f"),
     ],
 )
-def test_nothing_can_be_put_into_the_headers(letter):
+def test_nothing_can_be_put_into_the_headers(email):
     """Line breaks and addresses that are none are refused."""
     with pytest.raises(NodeFailed, match="cannot be written"):
-        message_of(letter)
+        mime_message(email)
 
 
 @pytest.mark.parametrize(
-    "letter",
+    "email",
     [
         LETTER,
         replace(LETTER, sender="flows@grüße.example", recipients=["a@bücher.example"]),
@@ -136,9 +136,9 @@ def test_nothing_can_be_put_into_the_headers(letter):
         replace(LETTER, content="温度 " * 300),
     ],
 )
-def test_a_letter_passes_a_strict_parser(letter):
+def test_a_letter_passes_a_strict_parser(email):
     """It has every header that RFC 5322 requires once, and nothing but short ASCII lines."""
-    text = message_of(letter).as_bytes(policy=policy.SMTP)
+    text = mime_message(email).as_bytes(policy=policy.SMTP)
     lines = text.split(b"\r\n")
     assert all(len(line) <= 78 and line.isascii() for line in lines)
     assert not any(byte < 32 for line in lines for byte in line)
@@ -148,4 +148,4 @@ def test_a_letter_passes_a_strict_parser(letter):
     for header in ("Date", "From", "To", "Message-ID", "MIME-Version"):
         assert len(message.get_all(header)) == 1, header
     assert message["Date"].datetime.tzinfo is not None
-    assert message.get_content().split() == letter.content.replace("\r", "\n").split()
+    assert message.get_content().split() == email.content.replace("\r", "\n").split()

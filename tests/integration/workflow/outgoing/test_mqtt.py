@@ -9,7 +9,7 @@ import aiomqtt
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.mqtt import Broker, OutgoingMqtt, Publication
+from services.workflow.outgoing.mqtt import MqttBroker, OutgoingMqtt, Publication
 from tests.integration.workflow.outgoing.certificates import Certificate
 from tests.integration.workflow.outgoing.conftest import LOCAL, PASSWORD
 
@@ -73,8 +73,8 @@ async def test_nobody_there_is_a_reason(mqtt):
     """A port that nobody listens at; one that never answers."""
     publication = Publication(topic="a", payload=b"")
     with pytest.raises(NodeFailed, match="did not take the message"):
-        await mqtt.publish(Broker(host="127.0.0.1", port=1, tls=False), publication, 10)
+        await mqtt.publish(MqttBroker(host="127.0.0.1", port=1, tls=False), publication, 10)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(NodeFailed, match="did not"):
-            await mqtt.publish(Broker(host="127.0.0.1", port=port, tls=False), publication, 1)
+            await mqtt.publish(MqttBroker(host="127.0.0.1", port=port, tls=False), publication, 1)

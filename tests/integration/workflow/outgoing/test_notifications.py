@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.identity.functions import Function
-from services.workflow.notifications import messages, store, timing
+from services.workflow.notifications import events, model, sender, store
 from services.workflow.notifications.model import Notifications, Subscriber, WebhookChannel
 from tests.integration.workflow.conftest import GONE, Workflow
 from tests.integration.workflow.outgoing.conftest import Post, Web
@@ -50,7 +50,7 @@ async def told(website: Web, count: int = 1) -> list[dict[str, Any]]:
 
 async def waiting(workflow: Workflow, count: int, **query: Any) -> list[dict[str, Any]]:
     """Notices, once there are so many."""
-    notices = workflow.core.mongo.database["alarm_notices"]
+    notices = workflow.core.clients.mongo.database["alarm_notices"]
     async with asyncio.timeout(30):
         while len(found := await notices.find(query).to_list(None)) != count:
             await asyncio.sleep(0.05)
@@ -59,7 +59,7 @@ async def waiting(workflow: Workflow, count: int, **query: Any) -> list[dict[str
 
 async def all_due(workflow: Workflow) -> None:
     """Let everything that waits be due now."""
-    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     await subscribers.update_many({}, {"$set": {"due.WEBHOOK": 1}})
 
 
@@ -201,14 +201,14 @@ async def test_what_fails_is_told_later_and_together(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
     """With pauses; what comes meanwhile waits, too, and what was given up is counted."""
-    monkeypatch.setattr(timing, "MOST_ATTEMPTS", 2)
-    monkeypatch.setattr(timing, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(sender, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(model, "FIRST_PAUSE", 0.01)
     failing = {"webhook": {"url": f"{website.url}/status/500"}}
     await workflow.admin().done("PUT", PATH, failing)
     await workflow.bus.publish([event()])
     await told(website, 2)
     await waiting(workflow, 0)
-    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     assert (await subscribers.find_one({}))["trouble"]["WEBHOOK"]["missed"] == 1
     well = {"settings.webhook.url": f"{website.url}/status/200"}
     await subscribers.update_one({}, {"$set": well})
@@ -227,7 +227,7 @@ async def test_no_more_wait_than_may(
     hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
     await workflow.admin().done("PUT", PATH, hook)
     await workflow.bus.publish([event() for _ in range(5)])
-    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     async with asyncio.timeout(30):
         while not await subscribers.find_one({"trouble.WEBHOOK.missed": 3}):
             await asyncio.sleep(0.05)
@@ -241,24 +241,24 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
 ):
     """What waits is bounded all the same, and a repetition adds nothing."""
     monkeypatch.setattr(store, "MOST_WAITING", 3)
-    notices: Any = store.NotificationStore(workflow.core.mongo.database)
+    notices: Any = store.NotificationStore(workflow.core.clients.mongo.database)
     operations: Counter[str] = Counter()
     notices._subscribers = Counted(notices._subscribers, operations)
     notices._notices = Counted(notices._notices, operations)
-    database, took = workflow.core.mongo.database, []
+    database, took = workflow.core.clients.mongo.database, []
     hook = WebhookChannel(url="http://127.0.0.1/")
     settings = Notifications(webhook=hook, digest_minutes=60)
     for users in (1, 40):
         for user in range(100, 100 + users):
             one = Subscriber(id=user, tenant="crowd", login="a@b.io", settings=settings)
-            await workflow.core.notices.put(one)
+            await workflow.core.sender.store.put(one)
         operations.clear()
-        await messages.store_notices(notices, "crowd", [event().payload])
+        await events.store_notices(notices, "crowd", [event().payload])
         took.append(Counter(operations))
     assert took[0] == took[1], took
     many = [event().payload for _ in range(5)]
     for _ in range(2):
-        await messages.store_notices(notices, "crowd", many)
+        await events.store_notices(notices, "crowd", many)
     assert await database["alarm_notices"].count_documents({"user": {"$gte": 100}}) == 120
     subscribers = database["alarm_notifications"]
     assert await subscribers.count_documents({"due.WEBHOOK": {"$gt": now_ms()}}) == 40
@@ -266,11 +266,11 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
 
 async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Workflow):
     """What comes during a delivery is due after it; a process that died leaves nothing behind."""
-    one = workflow.core.notices
+    one = workflow.core.sender.store
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
     late = now_ms() + 3_600_000
     await one.put(Subscriber(id=200, tenant="t", login="a@b.io", settings=settings))
-    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
     assert await one.claim(200, "WEBHOOK", late - 1, late + 9) is None
     assert await one.due(late) == [("t", 200, "WEBHOOK")]
@@ -285,9 +285,9 @@ async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Wor
 
 async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow):
     """The contract step has those looked at that it stored; this user is gone by now."""
-    database = workflow.core.mongo.database
+    database = workflow.core.clients.mongo.database
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
-    await workflow.core.notices.put(
+    await workflow.core.sender.store.put(
         Subscriber(id=300, tenant="t", login="a@b.io", settings=settings)
     )
     old = {"_id": "e.300.WEBHOOK", "tenant": "t", "user": 300, "channel": "WEBHOOK", "due": 1}
@@ -303,15 +303,15 @@ async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
     user = workflow.user(7, READER)
     hook = {"url": "https://one.example/x", "secret": "s3cret"}
     await user.done("PUT", PATH, {"webhook": hook, "device_ids": ["5"]})
-    stored = await workflow.core.mongo.database["alarm_notifications"].find_one({"_id": 7})
+    stored = await workflow.core.clients.mongo.database["alarm_notifications"].find_one({"_id": 7})
     assert "s3cret" not in str(stored)
     shown = await user.done("GET", PATH)
     assert (shown["webhook"]["secret"], shown["device_ids"]) == ("******", ["5"])
     shown["webhook"]["url"] = "https://one.example/y"
     await user.done("PUT", PATH, shown)
-    found = await workflow.core.notices.find("default", 7)
+    found = await workflow.core.sender.store.find("default", 7)
     assert found is not None
-    opened = workflow.core.notifications.opened(found)
+    opened = workflow.core.sender.settings.opened(found)
     assert opened.webhook is not None
     assert opened.webhook.secret == "s3cret"
     shown["webhook"]["url"] = "https://two.example/x"

@@ -5,7 +5,7 @@ import json
 import pytest
 from bson import json_util
 
-from services.workflow.vault.service import HIDDEN
+from services.workflow.vault import HIDDEN
 from tests.integration.workflow.designs import design, edge, node, trigger
 from tests.integration.workflow.outgoing.conftest import Web
 
@@ -58,7 +58,7 @@ def password(text: str) -> str:
 
 async def stored(workflow) -> str:
     """All that the service keeps."""
-    database = workflow.core.mongo.database
+    database = workflow.core.clients.mongo.database
     names = await database.list_collection_names()
     rows = [one for name in names for one in await database[name].find({}).to_list(None)]
     return json_util.dumps(rows)
@@ -165,7 +165,7 @@ async def test_references_and_harmless_headers_stay(workflow):
 
 async def test_a_secret_goes_with_the_last_flow_that_has_it(workflow):
     """A copy keeps it; when both are deleted nothing is left."""
-    user, secrets = workflow.admin(), workflow.core.mongo.database["flow_secrets"]
+    user, secrets = workflow.admin(), workflow.core.clients.mongo.database["flow_secrets"]
     first = await save(user, mailing())
     second = await save(user, await read(user, first), name="copy")
     for flow, left in ((first, 1), (second, 0)):

@@ -3,7 +3,7 @@
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.runner import Sandbox
 

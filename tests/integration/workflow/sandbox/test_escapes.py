@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from services.workflow.errors import NodeFailed
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.runner import Sandbox
 
@@ -243,7 +243,7 @@ async def test_a_caller_that_gives_up_leaves_a_sandbox_that_works():
 
 PARENT = """
 import asyncio
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 from services.workflow.sandbox.runner import Sandbox
 
 OWNER = Owner("t", 1)

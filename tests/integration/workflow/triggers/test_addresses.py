@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.workflow.triggers.hooks import logins, store
+from services.workflow.triggers import hooks
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import enabled
@@ -40,8 +40,12 @@ async def outputs(workflow: Workflow, flow: int, count: int = 1) -> list[Any]:
     """What the newest runs of a flow have answered."""
     async with asyncio.timeout(30):
         while True:
-            await workflow.core.engine.drain(0.05)
-            runs = await workflow.core.mongo.database["runs"].find({"flow": flow}).to_list(None)
+            await workflow.core.engine.runner.drain(0.05)
+            runs = (
+                await workflow.core.clients.mongo.database["runs"]
+                .find({"flow": flow})
+                .to_list(None)
+            )
             if len(runs) >= count and all(run["status"] != "RUNNING" for run in runs):
                 return runs
             await asyncio.sleep(0.01)
@@ -49,7 +53,7 @@ async def outputs(workflow: Workflow, flow: int, count: int = 1) -> list[Any]:
 
 async def called(workflow: Workflow, flow: int) -> int:
     """How many runs a flow has."""
-    return await workflow.core.mongo.database["runs"].count_documents({"flow": flow})
+    return await workflow.core.clients.mongo.database["runs"].count_documents({"flow": flow})
 
 
 async def test_a_call_runs_every_flow_that_has_the_address(workflow: Workflow):
@@ -152,7 +156,7 @@ async def test_without_a_flow_or_a_path_it_is_a_mistake(workflow: Workflow):
 
 async def test_who_guesses_is_slowed_down(workflow: Workflow, monkeypatch):
     """An address that failed often waits; others come in, and so does it with time."""
-    monkeypatch.setattr(logins, "FAILURES", 3)
+    monkeypatch.setattr(hooks, "FAILURES", 3)
     login = ("http@default", await secret(workflow))
     await enabled(workflow.admin(), begins("GET", "x"))
     wrong = [await ask(workflow, "GET", f"{PATH}/x", ("http@default", "no")) for _ in range(4)]
@@ -161,7 +165,7 @@ async def test_who_guesses_is_slowed_down(workflow: Workflow, monkeypatch):
     elsewhere = {"headers": {"x-real-ip": "203.0.113.10"}}
 
     assert (await ask(workflow, "GET", f"{PATH}/x", login, **elsewhere)).status_code == 200
-    monkeypatch.setattr(logins, "PAUSE", 0.0)
+    monkeypatch.setattr(hooks, "PAUSE", 0.0)
     assert (await ask(workflow, "GET", f"{PATH}/x", login)).status_code == 200
 
 
@@ -179,8 +183,7 @@ async def test_a_disabled_flow_is_not_called(workflow: Workflow):
 
 async def test_an_address_begins_a_bounded_number_of_flows(workflow: Workflow, monkeypatch):
     """One more is refused when it is to run."""
-    monkeypatch.setattr(store, "MOST_OF_ONE", 1)
-    monkeypatch.setattr("services.workflow.triggers.hooks.service.MOST_OF_ONE", 1)
+    monkeypatch.setattr(hooks, "MOST_OF_ONE", 1)
     admin = workflow.admin()
     await enabled(admin, begins("GET", "{a}/x"))
     body = {"name": "Two", "design_data": begins("GET", "{b}/x"), "enabled": True}

@@ -104,7 +104,7 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
         key = device()
         flow_id = await enabled(workflow.admin(), design([listener(f"{key}.*")]))
         async with asyncio.timeout(30):
-            while flow_id not in second.followed.index.flow_ids():
+            while flow_id not in second.triggers.index.index.flow_ids():
                 await asyncio.sleep(0.02)
         events = [reported(key, t=number) for number in range(1500)]
         for begin in range(0, 1500, 100):
@@ -112,6 +112,6 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
         runs = await ended(second, [flow_id], 1500)
         assert sorted(entered(run)[f"{key}.t"] for run in runs) == list(range(1500))
         assert {run["replica"] for run in runs} == {
-            workflow.core.replicas.own,
-            second.replicas.own,
+            workflow.core.engine.replicas.own,
+            second.engine.replicas.own,
         }

@@ -5,8 +5,7 @@ from uuid import uuid4
 
 from services.workflow.engine.queue import Place
 from services.workflow.engine.runner import Start
-from services.workflow.owner import Owner
-from services.workflow.runs.records import Cause
+from services.workflow.runs.model import Cause, Owner
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import (
@@ -46,7 +45,7 @@ async def listens(user, key: str, *steps) -> int:
 async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Workflow):
     """Its hook answers 429 beyond the tenant's share; others' hooks, events and timers run."""
     core, loud, other = workflow.core, workflow.admin("loud"), workflow.admin("other")
-    core.queue._free = 40
+    core.engine.queue._free = 40
     await workflow.limit("loud", runs=4)
     await following(core)
     key = device()
@@ -56,7 +55,9 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
     answers = await asyncio.gather(*(workflow.http.post(flooded) for _ in range(100)))
     assert {one.status_code for one in answers} == {200, 429}
     assert all("retry-after" in one.headers for one in answers if one.status_code == 429)
-    assert core.queue.use("loud")["waitingRuns"] <= 20 + 4  # half, and those that are recorded
+    assert (
+        core.engine.queue.use("loud")["waitingRuns"] <= 20 + 4
+    )  # half, and those that are recorded
 
     assert (await workflow.http.post(address)).status_code == 200
     await workflow.bus.publish([reported(key, tenant="other", t=1)])
@@ -65,7 +66,7 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
     await make_due(core, timed)
     runs = await ended(core, [hooked, listening, timed], 3)
     assert {run["status"] for run in runs} == {"SUCCESS"}
-    assert core.queue.use("loud")["waitingRuns"] > 0
+    assert core.engine.queue.use("loud")["waitingRuns"] > 0
 
 
 async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(workflow: Workflow):
@@ -77,25 +78,25 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     calm = await listens(workflow.admin("other"), key)
     flood = [reported(key, tenant="loud", t=number) for number in range(5)]
     busy = Place(Owner("loud", 0))
-    core.queue.put(busy)
-    async with core.queue.turn(busy):
+    core.engine.queue.put(busy)
+    async with core.engine.queue.turn(busy):
         await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
         await ended(core, [calm], 1)
         assert [run["status"] for run in await runs_of(core, [flooded])] == ["RUNNING"] * 3
-    core.queue.leave(busy)
+    core.engine.queue.leave(busy)
     await ended(core, [flooded], 5)
 
 
 async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow: Workflow):
     """One entry says how many there were."""
     flow_id, _ = await hook(workflow.admin())
-    flow = await workflow.core.deployed.find("default", flow_id)
+    flow = await workflow.core.triggers.deployed.find("default", flow_id)
     for number in range(3):
         cause = Cause(kind="EVENT", key=f"e-{number}")
-        workflow.core.engine.refuse(Start(flow, {}, cause))
-    await workflow.core.refused.write()
+        workflow.core.engine.runner.refuse(Start(flow, {}, cause))
+    await workflow.core.engine.refused.write()
     (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")
     assert detail["error_message"] == "3 runs were refused: too many wait"
-    await workflow.core.refused.write()
+    await workflow.core.engine.refused.write()
     assert len(await runs_of(workflow.core, [flow_id])) == 1

@@ -17,9 +17,9 @@ CALLED, LISTENING = design([trigger()]), design([listener("a.device.b.c")])
 
 async def settle(workflow: Workflow) -> int:
     """Settle as if all was changed long ago; how many are left."""
-    unsettled = workflow.core.mongo.database["unsettled"]
+    unsettled = workflow.core.clients.mongo.database["unsettled"]
     await unsettled.update_many({}, {"$set": {"at": LONG_AGO}})
-    await workflow.core.settling.look()
+    await workflow.core.flows.settler.look()
     left: int = await unsettled.count_documents({})
     return left
 
@@ -55,7 +55,7 @@ async def test_a_service_without_a_flow_is_removed(workflow: Workflow):
     """The process died between the service and its flow."""
     admin, device = workflow.admin(), workflow.device
     flow_id = await enabled(admin, CALLED)
-    await workflow.core.mongo.database["flows"].delete_one({"_id": flow_id})
+    await workflow.core.clients.mongo.database["flows"].delete_one({"_id": flow_id})
     assert (await settle(workflow), device.services) == (0, {})
 
 
@@ -71,8 +71,8 @@ async def test_what_was_changed_just_now_is_left_alone(workflow: Workflow):
     """Whoever changes it is still at it."""
     device = workflow.device
     device.services[4711] = PutFlowService(tenant="default", flow_id=4711, name="F")
-    await UnsettledStore(workflow.core.mongo.database).note("default", [4711])
-    await workflow.core.settling.look()
+    await UnsettledStore(workflow.core.clients.mongo.database).note("default", [4711])
+    await workflow.core.flows.settler.look()
     assert 4711 in device.services
 
 

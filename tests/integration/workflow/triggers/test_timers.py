@@ -39,7 +39,7 @@ async def test_after_a_downtime_a_timer_runs_once_and_keeps_its_beat(workflow: W
     """Hours of missed runs become one; the next one is due in the future, on the same minute."""
     text = design([timer(type="INTERVAL", intervalTimeUnit="MINUTES", intervalTime=10)])
     flow_id = await enabled(workflow.admin(), text)
-    timers = workflow.core.mongo.database["timers"]
+    timers = workflow.core.clients.mongo.database["timers"]
     known = await timers.find_one({"_id": flow_id})
     missed = {"anchor": known["anchor"] - 5 * HOUR, "due": known["due"] - 5 * HOUR}
     async with replica(workflow, servers):
@@ -65,7 +65,7 @@ async def test_a_claim_that_nobody_comes_back_to_is_taken_over(workflow: Workflo
 
 async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflow):
     """A replica has claimed what was due before; the new time is due to all."""
-    timers = workflow.core.mongo.database["timers"]
+    timers = workflow.core.clients.mongo.database["timers"]
     text = design([timer(type="INTERVAL", intervalTimeUnit="HOURS", intervalTime=1)])
     flow_id = await enabled(workflow.admin(), text)
     later = int(time.time()) + 3600
@@ -81,7 +81,7 @@ async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflo
 
 async def test_a_timer_ends_with_its_flow(workflow: Workflow):
     """Disabled or deleted it is gone; a draft has none."""
-    admin, timers = workflow.admin(), workflow.core.mongo.database["timers"]
+    admin, timers = workflow.admin(), workflow.core.clients.mongo.database["timers"]
     text = design([timer(type="SCHEDULE", rules=[{"hour": 3, "minute": 0}])])
     first, second = [await enabled(admin, text) for _ in range(2)]
     draft = await enabled(admin, text, enabled=False)

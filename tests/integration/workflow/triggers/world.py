@@ -15,8 +15,8 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.workflow.app import build_app
-from services.workflow.wiring import Core
+from services.workflow.app import Packages, build_app, wire
+from services.workflow.settings import Clients
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import node
 from tests.lifespan import running
@@ -45,11 +45,13 @@ async def enabled(user: Any, text: str, **fields: Any) -> int:
     return int((await user.done("POST", f"{FLOWS}/design", body))["id"])
 
 
-async def make_due(core: Core, flow_id: int, **fields: Any) -> int:
+async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
     """Move the next time of a flow's timer to a second ago; that time in ms."""
     due = int(time.time()) * 1000 - 1000
     change = {"$set": {"due": due, **fields}}
-    assert (await core.mongo.database["timers"].update_one({"_id": flow_id}, change)).modified_count
+    assert (
+        await core.clients.mongo.database["timers"].update_one({"_id": flow_id}, change)
+    ).modified_count
     return due
 
 
@@ -71,31 +73,32 @@ def reported(
 
 
 @asynccontextmanager
-async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Core]:
+async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Packages]:
     """Another replica on the same database."""
     core = workflow.core
-    mongo = Mongo(servers.mongo_url, core.mongo.database.name)
+    mongo = Mongo(servers.mongo_url, core.clients.mongo.database.name)
     bus = await Bus.connect(servers.nats_url, name="workflow-2")
-    second = Core(core.settings, mongo, bus)
-    async with running(build_app(second, Telemetry(None, MeterProvider()))):
+    telemetry = Telemetry(None, MeterProvider())
+    second = wire(Clients.connected(core.clients.settings, telemetry, mongo, bus))
+    async with running(build_app(second)):
         yield second
     await bus.drain()
     await mongo.close()
 
 
-async def following(*cores: Core) -> None:
+async def following(*cores: Packages) -> None:
     """Wait until replicas know which flows listen."""
     for core in cores:
-        await core.followed.ready.wait()
+        await core.triggers.index.ready.wait()
 
 
-async def runs_of(core: Core, flow_ids: Iterable[int]) -> list[dict[str, Any]]:
+async def runs_of(core: Packages, flow_ids: Iterable[int]) -> list[dict[str, Any]]:
     """The runs that are recorded, ended or not."""
     query = {"flow": {"$in": list(flow_ids)}}
-    return [run async for run in core.mongo.database["runs"].find(query)]
+    return [run async for run in core.clients.mongo.database["runs"].find(query)]
 
 
-async def ended(core: Core, flow_ids: Iterable[int], count: int) -> list[dict[str, Any]]:
+async def ended(core: Packages, flow_ids: Iterable[int], count: int) -> list[dict[str, Any]]:
     """Wait until so many runs have ended; fail when there are more."""
     flow_ids = list(flow_ids)
     async with asyncio.timeout(60):

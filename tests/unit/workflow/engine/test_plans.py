@@ -30,7 +30,7 @@ async def test_hundreds_of_runs_of_a_flow_read_its_design_once():
     """Those that come while it is read wait for it."""
     designs = Designs()
     known = Plans(designs, designs, FLOW.registry)
-    found = await asyncio.gather(*(known.of("t", 1, 1) for _ in range(300)))
+    found = await asyncio.gather(*(known.find("t", 1, 1) for _ in range(300)))
     assert designs.asked == [("t", 1)]
     assert all(plan is found[0] for plan in found)
 
@@ -41,11 +41,11 @@ async def test_a_tenant_with_many_flows_pushes_out_its_own_plans(monkeypatch, bo
     monkeypatch.setattr(plans, *bound)
     designs = Designs()
     known = Plans(designs, designs, FLOW.registry)
-    await known.of("calm", 1, 1)
+    await known.find("calm", 1, 1)
     for flow_id in range(2, 20):
-        await known.of("busy", flow_id, 1)
+        await known.find("busy", flow_id, 1)
     designs.asked.clear()
-    await known.of("calm", 1, 1)
+    await known.find("calm", 1, 1)
     for flow_id in (18, 19, 17, 2):
-        await known.of("busy", flow_id, 1)
+        await known.find("busy", flow_id, 1)
     assert designs.asked == [("busy", 2)]

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
 from services.workflow.engine.queue import PLACE, Limits, NoRoom, Place, RunQueue, place_of
-from services.workflow.owner import Owner
+from services.workflow.runs.model import Owner
 
 
 def queue(waiting: int = 1000, running: int = 10, **limits: int) -> RunQueue:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from services.workflow.engine.recovery import CHUNK, Recovery, Unbegun
-from services.workflow.runs.records import Cause, Run
+from services.workflow.engine.recovery import CHUNK, PendingRunRecovery, Recovery
+from services.workflow.runs.model import Cause, Run
 
 
 def run(run_id: int, tenant: str) -> Run:
@@ -48,7 +48,7 @@ class World:
         self.begun.append(run.id)
 
 
-@pytest.mark.parametrize("kind", [Recovery, Unbegun])
+@pytest.mark.parametrize("kind", [Recovery, PendingRunRecovery])
 async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
     """However many there are of them before the others'."""
     busy = [run(number, "busy") for number in range(2 * CHUNK)]

@@ -23,7 +23,7 @@ from tests.integration.workflow.designs import (
 )
 
 SELECT = "entitySelector"
-REGISTRY = Registry([Trigger(), Choice(), EntitySelector(None), Output()])  # type: ignore[arg-type]
+REGISTRY = Registry([Trigger(), Choice(None), EntitySelector(None), Output()])  # type: ignore[arg-type]
 
 
 def chain(*ids: str) -> list:

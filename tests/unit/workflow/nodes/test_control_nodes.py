@@ -124,7 +124,7 @@ async def test_conditions_are_joined_as_the_branch_says():
 async def test_an_empty_comparison_is_named_before_any_run(condition, side):
     """A left side always, a number on the right where numbers are compared; empty texts are."""
     raw = {"choice": {"when": [branch("a", YES), branch("b", YES, condition)]}}
-    found = await Choice().judge("t", msgspec.convert(raw, ChoiceParameters))
+    found = await Choice(None).judge("t", msgspec.convert(raw, ChoiceParameters))
     where = "choice.when[1].conditions[1].expressionValue"
     assert [one.field for one in found] == ([f"{where}.{side}"] if side else [])
 
@@ -163,7 +163,7 @@ async def test_a_condition_may_be_code():
 
     class Code:
         async def run(self, owner, language, code, arguments, seconds):
-            assert (language, set(arguments)) == ("js", {"properties", "body"})
+            assert (language, set(arguments)) == ("javascript", {"properties", "body"})
             return code == "return true"
 
     js = {"id": "a", "expressionType": "javascript"}

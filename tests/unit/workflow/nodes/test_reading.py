@@ -6,7 +6,7 @@ import pytest
 from services.workflow.nodes.code import CodeParameters
 from services.workflow.nodes.email import EmailParameters
 from services.workflow.nodes.entity_assigner import EntityAssignerParameters
-from services.workflow.nodes.reading import read
+from services.workflow.nodes.parameters import read
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule
 from services.workflow.nodes.trigger import TriggerParameters
 

@@ -15,7 +15,7 @@ from libs.common.contracts.events import AlarmChanged, DeviceProfile
 from libs.common.contracts.names import DescribedDevice, DescribedDevices
 from libs.common.errors import Unavailable
 from libs.common.identity.functions import Function
-from services.workflow.notifications.messages import store_notices
+from services.workflow.notifications.events import store_notices
 from services.workflow.notifications.model import (
     Notice,
     Notifications,
@@ -24,7 +24,7 @@ from services.workflow.notifications.model import (
     Trouble,
     WebhookChannel,
 )
-from services.workflow.notifications.sending import DELIVERIES, Sender
+from services.workflow.notifications.sender import DELIVERIES, NotificationSender
 
 NOISY, QUIET = "noisy", "quiet"
 TOLD = Told(
@@ -114,9 +114,9 @@ class Outside:
         self.sent[one.tenant] += 1
 
 
-def sender_of(store: Store, outside: Outside) -> Sender:
+def sender_of(store: Store, outside: Outside) -> NotificationSender:
     parts = cast("Any", outside)
-    return Sender(cast("Any", store), parts, parts, parts, parts)
+    return NotificationSender(cast("Any", store), parts, parts, parts, parts)
 
 
 async def settle() -> None:

@@ -4,8 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.workflow.notifications.model import Notifications, QuietHours
-from services.workflow.notifications.timing import LONGEST_PAUSE, due, pause, quiet_until
+from services.workflow.notifications.model import (
+    LONGEST_PAUSE,
+    Notifications,
+    QuietHours,
+    due_time,
+    pause_after,
+    quiet_until,
+)
 
 
 def at(text: str) -> datetime:
@@ -39,12 +45,12 @@ def test_quiet_hours_are_those_of_the_zone(begin: str, end: str, now: str, until
 def test_what_is_gathered_into_quiet_hours_waits_for_their_end():
     """At once without a digest; without quiet hours the digest alone counts."""
     now = at("2026-01-10 20:30")
-    assert due(settings("22:00", "06:00"), now) == now
-    assert due(settings("22:00", "06:00", digest=60), now) == at("2026-01-11 05:00")
-    assert due(Notifications(digest_minutes=60), now) == now + timedelta(hours=1)
+    assert due_time(settings("22:00", "06:00"), now) == now
+    assert due_time(settings("22:00", "06:00", digest=60), now) == at("2026-01-11 05:00")
+    assert due_time(Notifications(digest_minutes=60), now) == now + timedelta(hours=1)
 
 
 def test_pauses_grow_up_to_an_hour():
     """Each is twice the one before."""
-    assert [pause(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
-    assert pause(500).total_seconds() == LONGEST_PAUSE
+    assert [pause_after(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
+    assert pause_after(500).total_seconds() == LONGEST_PAUSE

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.workflow.runs.records import Deployed
+from services.workflow.runs.model import Deployed
 
 
 def flow(flow_id: int, component: str = "eventListener", tenant: str = "t", **parameters: Any):

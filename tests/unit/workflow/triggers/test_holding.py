@@ -1,6 +1,6 @@
 """Events that have to come again."""
 
-from services.workflow.triggers.listeners.holding import LONGEST, HeldBack
+from services.workflow.triggers.events import LONGEST, HeldBack
 
 
 class Clock:

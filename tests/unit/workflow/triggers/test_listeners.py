@@ -6,9 +6,8 @@ from libs.common.changes import Changed, ChangedThing
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from services.workflow.nodes.event_listener import EventListenerParameters
-from services.workflow.triggers.listeners.following import FollowedIndex
-from services.workflow.triggers.listeners.index import ListenerIndex, starts_of
-from services.workflow.triggers.listeners.patterns import Patterns
+from services.workflow.triggers.deployed_flows import DeployedFlowIndex
+from services.workflow.triggers.listener_index import ListenerIndex, Patterns, starts_of
 from tests.unit.workflow.triggers.flows import flow
 
 KEY = "direct.device.SN1.temperature"
@@ -138,7 +137,7 @@ def test_what_is_listened_to_is_checked(entities, keys, faults):
 
 async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():
     """Flows that listen to it already may be stored again, and other tenants may add theirs."""
-    followed = FollowedIndex(None, lambda _: Limits(key_flows=2))
+    followed = DeployedFlowIndex(None, lambda _: Limits(key_flows=2))
     followed.index.put(flow(1), [KEY])
     followed.index.put(flow(2), ["direct.device.*"])
     for number, tenant, *keys in ((1, "t", KEY), (3, "t", f"{KEY}2"), (3, "other", KEY)):

@@ -8,8 +8,8 @@ import pytest
 
 from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule, TimerSettings
-from services.workflow.triggers.timers.service import TimerBook, TimerWatch
-from services.workflow.triggers.timers.store import Timer, encoded_settings, settings_of
+from services.workflow.triggers.timer_store import Timer, encoded_settings, settings_of
+from services.workflow.triggers.timers import TimerDeployments, TimerRunner
 from tests.unit.workflow.triggers.flows import flow
 
 MINUTE = 60_000
@@ -85,8 +85,8 @@ class Bench:
     def __init__(self) -> None:
         self.minute = 0
         self.store, self.engine = Kept(), Played()
-        self.book = TimerBook(self.store, self.now)
-        self.watch = TimerWatch(self.store, self.engine, self.now)
+        self.book = TimerDeployments(self.store, self.now)
+        self.watch = TimerRunner(self.store, self.engine, self.now)
 
     def now(self) -> int:
         return NOW + self.minute * MINUTE

@@ -7,12 +7,11 @@ import pytest
 
 from libs.common.bus.subjects import outside_topic
 from services.workflow.engine.runner import Admitted
-from services.workflow.nodes.reading import read
+from services.workflow.nodes.parameters import read
 from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
-from services.workflow.runs.records import Deployed
-from services.workflow.triggers.topics import messages
-from services.workflow.triggers.topics.index import TopicIndex
-from services.workflow.triggers.topics.messages import TopicListening
+from services.workflow.runs.model import Deployed
+from services.workflow.triggers import topics
+from services.workflow.triggers.topics import TopicIndex, TopicListener
 
 
 @pytest.mark.parametrize(
@@ -79,15 +78,6 @@ def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
     assert (index.match("t", "c"), index.flow_ids()) == ([], {2})
 
 
-class Followed:
-    """An index that is in step."""
-
-    def __init__(self) -> None:
-        self.topics = TopicIndex()
-        self.ready = asyncio.Event()
-        self.ready.set()
-
-
 class Engine:
     """Records the runs of one tenant only when it is let to."""
 
@@ -105,15 +95,16 @@ class Engine:
 
 async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatch) -> None:
     """However many wait; those that a tenant has no room for are dropped alone."""
-    monkeypatch.setattr(messages, "WAITING", 50)
-    followed, engine = Followed(), Engine()
+    monkeypatch.setattr(topics, "WAITING", 50)
+    index, ready, engine = TopicIndex(), asyncio.Event(), Engine()
+    ready.set()
     for number, tenant in ((1, "busy"), (2, "other")):
         parameters = SimpleMqttParameters(subscription_topic="#")
-        followed.topics.put(_flow(number, tenant), parameters)
-    listening = TopicListening(None, followed, engine)
+        index.put(_flow(number, tenant), parameters)
+    listening = TopicListener(None, index, ready, engine)
     for tenant in ["busy"] * 1000 + ["other"]:
         message = SimpleNamespace(subject=f"beaver-iot.mqtt@{tenant}.a", data=b"1")
-        await listening._take(message)
+        await listening._receive(message)
     for _ in range(5):
         await asyncio.sleep(0)
     assert engine.recorded == ["other"]
@@ -121,7 +112,7 @@ async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatc
     await listening._scheduler.finish()
     while listening._scheduler.held("busy"):
         await listening._scheduler.finish()
-    assert engine.recorded.count("busy") == 50 + messages.EACH
+    assert engine.recorded.count("busy") == 50 + topics.EACH
 
 
 def _flow(number: int, tenant: str):

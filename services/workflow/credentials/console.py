@@ -1,0 +1,134 @@
+"""`/credentials`: the tenant's mail server, and what outsiders sign in to flows with."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from libs.common.errors import InvalidInput
+from libs.common.http import Requester, provide
+from libs.common.http.console import NOT_KEPT, Page, PageRequest, get, ids_of, post, put
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
+from libs.common.identity.functions import Function
+from services.workflow.credentials.schemas import (
+    CreateCredentials,
+    CredentialsType,
+    DeleteCredentials,
+    ShownCredentials,
+    UpdateCredentials,
+)
+from services.workflow.credentials.service import TenantCredentials
+
+READERS = holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)
+WRITERS = holders(Function.CREDENTIALS_EDIT)
+
+Credentials = NamedDependency[TenantCredentials]
+Kind = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
+KindInCamel = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
+Flag = Annotated[bool | None, QueryParameter(name="auto_generate_password")]
+FlagInCamel = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
+Size = Annotated[int | None, QueryParameter(ge=1)]
+Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
+
+
+@get("/default/{credentials_type:str}", guards=[READERS])
+async def get_default_credentials(
+    principal: Requester,
+    credentials: Credentials,
+    credentials_type: FromPath[str],
+    with_secret: Flag = None,
+    also_with_secret: FlagInCamel = None,
+) -> ShownCredentials:
+    """The tenant's default of `SMTP`, `MQTT` or `HTTP`, made when there is none.
+
+    `auto_generate_password` gives a new one a secret; without it nobody can sign in with it yet.
+    """
+    wanted = bool(with_secret or also_with_secret)
+    return await credentials.default(principal, _kind(credentials_type), with_secret=wanted)
+
+
+@get(guards=[READERS])
+async def list_credentials(
+    principal: Requester,
+    credentials: Credentials,
+    kind: Kind = None,
+    also_kind: KindInCamel = None,
+    page_size: Size = None,
+    page_number: Number = None,
+) -> Page[ShownCredentials]:
+    """The credentials of the tenant, of one type or all, the newest first."""
+    text = kind or also_kind
+    wanted = PageRequest(page_size=page_size, page_number=page_number or 1)
+    return await credentials.search(principal, None if not text else _kind(text), wanted)
+
+
+@get("/{credential_id:str}", guards=[READERS])
+async def get_credentials(
+    principal: Requester, credentials: Credentials, credential_id: PathId
+) -> ShownCredentials:
+    """One credential, with its secret."""
+    return await credentials.get(principal, credential_id)
+
+
+@post(
+    guards=[WRITERS],
+    example={
+        "credentials_type": "HTTP",
+        "access_key": "gate@default",
+        "access_secret": "example-secret",
+    },
+)
+async def create_credentials(
+    principal: Requester, credentials: Credentials, data: JSONBody[CreateCredentials]
+) -> None:
+    """Add a credential; those of MQTT and HTTP are called `{name}@{tenant}`."""
+    await credentials.create(principal, data)
+
+
+@put("/{credential_id:str}", guards=[WRITERS])
+async def update_credentials(
+    principal: Requester,
+    credentials: Credentials,
+    credential_id: PathId,
+    data: JSONBody[UpdateCredentials],
+) -> None:
+    """Set description, secret and additional data; what is left out is empty then."""
+    await credentials.update(principal, credential_id, data)
+
+
+@post("/delete", guards=[WRITERS], example={"ids": []})
+async def delete_credentials(
+    principal: Requester, credentials: Credentials, data: JSONBody[DeleteCredentials]
+) -> None:
+    """Delete credentials; unknown ones are passed over."""
+    await credentials.delete(principal, ids_of(data.ids))
+
+
+def _kind(text: str) -> CredentialsType:
+    try:
+        return CredentialsType(text.upper())
+    except ValueError as error:
+        known = ", ".join(CredentialsType)
+        raise InvalidInput(f"must be one of {known}", field="credentials_type") from error
+
+
+@dataclass(frozen=True)
+class CredentialHandlers:
+    """What the handlers above are given."""
+
+    credentials: TenantCredentials
+
+
+def credential_router(handlers: CredentialHandlers) -> Router:
+    """Return the router of the package."""
+    return Router(
+        "/credentials",
+        response_headers=NOT_KEPT,
+        route_handlers=operations_of(globals()),
+        dependencies=provide(handlers),
+        tags=["Credentials"],
+    )

@@ -1,0 +1,106 @@
+"""Entries of the engine itself in the logs of flows.
+
+A flow that only fails was disabled (`CircuitBreaker`); runs were given up since too many waited
+(`RefusedRuns`).
+"""
+
+import logging
+from collections import OrderedDict
+
+from libs.common.clock import now_ms
+from libs.common.limits.tenants import count_limited
+from libs.common.recent import Recent
+from libs.common.store.ids import IdAllocator
+from services.workflow.flows.service import FlowService
+from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.model import Cause, CauseKind, Deployed, Run
+
+log = logging.getLogger(__name__)
+
+LONGEST = 1_000
+"""Characters of why a flow was disabled that stand with it; its log has them all."""
+KEPT = 10_000
+"""Flows whose failures, or refused runs, are counted."""
+REFUSED_PERIOD = 60.0
+"""Seconds for which a flow has one entry, however many runs it has lost."""
+
+
+class RunLogWriter:
+    """Writes them."""
+
+    def __init__(self, log: ReplicaLog, ids: IdAllocator) -> None:
+        self._log = log
+        self._ids = ids
+
+    async def write(self, kind: CauseKind, flow: Deployed | Run, reason: str) -> None:
+        """Log a run of a flow that failed for a reason and never was."""
+        run_id = await self._ids.take()
+        entry = Run(
+            id=run_id,
+            tenant=flow.tenant,
+            flow_id=flow.flow_id,
+            version=flow.version,
+            cause=Cause(kind=kind, key=f"{kind.lower()}-{run_id}"),
+            entered=None,
+            started_at=now_ms(),
+        )
+        await self._log.begin([entry])
+        entry.status, entry.error = "ERROR", reason
+        await self._log.finish(entry)
+
+
+class CircuitBreaker:
+    """Counts failures, one after the other, of the flows that run in this process.
+
+    The counts are in memory: each replica sees its share of a flow's runs, and a flow that
+    only fails does so in every replica.
+    """
+
+    def __init__(self, flows: FlowService, writer: RunLogWriter, most: int) -> None:
+        self._flows = flows
+        self._writer = writer
+        self._most = most
+        self._failures: Recent[tuple[int, int], int] = Recent(KEPT)
+
+    async def note(self, run: Run) -> None:
+        """Count a failure, or forget those before a success."""
+        key = (run.flow_id, run.version)
+        if run.status == "SUCCESS":
+            self._failures.pop(key)
+            return
+        count = (self._failures.get(key) or 0) + 1
+        self._failures.put(key, count)
+        if count >= self._most:
+            self._failures.pop(key)
+            await self._disable(run, count)
+
+    async def _disable(self, run: Run, count: int) -> None:
+        why = f"it failed {count} times in a row, at last: {run.error}"
+        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version, why[:LONGEST]):
+            return
+        reason = f"the flow was disabled: {why}"
+        log.warning("flow %d: %s", run.flow_id, reason)
+        await self._writer.write("BREAKER", run, reason)
+
+
+class RefusedRuns:
+    """Counts runs that were given up since too many waited."""
+
+    def __init__(self, writer: RunLogWriter) -> None:
+        self._writer = writer
+        self._flows: OrderedDict[int, tuple[Deployed, int]] = OrderedDict()
+
+    def note(self, flow: Deployed, limit: str) -> None:
+        """A run of a flow was given up because of a limit (`waitingRuns`)."""
+        count_limited(limit, flow.tenant)
+        _, number = self._flows.pop(flow.flow_id, (flow, 0))
+        self._flows[flow.flow_id] = flow, number + 1
+        if len(self._flows) > KEPT:
+            self._flows.popitem(last=False)
+
+    async def write(self) -> None:
+        """Say in the log of each flow how many of its runs were given up."""
+        flows, self._flows = self._flows, OrderedDict()
+        for flow, number in flows.values():
+            reason = f"{number} runs were refused: too many wait"
+            await self._writer.write("LIMIT", flow, reason)

@@ -1,0 +1,67 @@
+"""Wires the engine, with what recovers runs and keeps their logs."""
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from libs.common.store.ids import IdAllocator
+from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns, RunLogWriter
+from services.workflow.engine.plans import Plans
+from services.workflow.engine.queue import Limits, RunQueue
+from services.workflow.engine.recovery import PendingRunRecovery, Recovery, Replicas
+from services.workflow.engine.runner import Engine
+from services.workflow.flows.wiring import Flows
+from services.workflow.nodes.wiring import Nodes
+from services.workflow.runs.log import ReplicaLog, Retention
+from services.workflow.settings import Clients
+
+RUN_IDS = 1000
+"""Ids taken at a time; a restart wastes at most so many."""
+
+
+@dataclass(frozen=True)
+class EngineParts:
+    """The engine, and what works beside it."""
+
+    runner: Engine
+    queue: RunQueue
+    ids: IdAllocator
+    """Ids of runs."""
+    replicas: Replicas
+    recovery: Recovery
+    pending: PendingRunRecovery
+    refused: RefusedRuns
+    retention: Retention
+
+
+def wire(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
+    """Wire the package for a new replica."""
+    settings, database = clients.settings, clients.mongo.database
+    replicas, ids = Replicas(database, uuid4().hex), IdAllocator(database, "runs", RUN_IDS)
+    log = ReplicaLog(flows.runs, replicas.own)
+    limits = Limits(
+        running=settings.flow_runs,
+        waiting=settings.flow_runs_waiting,
+        run_seconds=settings.flow_run_seconds,
+        node_seconds=settings.flow_node_seconds,
+    )
+    queue, writer = RunQueue(limits, clients.limits.of), RunLogWriter(log, ids)
+    refused = RefusedRuns(writer)
+    runner = Engine(
+        plans=Plans(flows.store, flows.vault, nodes.registry),
+        log=log,
+        breaker=CircuitBreaker(flows.service, writer, settings.flow_failures),
+        limits=limits,
+        queue=queue,
+        refused=refused,
+        ids=ids,
+    )
+    return EngineParts(
+        runner,
+        queue,
+        ids,
+        replicas,
+        Recovery(flows.runs, replicas, runner, log),
+        PendingRunRecovery(flows.runs, replicas, runner),
+        refused,
+        Retention(flows.runs, log, settings.flow_log_days, settings.flow_log_entries),
+    )

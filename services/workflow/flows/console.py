@@ -1,0 +1,133 @@
+"""`/workflow/flows`: flows, their designs and their logs."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, QueryParameter
+
+from libs.common.errors import InvalidInput
+from libs.common.http import Requester, provide
+from libs.common.http.console import Page, get, post, put
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
+from libs.common.identity.functions import Function
+from services.workflow.flows.logs import LogService, SearchLogs, ShownLog, ShownRun
+from services.workflow.flows.model import (
+    DeleteFlows,
+    FlowVersion,
+    SavedDesign,
+    SaveDesign,
+    SearchFlows,
+    ShownDesign,
+    ShownFlow,
+    UpdateFlow,
+)
+from services.workflow.flows.service import FlowService
+
+Flows = NamedDependency[FlowService]
+Logs = NamedDependency[LogService]
+
+LONGEST_VERSION = 9
+"""Digits."""
+
+Version = Annotated[str | None, QueryParameter(description="Empty, or absent, is the newest")]
+
+
+@post("/search", guards=[holders(Function.WORKFLOW_VIEW)])
+async def search_flows(
+    principal: Requester, flows: Flows, data: JSONBody[SearchFlows]
+) -> list[ShownFlow] | Page[ShownFlow]:
+    """The flows that the caller sees, by part of their name, the newest first."""
+    return await flows.search(principal, data)
+
+
+@put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)])
+async def update_flow(
+    principal: Requester, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
+) -> None:
+    """Set name and remark."""
+    await flows.update(principal, flow_id, data)
+
+
+@post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)])
+async def delete_flows(principal: Requester, flows: Flows, data: JSONBody[DeleteFlows]) -> None:
+    """Delete flows with their designs and logs; unknown ones are passed over."""
+    await flows.delete(principal, data.workflow_id_list)
+
+
+@get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
+async def enable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
+    """Let a flow run; refused with the reasons when its design cannot."""
+    await flows.switch(principal, flow_id, enabled=True)
+
+
+@get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
+async def disable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
+    """Let a flow run no more; what runs already ends by itself."""
+    await flows.switch(principal, flow_id, enabled=False)
+
+
+@get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)])
+async def get_design(
+    principal: Requester, flows: Flows, flow_id: PathId, version: Version = None
+) -> ShownDesign:
+    """A version of a flow's design. `version` of the answer is that of the newest."""
+    wanted = _version(version)
+    return await flows.design(principal, flow_id, wanted)
+
+
+@get("/{flow_id:str}/versions", guards=[holders(Function.WORKFLOW_VIEW)])
+async def list_flow_versions(
+    principal: Requester, flows: Flows, flow_id: PathId
+) -> list[FlowVersion]:
+    """The versions of its design that are kept, the newest first."""
+    return await flows.versions(principal, flow_id)
+
+
+@post("/design", guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])
+async def save_design(
+    principal: Requester, flows: Flows, data: JSONBody[SaveDesign]
+) -> SavedDesign:
+    """Save a new flow, or a new version of one; name the version that it was made from."""
+    return await flows.save(principal, data)
+
+
+def _version(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_VERSION):
+        raise InvalidInput(f"Invalid Version: {text:.20}", field="version")
+    return int(text)
+
+
+@post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
+async def search_flow_logs(
+    principal: Requester,
+    logs: Logs,
+    flow_id: PathId,
+    data: JSONBody[SearchLogs],
+) -> list[ShownLog] | Page[ShownLog]:
+    """Runs of a flow, the newest first; tests are not among them."""
+    return await logs.search(principal, flow_id, data)
+
+
+@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
+async def get_flow_log(principal: Requester, logs: Logs, log_id: PathId) -> ShownRun:
+    """What each node was given, put out, and how long it took."""
+    return await logs.detail(principal, log_id)
+
+
+@dataclass(frozen=True)
+class FlowHandlers:
+    """What the handlers above are given."""
+
+    flows: FlowService
+    logs: LogService
+
+
+def flow_router(handlers: FlowHandlers) -> Router:
+    """Return the router below `/workflow`."""
+    return Router("/flows", route_handlers=operations_of(globals()), dependencies=provide(handlers))

@@ -1,0 +1,130 @@
+"""The logs of flows, shown to users who see the flows.
+
+Values of entities that are write-only now are masked. A run may be from before an import made its
+property write-only, or from a version that gave such values to flows (decision 0044).
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from libs.common.contracts.entities import MOST
+from libs.common.errors import NotFound
+from libs.common.http.console import Page, PageRequest
+from libs.common.identity import Principal
+from services.workflow.entities import Entities
+from services.workflow.flows.service import FlowService
+from services.workflow.runs.model import Run, TraceItem
+from services.workflow.runs.store import RunStore
+
+MASK = "******"
+_KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
+"""A name that may be the key of an entity; in the text of what was cut off, quotes are escaped."""
+Ended = Literal["SUCCESS", "ERROR"]
+
+
+def entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
+    """Return up to `most` names in inputs and outputs that may be keys of entities."""
+    found: dict[str, None] = {}
+    for trace in traces:
+        for text in (trace.input, trace.output):
+            for match in _KEY.finditer(text or ""):
+                found.setdefault(match[1])
+    return list(found)[:most]
+
+
+def without_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:
+    """Return traces with a mask in the place of the values of `hidden` entities."""
+    return [
+        replace(one, input=_masked(one.input, hidden), output=_masked(one.output, hidden))
+        for one in traces
+    ]
+
+
+def _masked(text: str | None, hidden: Collection[str]) -> str | None:
+    if text is None or not any(key in text for key in hidden):
+        return text
+    return msgspec.json.encode(_without(msgspec.json.decode(text), hidden)).decode()
+
+
+def _without(value: Any, hidden: Collection[str]) -> Any:
+    if isinstance(value, dict):
+        if isinstance(cut := value.get("truncated"), str) and any(key in cut for key in hidden):
+            return value | {"truncated": MASK}
+        return {
+            key: MASK if key in hidden and one is not None else _without(one, hidden)
+            for key, one in value.items()
+        }
+    return [_without(one, hidden) for one in value] if isinstance(value, list) else value
+
+
+class SearchLogs(PageRequest, kw_only=True):
+    """Body of `POST /workflow/flows/{id}/logs/search`."""
+
+    status: Literal["SUCCESS", "ERROR", ""] | None = None
+
+
+class ShownLog(msgspec.Struct, kw_only=True):
+    """A run in the list; `start_time` and `time_cost` in ms."""
+
+    id: str
+    start_time: int
+    time_cost: int
+    status: Ended
+    version: int
+
+
+class ShownRun(ShownLog, omit_defaults=True, kw_only=True):
+    """A run with what each node did; the entry has only an output."""
+
+    error_message: str | None = None
+    """Why it failed, or was not run at all."""
+    trace_info: list[TraceItem]
+
+
+def ended(run: Run) -> Ended:
+    """How a run ended."""
+    return "SUCCESS" if run.status == "SUCCESS" else "ERROR"
+
+
+@dataclass(frozen=True)
+class LogService:
+    """The operations on logs."""
+
+    flows: FlowService
+    store: RunStore
+    entities: Entities
+
+    async def search(
+        self, user: Principal, flow_id: int, wanted: SearchLogs
+    ) -> list[ShownLog] | Page[ShownLog]:
+        """Runs of a flow, the newest first."""
+        await self.flows.visible(user, flow_id)
+        runs, total = await self.store.search(user.tenant, flow_id, wanted.status or "", wanted)
+        return wanted.listed(list(map(_shown, runs)), total)
+
+    async def detail(self, user: Principal, run_id: int) -> ShownRun:
+        """One run with what each node did, without values that are write-only now."""
+        run = await self.store.get(user.tenant, run_id)
+        if run is None:
+            raise NotFound("Log not found!", field="log_id")
+        await self.flows.visible(user, run.flow_id)
+        keys = entity_keys(run.traces, MOST)
+        known = await self.entities.resolve(user.tenant, keys) if keys else ()
+        hidden = {one.key for one in known if one.write_only}
+        traces = without_values(run.traces, hidden) if hidden else run.traces
+        return ShownRun(**asdict(_shown(run)), error_message=run.error, trace_info=traces)
+
+
+def _shown(run: Run) -> ShownLog:
+    return ShownLog(
+        id=str(run.id),
+        start_time=run.started_at,
+        time_cost=run.time_cost,
+        status=ended(run),
+        version=run.version,
+    )

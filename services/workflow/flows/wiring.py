@@ -1,0 +1,63 @@
+"""Wires what flows are kept, checked, deployed and read with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.names import DescribeFlows
+from libs.common.identity.grants import Sharing
+from libs.common.identity.users import People
+from libs.common.store.ids import IdAllocator
+from services.workflow.entities import EntityAccess
+from services.workflow.flows.deployment import FlowDeployer, FlowSettler
+from services.workflow.flows.logs import LogService
+from services.workflow.flows.model import Deployments
+from services.workflow.flows.service import FlowService
+from services.workflow.flows.store import FlowStore, UnsettledStore
+from services.workflow.nodes.wiring import Nodes
+from services.workflow.runs.store import RunStore
+from services.workflow.settings import Clients
+from services.workflow.vault import SecretStore, Vault
+
+FLOW_IDS = 100
+"""Ids taken at a time; a restart wastes at most so many."""
+
+
+@dataclass(frozen=True)
+class Flows:
+    """What other packages need of flows."""
+
+    store: FlowStore
+    runs: RunStore
+    vault: Vault
+    deployer: FlowDeployer
+    service: FlowService
+    logs: LogService
+    settler: FlowSettler
+
+
+def wire(
+    clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[Deployments]
+) -> Flows:
+    """Wire the package, and answer `describe_flows` on the bus."""
+    database, runs = clients.mongo.database, RunStore(clients.mongo, clients.outbox)
+    unsettled, secrets = UnsettledStore(database), SecretStore(database)
+    vault = Vault(secrets, nodes.registry, clients.settings.secrets_key)
+    access = EntityAccess(clients.grants, nodes.entities)
+    deployer = FlowDeployer(nodes.registry, nodes.outside.sandbox, access, vault, triggers)
+    service = FlowService(
+        store=store,
+        unsettled=unsettled,
+        secrets=secrets,
+        runs=runs,
+        vault=vault,
+        deployer=deployer,
+        sharing=Sharing(clients.rpc, clients.grants, ResourceType.WORKFLOW),
+        people=People(clients.rpc),
+        limits=clients.limits.of,
+        ids=IdAllocator(database, "flows", FLOW_IDS),
+    )
+    clients.server.offer("describe_flows", DescribeFlows, service.describe)
+    logs = LogService(service, runs, nodes.entities)
+    settler = FlowSettler(unsettled, store, deployer, nodes.entities)
+    return Flows(store, runs, vault, deployer, service, logs, settler)

@@ -1,1 +1,0 @@
-"""The logs of flows, as people read them."""

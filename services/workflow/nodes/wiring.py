@@ -1,0 +1,112 @@
+"""Wires the node types with what they reach outside the platform."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from libs.common.contracts.mqtt import MqttLogin
+from libs.common.http.outgoing import networks_of
+from libs.common.store.ids import IdAllocator
+from services.workflow.credentials.service import TenantCredentials
+from services.workflow.credentials.store import CredentialStore
+from services.workflow.entities import Entities
+from services.workflow.nodes.alarm import AlarmNode
+from services.workflow.nodes.base import Registry
+from services.workflow.nodes.choice import Choice
+from services.workflow.nodes.code import CodeNode
+from services.workflow.nodes.email import Email
+from services.workflow.nodes.entity_assigner import EntityAssigner
+from services.workflow.nodes.entity_selector import EntitySelector
+from services.workflow.nodes.event_listener import EventListener
+from services.workflow.nodes.http_in import HttpIn
+from services.workflow.nodes.http_request import HttpRequestNode
+from services.workflow.nodes.mqtt_publish import MqttPublish
+from services.workflow.nodes.output import Output
+from services.workflow.nodes.service_invocation import ServiceInvocation
+from services.workflow.nodes.simple_mqtt import SimpleMqtt
+from services.workflow.nodes.simple_timer import SimpleTimer
+from services.workflow.nodes.trigger import Trigger
+from services.workflow.nodes.webhook import Webhook
+from services.workflow.outgoing.http import OutgoingHttp
+from services.workflow.outgoing.mail import OutgoingMail
+from services.workflow.outgoing.mqtt import OutgoingMqtt
+from services.workflow.sandbox.runner import Sandbox
+from services.workflow.settings import Clients, WorkflowSettings
+
+CREDENTIAL_IDS = 10
+"""Ids taken at a time; a restart wastes at most so many."""
+RESOLVING = 256
+"""Hosts that are looked up at a time: twice what runs and deliveries of one tenant can reach."""
+
+
+class Outside:
+    """What nodes reach beyond the platform with; `async with` holds processes and connections."""
+
+    def __init__(self, settings: WorkflowSettings) -> None:
+        allowed = networks_of(settings.outgoing_networks)
+        self.sandbox = Sandbox(settings.code_processes)
+        self.http = OutgoingHttp(allowed)
+        self.mail = OutgoingMail(allowed)
+        self.mqtt = OutgoingMqtt(allowed)
+        self._held = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        # Looking up a host takes a thread, for as long as its name servers do not answer.
+        resolving = ThreadPoolExecutor(RESOLVING, "resolver")
+        asyncio.get_running_loop().set_default_executor(resolving)
+        await self._held.enter_async_context(self.sandbox)
+        await self._held.enter_async_context(self.http)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._held.aclose()
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """All node types, and what they work with."""
+
+    registry: Registry
+    outside: Outside
+    entities: Entities
+    credentials: TenantCredentials
+
+
+def node_types(outside: Outside, entities: Entities, credentials: TenantCredentials) -> Registry:
+    """Return the registry of all node types."""
+    return Registry(
+        [
+            Trigger(),
+            SimpleTimer(),
+            EventListener(),
+            SimpleMqtt(),
+            HttpIn(),
+            Choice(outside.sandbox),
+            EntityAssigner(entities),
+            EntitySelector(entities),
+            ServiceInvocation(entities),
+            AlarmNode(entities),
+            Output(),
+            CodeNode(outside.sandbox),
+            Webhook(outside.http),
+            HttpRequestNode(outside.http),
+            Email(outside.mail, credentials),
+            MqttPublish(outside.mqtt),
+        ]
+    )
+
+
+def wire(clients: Clients) -> Nodes:
+    """Wire the node types, and answer `mqtt_login` on the bus."""
+    settings, database = clients.settings, clients.mongo.database
+    outside, entities = Outside(settings), Entities(clients.rpc)
+    credentials = TenantCredentials(
+        CredentialStore(database, settings.secrets_key),
+        IdAllocator(database, "credentials", CREDENTIAL_IDS),
+        clients.rpc,
+    )
+    clients.server.offer("mqtt_login", MqttLogin, credentials.mqtt_login)
+    registry = node_types(outside, entities, credentials)
+    return Nodes(registry, outside, entities, credentials)

@@ -1,0 +1,79 @@
+"""`/alarm-notifications`: what the caller is told of alarms, and how."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import Requester, provide
+from libs.common.http.console import get, post, put
+from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
+from services.workflow.notifications.model import (
+    ChannelResult,
+    Notifications,
+    ShownNotifications,
+    TestChannel,
+)
+from services.workflow.notifications.sender import READERS, NotificationSender
+from services.workflow.notifications.service import NotificationSettings
+
+
+@get("/", guards=[holders(*READERS)])
+async def get_alarm_notifications(
+    principal: Requester, notifications: NamedDependency[NotificationSettings]
+) -> ShownNotifications:
+    """What the caller is told; secrets that are set are hidden."""
+    return await notifications.get(principal)
+
+
+@put(
+    "/",
+    guards=[holders(*READERS)],
+    example={
+        "severities": ["CRITICAL"],
+        "quiet_hours": {"begin": "22:00", "end": "06:30"},
+        "time_zone": "Europe/Berlin",
+        "webhook": {"url": "https://example.org/alarms", "secret": "…"},
+    },
+)
+async def put_alarm_notifications(
+    principal: Requester,
+    notifications: NamedDependency[NotificationSettings],
+    data: JSONBody[Notifications],
+) -> None:
+    """Set all of what the caller is told; a hidden secret stays as it is."""
+    await notifications.put(principal, data)
+
+
+@post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
+async def test_alarm_notifications(
+    principal: Requester,
+    notification_sender: NamedDependency[NotificationSender],
+    data: JSONBody[TestChannel],
+) -> ChannelResult:
+    """Send the caller a test message by a channel that is saved, and answer what came of it.
+
+    At most one test in 10 seconds for each channel. `ok` is false when the message was not
+    taken, and `reason` says why.
+    """
+    return await notification_sender.test(principal, data.channel)
+
+
+@dataclass(frozen=True)
+class NotificationHandlers:
+    """What the handlers above are given."""
+
+    notifications: NotificationSettings
+    notification_sender: NotificationSender
+
+
+def notification_router(handlers: NotificationHandlers) -> Router:
+    """Return the router of the package."""
+    return Router(
+        "/alarm-notifications",
+        route_handlers=operations_of(globals()),
+        dependencies=provide(handlers),
+        tags=["Alarms"],
+    )

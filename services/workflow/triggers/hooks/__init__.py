@@ -1,1 +1,0 @@
-"""Addresses that begin flows when they are posted to (`httpIn`)."""

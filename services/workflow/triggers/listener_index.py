@@ -1,0 +1,169 @@
+"""Finds the flows that listen to a value: by its key, however many flows there are. No I/O.
+
+Patterns with `*` are kept by what stands before their first and behind their last `*`; a key is
+looked up once for each pair of lengths that there is, so that thousands of patterns that differ in
+their texts cost no more than one.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from libs.common.changes import Changed
+from services.workflow.engine.runner import Start
+from services.workflow.runs.model import Cause, Deployed
+
+Ends = tuple[str, str]
+
+
+class Patterns:
+    """A set of patterns; each may be added several times, by different holders."""
+
+    def __init__(self) -> None:
+        self._by_ends: dict[Ends, dict[str, tuple[str, ...]]] = {}
+        self._lengths: Counter[tuple[int, int]] = Counter()
+
+    def add(self, pattern: str) -> None:
+        """Add a pattern; it has a `*`."""
+        ends, middle = _parts(pattern)
+        known = self._by_ends.setdefault(ends, {})
+        if pattern not in known:
+            known[pattern] = middle
+            self._lengths[len(ends[0]), len(ends[1])] += 1
+
+    def remove(self, pattern: str) -> None:
+        """Remove a pattern that is there."""
+        ends, _ = _parts(pattern)
+        del self._by_ends[ends][pattern]
+        if not self._by_ends[ends]:
+            del self._by_ends[ends]
+        lengths = len(ends[0]), len(ends[1])
+        self._lengths[lengths] -= 1
+        if not self._lengths[lengths]:
+            del self._lengths[lengths]
+
+    def matching(self, key: str) -> Iterator[str]:
+        """The patterns that match a key."""
+        size = len(key)
+        for before, behind in self._lengths:
+            if before + behind <= size:
+                found = self._by_ends.get((key[:before], key[size - behind :]))
+                if found:
+                    inner = key[before : size - behind]
+                    yield from (one for one, parts in found.items() if _in_order(inner, parts))
+
+
+def _parts(pattern: str) -> tuple[Ends, tuple[str, ...]]:
+    first, *middle, last = pattern.split("*")
+    return (first, last), tuple(part for part in middle if part)
+
+
+def _in_order(text: str, parts: tuple[str, ...]) -> bool:
+    """Whether `text` has all parts one after the other."""
+    begin = 0
+    for part in parts:
+        found = text.find(part, begin)
+        if found < 0:
+            return False
+        begin = found + len(part)
+    return True
+
+
+class Heard(NamedTuple):
+    """A flow, and the values among those that came that it listens to.
+
+    Flows that listen to the same of them share one map.
+    """
+
+    flow: Deployed
+    values: dict[str, Any]
+
+
+class _Tenant:
+    """The flows of one tenant."""
+
+    def __init__(self) -> None:
+        self.flows: dict[int, tuple[Deployed, tuple[str, ...]]] = {}
+        self._by_key: dict[str, set[int]] = defaultdict(set)
+        self._patterns = Patterns()
+
+    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+        self.flows[flow.flow_id] = (flow, tuple(keys))
+        for key in self.flows[flow.flow_id][1]:
+            if "*" in key and key not in self._by_key:
+                self._patterns.add(key)
+            self._by_key[key].add(flow.flow_id)
+
+    def remove(self, flow_id: int) -> None:
+        for key in self.flows.pop(flow_id)[1]:
+            holders = self._by_key[key]
+            holders.discard(flow_id)
+            if not holders:
+                del self._by_key[key]
+                if "*" in key:
+                    self._patterns.remove(key)
+
+    def listeners(self, key: str) -> set[int]:
+        found = set(self._by_key.get(key, ()))
+        for pattern in self._patterns.matching(key):
+            found |= self._by_key[pattern]
+        return found
+
+
+class ListenerIndex:
+    """The flows that listen, of all tenants."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Tenant] = {}
+        self._tenant_of: dict[int, str] = {}
+
+    def flow_ids(self) -> set[int]:
+        """The flows that are there."""
+        return set(self._tenant_of)
+
+    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+        """Add a flow, or take it anew."""
+        self.remove(flow.flow_id)
+        self._tenant_of[flow.flow_id] = flow.tenant
+        self._tenants.setdefault(flow.tenant, _Tenant()).put(flow, keys)
+
+    def remove(self, flow_id: int) -> None:
+        """Drop a flow; it may be unknown."""
+        name = self._tenant_of.pop(flow_id, None)
+        if name is not None:
+            tenant = self._tenants[name]
+            tenant.remove(flow_id)
+            if not tenant.flows:
+                del self._tenants[name]
+
+    def match(self, tenant: str, values: Mapping[str, Any]) -> list[Heard]:
+        """Each flow that listens to one of the values, with all that it listens to."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return []
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        for key in values:
+            for flow_id in known.listeners(key):
+                found[flow_id].append(key)
+        heard = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
+        chosen = {keys: {key: values[key] for key in keys} for keys in set(heard.values())}
+        return [Heard(known.flows[flow_id][0], chosen[keys]) for flow_id, keys in heard.items()]
+
+    def crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
+        """Return a key that `most` other flows listen to, and this one not yet."""
+        known = self._tenants.get(flow.tenant)
+        if known is None:
+            return None
+        _, own = known.flows.get(flow.flow_id, (flow, ()))
+        new = (key for key in keys if key not in own)
+        return next((key for key in new if len(known.listeners(key)) >= most), None)
+
+
+def starts_of(index: ListenerIndex, change: Changed, hops: int, trace: str = "") -> Iterator[Start]:
+    """A run for each flow that listens to one of the values that came.
+
+    The event's id makes it the same run when the event comes again.
+    """
+    cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
+    for flow, values in index.match(change.tenant, change.values):
+        yield Start(flow, values, cause)

@@ -1,1 +1,0 @@
-"""Listeners: each event makes one run of each flow that listens to one of its values."""

@@ -1,1 +1,0 @@
-"""Timers: each due time makes one run, in whichever replica."""

@@ -1,0 +1,155 @@
+"""Begins the runs of what MQTT clients outside publish.
+
+Replicas share the messages of the bus. A message is not kept: it runs the flows that listen when
+it comes. They are found level by level, however many flows there are.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from uuid import uuid4
+
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus
+from libs.common.bus.subjects import OUTSIDE_TOPICS, outside_topic
+from libs.common.errors import ThingwayError
+from libs.common.scheduling import Caps, FairScheduler, LaneFull
+from libs.common.store.mongo import StoreError
+from services.workflow.engine.runner import Engine, Start, admitted
+from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
+from services.workflow.runs.model import Cause, Deployed
+
+Listener = tuple[Deployed, SimpleMqttParameters]
+log = logging.getLogger(__name__)
+
+WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
+"""Messages of a tenant that wait, and their bytes; of more the newest are dropped."""
+MOST_BYTES, FEW = 128 * 1024**2, 100
+"""While so many bytes wait for all tenants, a tenant has at most so few messages."""
+COST = 512
+"""Bytes of memory that a message takes beside its payload."""
+LARGEST = 256 * 1024
+"""Bytes of a message; a larger one is dropped."""
+HANDLED, EACH = 256, 16
+"""Messages that are handled at a time, and those of one tenant."""
+
+
+class _Level:
+    """Filters with a common beginning."""
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level] = {}
+        self.flows: dict[int, Listener] = {}
+        """Flows whose filter ends here."""
+
+    def match(self, levels: Sequence[str]) -> Iterator[Listener]:
+        """Yield the flows whose filter means a topic (MQTT 3.1.1, 4.7)."""
+        if "#" in self.below:
+            yield from self.below["#"].flows.values()
+        if not levels:
+            yield from self.flows.values()
+            return
+        for name in (levels[0], "+"):
+            if name in self.below:
+                yield from self.below[name].match(levels[1:])
+
+
+class TopicIndex:
+    """The flows that begin with a message, of all tenants."""
+
+    def __init__(self) -> None:
+        self._flows: dict[int, list[str]] = {}
+        """Tenant and levels of the filter of each flow."""
+        self._tenants = _Level()
+
+    def flow_ids(self) -> set[int]:
+        """The flows that are there."""
+        return set(self._flows)
+
+    def put(self, flow: Deployed, parameters: SimpleMqttParameters) -> None:
+        """Add a flow, or take it anew."""
+        self.remove(flow.flow_id)
+        names = self._flows[flow.flow_id] = [
+            flow.tenant,
+            *parameters.subscription_topic.split("/"),
+        ]
+        level = self._tenants
+        for name in names:
+            level = level.below.setdefault(name, _Level())
+        level.flows[flow.flow_id] = flow, parameters
+
+    def remove(self, flow_id: int) -> None:
+        """Drop a flow; it may be unknown."""
+        names = self._flows.pop(flow_id, [])
+        path = [self._tenants]
+        for name in names:
+            path.append(path[-1].below[name])
+        path[-1].flows.pop(flow_id, None)
+        while names and not (path[-1].flows or path[-1].below):
+            path.pop()
+            del path[-1].below[names.pop()]
+
+    def match(self, tenant: str, topic: str) -> list[Listener]:
+        """The flows of a tenant that listen to a topic."""
+        known = self._tenants.below.get(tenant)
+        return [] if known is None else list(known.match(topic.split("/")))
+
+
+class TopicListener:
+    """Begins the runs of messages, in turns of tenants."""
+
+    def __init__(self, bus: Bus, index: TopicIndex, ready: asyncio.Event, engine: Engine) -> None:
+        """`ready` is set while the index is in step with the flows that run."""
+        self._bus = bus
+        self._index = index
+        self._ready = ready
+        self._engine = engine
+        self._scheduler = FairScheduler(
+            "messages for flows",
+            HANDLED,
+            items=WAITING,
+            size=WAITING_BYTES,
+            caps=lambda _: Caps(EACH, sub=EACH),
+        )
+
+    async def run(self) -> None:
+        """Begin to listen."""
+        await self._bus.client.subscribe(
+            OUTSIDE_TOPICS,
+            queue="workflow",
+            cb=self._receive,
+            pending_msgs_limit=WAITING,
+            pending_bytes_limit=WAITING_BYTES,
+        )
+
+    async def _receive(self, message: Msg) -> None:
+        tenant = outside_topic(message.subject)[0].rpartition("@")[2]
+        full = self._scheduler.size >= MOST_BYTES and self._scheduler.waiting(tenant) >= FEW
+        if full or len(message.data) > LARGEST:
+            self._scheduler.note_overflow(tenant)
+            return
+        size = len(message.data) + COST
+        with suppress(LaneFull):
+            self._scheduler.start(tenant, partial(self._begin, tenant, message), size=size)
+
+    async def _begin(self, tenant: str, message: Msg) -> None:
+        await self._ready.wait()
+        try:
+            for start in await admitted(self._engine, self._starts(tenant, message)):
+                self._engine.refuse(start)
+        except (ThingwayError, StoreError) as error:
+            log.warning("a message of %s began no flow: %s", tenant, error)
+
+    def _starts(self, tenant: str, message: Msg) -> Iterator[Start]:
+        _, topic = outside_topic(message.subject)
+        for flow, parameters in self._index.match(tenant, topic):
+            if parameters.encoding == "Base64":
+                payload = base64.b64encode(message.data).decode()
+            else:
+                payload = message.data.decode(errors="replace")
+            cause = Cause(kind="MQTT", key=f"m-{uuid4().hex}")
+            yield Start(flow, {"topic": topic, "payload": payload}, cause)

@@ -1,1 +1,0 @@
-"""Secrets in designs: kept encrypted, with marks in their place."""
