@@ -24,6 +24,7 @@ from services.workflow.engine.wiring import EngineParts
 from services.workflow.engine.wiring import wire as wire_engine
 from services.workflow.flows.console import FlowHandlers, flow_router
 from services.workflow.flows.deployment import SETTLING_PERIOD
+from services.workflow.flows.logs import LogHandlers, log_router
 from services.workflow.flows.store import FlowStore
 from services.workflow.flows.wiring import Flows
 from services.workflow.flows.wiring import wire as wire_flows
@@ -89,8 +90,9 @@ def build_app(core: Packages) -> Litestar:
     """Put the service together."""
     clients, nodes, triggers = core.clients, core.nodes, core.triggers
     routers = [
-        flow_router(FlowHandlers(core.flows.service, core.flows.logs)),
+        flow_router(FlowHandlers(core.flows.service)),
         trial_router(TrialHandlers(core.trials)),
+        log_router(LogHandlers(core.flows.logs)),
         component_router(ComponentHandlers(nodes.registry, Editors(clients.rpc))),
     ]
     return create_app(
@@ -99,9 +101,9 @@ def build_app(core: Packages) -> Litestar:
             title="Thingway workflows",
             routes=[
                 Router("/workflow", route_handlers=routers, tags=["Workflows"]),
+                hook_router(HookHandlers(triggers.hooks, triggers.logins)),
                 credential_router(CredentialHandlers(nodes.credentials)),
                 notification_router(NotificationHandlers(core.sender.settings, core.sender)),
-                hook_router(HookHandlers(triggers.hooks, triggers.logins)),
             ],
             verifier=HeaderVerifier(clients.settings.internal_public_key),
             telemetry=clients.telemetry,

@@ -1,4 +1,4 @@
-"""`/workflow/flows`: flows, their designs and their logs."""
+"""`/workflow/flows`: flows and their designs."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +14,6 @@ from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from services.workflow.flows.logs import LogService, SearchLogs, ShownLog, ShownRun
 from services.workflow.flows.model import (
     DeleteFlows,
     FlowVersion,
@@ -28,7 +27,6 @@ from services.workflow.flows.model import (
 from services.workflow.flows.service import FlowService
 
 Flows = NamedDependency[FlowService]
-Logs = NamedDependency[LogService]
 
 LONGEST_VERSION = 9
 """Digits."""
@@ -103,29 +101,11 @@ def _version(text: str | None) -> int | None:
     return int(text)
 
 
-@post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
-async def search_flow_logs(
-    principal: Requester,
-    logs: Logs,
-    flow_id: PathId,
-    data: JSONBody[SearchLogs],
-) -> list[ShownLog] | Page[ShownLog]:
-    """Runs of a flow, the newest first; tests are not among them."""
-    return await logs.search(principal, flow_id, data)
-
-
-@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
-async def get_flow_log(principal: Requester, logs: Logs, log_id: PathId) -> ShownRun:
-    """What each node was given, put out, and how long it took."""
-    return await logs.detail(principal, log_id)
-
-
 @dataclass(frozen=True)
 class FlowHandlers:
     """What the handlers above are given."""
 
     flows: FlowService
-    logs: LogService
 
 
 def flow_router(handlers: FlowHandlers) -> Router:

@@ -10,12 +10,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
 from msgspec.structs import asdict, replace
 
 from libs.common.contracts.entities import MOST
 from libs.common.errors import NotFound
-from libs.common.http.console import Page, PageRequest
+from libs.common.http import Requester, provide
+from libs.common.http.console import Page, PageRequest, get, post
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
+from libs.common.identity.functions import Function
 from services.workflow.entities import Entities
 from services.workflow.flows.service import FlowService
 from services.workflow.runs.model import Run, TraceItem
@@ -128,3 +136,34 @@ def _shown(run: Run) -> ShownLog:
         status=ended(run),
         version=run.version,
     )
+
+
+@post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
+async def search_flow_logs(
+    principal: Requester,
+    logs: NamedDependency[LogService],
+    flow_id: PathId,
+    data: JSONBody[SearchLogs],
+) -> list[ShownLog] | Page[ShownLog]:
+    """Runs of a flow, the newest first; tests are not among them."""
+    return await logs.search(principal, flow_id, data)
+
+
+@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
+async def get_flow_log(
+    principal: Requester, logs: NamedDependency[LogService], log_id: PathId
+) -> ShownRun:
+    """What each node was given, put out, and how long it took."""
+    return await logs.detail(principal, log_id)
+
+
+@dataclass(frozen=True)
+class LogHandlers:
+    """What the handlers above are given."""
+
+    logs: LogService
+
+
+def log_router(handlers: LogHandlers) -> Router:
+    """Return the router below `/workflow`."""
+    return Router("/flows", route_handlers=operations_of(globals()), dependencies=provide(handlers))
