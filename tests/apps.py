@@ -18,8 +18,9 @@ from libs.common.telemetry import Telemetry
 from services.auth.app import build_app as build_auth
 from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
+from services.device.clients import create_clients
+from services.device.process import wire_foundation
 from services.device.settings import DeviceSettings
-from services.device.wiring import base_of
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
@@ -47,7 +48,8 @@ def device(public_key: str) -> Litestar:
     """The service `device`."""
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
     settings = DeviceSettings(internal_public_key=public_key)
-    return build_device(base_of(settings, silent(), mongo, bus), _bus())
+    foundation = wire_foundation(create_clients(settings, silent(), mongo, bus))
+    return build_device(foundation, _bus())
 
 
 def management(public_key: str) -> Litestar:

@@ -20,8 +20,8 @@ from libs.common.identity import make_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.alarms.model import Rule, ValueCondition, written
-from services.device.ingest_main import DURABLE
 from services.device.migrations import MIGRATIONS
+from services.device.reports.wiring import DURABLE
 from tests.faults.replica import Replica
 from tests.servers import Servers
 

@@ -42,7 +42,7 @@ async def report(world: World, sn: str, *values: Any, ts: int | None = None) -> 
 
 
 async def say(world: World, sn: str, channel: str, bodies: list[Any]) -> None:
-    await world.base.bus.publish(
+    await world.clients.bus.publish(
         [Outgoing(up(sn, channel), msgspec.json.encode(body)) for body in bodies]
     )
 
@@ -79,10 +79,10 @@ async def until(user: User, count: int, **asked: Any) -> list[dict[str, Any]]:
 async def settled(world: World) -> None:
     """Return when every report is stored, and every event is judged."""
     async with asyncio.timeout(30):
-        while (await world.base.bus.js.stream_info("UPLINK")).state.messages:
+        while (await world.clients.bus.js.stream_info("UPLINK")).state.messages:
             await asyncio.sleep(0.02)
         while True:
-            info = await world.base.bus.js.consumer_info(EVENTS, DURABLE)
+            info = await world.clients.bus.js.consumer_info(EVENTS, DURABLE)
             if not (info.num_pending or info.num_ack_pending):
                 return
             await asyncio.sleep(0.02)
@@ -91,10 +91,10 @@ async def settled(world: World) -> None:
 async def said(world: World, device: int) -> list[dict[str, Any]]:
     """What the bus was told of the alarms of a device."""
     await settled(world)
-    info = await world.base.bus.js.stream_info(EVENTS)
+    info = await world.clients.bus.js.stream_info(EVENTS)
     bodies = []
     for sequence in range(info.state.first_seq, info.state.last_seq + 1):
-        message = await world.base.bus.js.get_msg(EVENTS, sequence)
+        message = await world.clients.bus.js.get_msg(EVENTS, sequence)
         if str(message.subject).startswith(f"event.default.alarm.{device}."):
             bodies.append(msgspec.json.decode(message.data or b""))
     return bodies
@@ -143,14 +143,14 @@ async def test_late_and_repeated_pointers_change_nothing(world: World):
     await report(world, "A2", *([300, 100] * 20))
     rows = await until(admin, 20, keyword="A2 hot", open=False)
     await settled(world)
-    info = await world.base.bus.js.stream_info(EVENTS)
+    info = await world.clients.bus.js.stream_info(EVENTS)
     again = []
     for sequence in range(info.state.last_seq, info.state.first_seq - 1, -1):
-        message = await world.base.bus.js.get_msg(EVENTS, sequence)
+        message = await world.clients.bus.js.get_msg(EVENTS, sequence)
         if str(message.subject) == f"event.default.look.{device}":
             again.append(Outgoing(str(message.subject), message.data or b""))
     assert again
-    await world.base.bus.publish(again)
+    await world.clients.bus.publish(again)
     await settled(world)
     assert await found(admin, keyword="A2 hot") == rows
     times = [(row["alarm_time"], row["cleared_time"]) for row in rows]
@@ -162,7 +162,7 @@ async def test_devices_that_keep_no_history_have_alarms(world: World):
     """What is not stored is judged by the event alone."""
     admin, device = world.admin(), await world.add_direct("A3", "OVEN")
     await world.database["devices"].update_one({"_id": device}, {"$set": {"dataStorage": False}})
-    world.base.things.forget(device)
+    world.foundation.things.directory.forget(device)
     await add_rule(admin, "A3 open", {
         "type": "VALUE", "property": "door.open", "comparison": "EQ", "threshold": True,
     }, device_id=device)  # fmt: skip

@@ -15,26 +15,26 @@ from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.http import Service, create_app
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
+from libs.common.parts import routers_of
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.app import alarming, console, entities, share
-from services.device.codecs.workers import CodecWorkers
-from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.app import wire_packages
+from services.device.clients import create_clients
+from services.device.commands.ending import CommandEnding
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
-from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.migrations import MIGRATIONS
+from services.device.process import wire_foundation
 from services.device.products.rps.store import RpsStore
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
-from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
 from services.device.things.latest import LatestValues
-from services.device.things.store import DeviceStore
-from services.device.wiring import base_of
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers
@@ -197,34 +197,34 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
     auth_rpc.offer("describe_users", DescribeUsers, _describe_users)
     private, public = make_keys()
     settings = DeviceSettings(internal_public_key=public)
-    base = base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
-    store = DeviceStore(mongo, outbox, limits_of(), base.latest)
-    base = replace(base, outbox=outbox, devices=store, limits=limits_of())
-    shared = share(base, CodecWorkers())
+    clients = create_clients(settings, Telemetry(None, MeterProvider()), mongo, bus)
+    clients = replace(clients, outbox=outbox, limits=limits_of())
+    foundation, rpc = wire_foundation(clients), RpcServer(bus, "device")
+    things = foundation.things
     app = create_app(
         Service(
             name="device",
             title="Device",
-            routes=[CONSOLE_ROUTES, ENTITY_ROUTES],
+            routes=routers_of(wire_packages(foundation, rpc=rpc, system=bus)),
             verifier=HeaderVerifier(public),
-            telemetry=base.telemetry,
-            dependencies={
-                **console(shared),
-                **entities(shared, Reporter(bus), alarming(base).alarms),
-            },
+            telemetry=clients.telemetry,
         )
     )
+    products = ProductService(things.products, things.specifications)
+    ending = CommandEnding(foundation.commands, bus)
+    leaving = Leaving(CredentialsOverRpc(clients.rpc), ending)
+    applications = ApplicationsOverRpc(clients.rpc)
     devices = DeviceService(
-        store,
-        base.latest,
+        things.devices,
+        foundation.values,
         IdAllocator(mongo.database, "things", 1),
-        shared.products,
+        products,
         _NoProvisioning(),
         _NoKeys(),
-        shared.leaving,
-        Orphans(store, RpsStore(mongo, base.limits), ApplicationsOverRpc(base.rpc), shared.leaving),
+        leaving,
+        Orphans(things.devices, RpsStore(mongo, clients.limits), applications, leaving),
     )
-    await shared.rpc.start()
+    await rpc.start()
     await auth_rpc.start()
     transport = ASGITransport(app)  # type: ignore[arg-type]
     async with (
@@ -232,10 +232,10 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
         AsyncClient(transport=transport, base_url="http://device") as http,
     ):
         yield (
-            World(http, mongo, bus, grants, keys, HeaderSigner(private), shared.products, devices),
+            World(http, mongo, bus, grants, keys, HeaderSigner(private), products, devices),
             heard,
         )
-    await shared.rpc.stop()
+    await rpc.stop()
     await auth_rpc.stop()
     await bus.drain()
     await auth_bus.drain()

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 from httpx import ASGITransport, AsyncClient, Response
+from litestar import Router
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Outbox, Outgoing
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import InvalidInput
-from libs.common.http import Service, create_app
+from libs.common.http import Service, create_app, provide
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -163,6 +164,15 @@ class Caller:
         return await self.done("PUT", f"/products/{model}", {"name": model, "tsl": tsl, **more})
 
 
+@dataclass(frozen=True)
+class Handlers:
+    """Dependencies of the handlers."""
+
+    product_service: ProductService
+    device_service: DeviceService
+    rps_service: RpsService
+
+
 @dataclass
 class Platform:
     """The features, and three applications: two of one tenant, one of another."""
@@ -213,29 +223,31 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     records, applications = RpsStore(mongo, limits), Applications()
     leaving = Leaving(keys, provisioning)
     orphans = Orphans(store, records, applications, leaving)
+    devices = DeviceService(
+        store,
+        latest,
+        IdAllocator(mongo.database, "devices"),
+        products,
+        provisioning,
+        keys,
+        leaving,
+        orphans,
+    )
     private, public = make_keys()
     signer = HeaderSigner(private)
     app = create_app(
         Service(
             name="device",
             title="Device",
-            routes=[PRODUCT_ROUTES, DEVICE_ROUTES, RPS_ROUTES],
+            routes=[
+                Router(
+                    "/",
+                    route_handlers=[PRODUCT_ROUTES, DEVICE_ROUTES, RPS_ROUTES],
+                    dependencies=provide(Handlers(products, devices, RpsService(records))),
+                )
+            ],
             verifier=HeaderVerifier(public),
             telemetry=Telemetry(None, MeterProvider()),
-            dependencies={
-                "product_service": products,
-                "device_service": DeviceService(
-                    store,
-                    latest,
-                    IdAllocator(mongo.database, "devices"),
-                    products,
-                    provisioning,
-                    keys,
-                    leaving,
-                    orphans,
-                ),
-                "rps_service": RpsService(records),
-            },
         )
     )
 

@@ -140,9 +140,9 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
     await world.admin().refused(404, "POST", "/device/move-to-group", body)
     ended = Groups(
         store.GroupStore(world.database),
-        world.base.devices,
-        GrantReader(world.base.rpc),
-        GrantsOverRpc(world.base.rpc),
+        world.foundation.things.devices,
+        GrantReader(world.clients.rpc),
+        GrantsOverRpc(world.clients.rpc),
     ).finish("default")
     assert len([step async for step in ended]) == 1
     assert "group" not in await world.device("G6-a")

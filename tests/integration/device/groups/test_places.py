@@ -100,7 +100,7 @@ async def test_a_status_has_a_time(world: World):
     """That of the change; who was never online has neither."""
     path = f"/device/{(device := await world.add_direct('P5'))}"
     assert {"status", "status_updated_at"}.isdisjoint(await world.admin().done("GET", path))
-    devices, mongo = world.base.devices, world.base.mongo
+    devices, mongo = world.foundation.things.devices, world.clients.mongo
     told = []
     for status in ("ONLINE", "OFFLINE"):
         await mongo.transaction(partial(devices.presence.set_status, [device], status))

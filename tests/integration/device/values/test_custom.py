@@ -50,7 +50,9 @@ async def test_a_custom_property_lives_like_any_other(world: World):
     found = await admin.done("POST", "/entity/search", {"customized": True, "keyword": "c1"})
     assert [row["entity_id"] for row in found] == [made["id"]]
     number = int(made["id"]) // 8192
-    event = await world.base.bus.js.get_last_msg("EVENTS", f"event.default.thing.{number}.reported")
+    event = await world.clients.bus.js.get_last_msg(
+        "EVENTS", f"event.default.thing.{number}.reported"
+    )
     assert b'"properties":{"c1":7}' in event.data
     assert b'"thingKey":"system.integration"' in event.data
 
@@ -273,7 +275,7 @@ async def test_only_custom_entities_are_deleted(world: World):
     await world.admin().done("POST", "/entity/delete", {"entity_ids": ids})
     await world.admin().refused(404, "GET", f"/entity/{child['id']}/meta")
     assert world.grants.held(7) == set()
-    assert await world.base.latest.of([int(made["id"]) // 8192]) == {}
+    assert await world.foundation.values.of([int(made["id"]) // 8192]) == {}
     assert await world.device("C-1") is not None
     await world.admin().refused(400, "POST", UPDATE, {"exchange": {child["key"]: 1}})
     again = await world.admin().done("POST", "/entity", body("gone"))

@@ -111,7 +111,7 @@ async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
     subject = f"event.default.thing.{thing}.reported"
     for hops, expected in ((3, "3"), (0, None)):
         await write(world, {key: hops}, hops)
-        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
         assert expected == (event.headers or {}).get(HOPS)
 
 
@@ -142,7 +142,7 @@ async def test_updates_that_come_together_are_told_apart(world: World):
     assert {one: 1, two: 4} == await read(world, one, two)
     for thing, hops in ((first, "1"), (second, "4")):
         subject = f"event.default.thing.{thing}.reported"
-        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
         assert hops == event.headers[HOPS]
     command = await world.database["commands"].find_one({"thingId": lamp})
     assert command["hops"] == 3
@@ -155,14 +155,14 @@ async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
         assert [f"{key}.on"] == await write(world, {f"{key}.on": True}, hops=2)
 
         async def confirmed() -> bool:
-            return bool(await world.base.latest.of([thing]))
+            return bool(await world.foundation.values.of([thing]))
 
         await world.until(confirmed)
 
     async def told() -> bool:
         subject = f"event.default.device.{thing}.reported"
         try:
-            event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+            event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
         except NotFoundError:
             return False
         return bool((event.headers or {}).get(HOPS) == "2")

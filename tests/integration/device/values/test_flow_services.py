@@ -46,7 +46,7 @@ class Flows:
 async def flows(world: World) -> AsyncIterator[Flows]:
     """A `workflow` that runs flows."""
     found = Flows()
-    rpc = RpcServer(world.base.bus, "workflow")
+    rpc = RpcServer(world.clients.bus, "workflow")
     rpc.offer("call_flow", CallFlow, found.call)
     await rpc.start()
     yield found

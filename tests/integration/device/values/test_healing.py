@@ -10,19 +10,21 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from libs.common.bus import RpcServer
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Downlink, Frame, ToldFrame
 from libs.common.errors import Unavailable
 from libs.common.identity import Principal
 from libs.common.tsl import to_wire
-from services.device.app import healer, share
-from services.device.codecs.workers import CodecWorkers
 from services.device.commands.service import CommandService
+from services.device.commands.wiring import wire_commands
 from services.device.healing import working
 from services.device.healing.working import Healer
+from services.device.lorawan.wiring import wire_codecs, wire_lorawan
 from services.device.products.codec.service import CodecService
 from services.device.reports.gaps import store
-from services.device.reports.history.partitions import KEY, history_key, partition_of
+from services.device.reports.history.partitions import KEY, Partitions, history_key, partition_of
+from services.device.reports.wiring import wire_telemetry
 from tests.integration.device.values import lora
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
 from tests.integration.device.values.test_gaps import page
@@ -146,7 +148,7 @@ async def history(world: World, device: int, first: int, last: int) -> list[tupl
     found = []
     keys = {"$gte": history_key(device, first, 0), "$lte": history_key(device, last, 2**63)}
     for week in range(partition_of(first), partition_of(last) + 1):
-        rows = world.base.partitions.collection(week).find({"_id": keys}, sort=[("_id", 1)])
+        rows = Partitions(world.database).collection(week).find({"_id": keys}, sort=[("_id", 1)])
         found += [(KEY.unpack(row["_id"])[1], row["p"]) async for row in rows]
     return found
 
@@ -217,13 +219,34 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
         ]
         assert rows == expected
         assert len(server.queued[sensor.eui]) == 2
-        (latest,) = (await world.base.latest.entries([sensor.device])).values()
+        (latest,) = (await world.foundation.values.entries([sensor.device])).values()
         assert latest[sensor.key]["t"] >= began - 1000 > times[-2] * 1000
     shown = await page(world, sensors[0].device)
     assert [(one["state"], one["missing"], one["found"]) for one in shown] == [
         ("HEALED", 21, 21),
         ("HEALED", 14, 14),
     ]
+
+
+def create_healer(world: World) -> Healer:
+    """Construct what heals gaps, as another replica has it."""
+    clients, things = world.clients, world.foundation.things
+    store, rpc = world.foundation.commands, RpcServer(world.clients.bus, "replica")
+    codecs = wire_codecs(clients, things=things)
+    telemetry = wire_telemetry(
+        clients,
+        rpc=rpc,
+        things=things,
+        values=world.foundation.values,
+        system=world.outside,
+        reconnects=store,
+    )
+    commands = wire_commands(
+        clients, things=things, telemetry=telemetry, store=store, encoder=codecs.encoder
+    )
+    return wire_lorawan(
+        clients, rpc=rpc, things=things, telemetry=telemetry, commands=commands, codecs=codecs
+    ).healer
 
 
 async def look(replica: Healer) -> None:
@@ -243,7 +266,7 @@ async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Se
         return sorted(await states(world, sensor.device)) == ["HEALED"] * 2 + ["OPEN"] * 2
 
     await world.until(two_healed)
-    replica = healer(share(world.base, CodecWorkers()))
+    replica = create_healer(world)
     await asyncio.gather(*(look(replica) for _ in range(3)))
     assert len(server.queued["H-budget"]) == 2
     assert [(one["missing"], one["state"]) for one in await page(world, sensor.device)] == [
@@ -260,7 +283,7 @@ async def test_replicas_do_not_both_ask(world: World, server: Server) -> None:
     await lose([sensor], {2, 3, 6}, readings=9)
     await world.until(lambda: _gaps(world, sensor, 2))
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
-    replica = healer(share(world.base, CodecWorkers()))
+    replica = create_healer(world)
     await asyncio.gather(*(look(replica) for _ in range(6)))
     await server.asked("H-both")
     for _ in range(3):

@@ -18,7 +18,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
 from services.device.entities.console import READERS
-from services.device.reports.history.partitions import DAY_MS, SPAN_MS, history_key
+from services.device.reports.history.partitions import DAY_MS, SPAN_MS, Partitions, history_key
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
 
@@ -420,16 +420,16 @@ async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
     thing = await bell(world, "H-10", ("rung", {}), ("pressed", {"times": 2}), ("rung", {}))
     ids = await world.ids(thing)
     commands = CommandService(
-        things=world.base.things,
-        store=world.base.commands,
-        latest=world.base.latest,
+        things=world.foundation.things.directory,
+        store=world.foundation.commands,
+        latest=world.foundation.values,
         ids=IdAllocator(world.database, "tasks"),
         carrier=NoCarrier(),
         life=60,
         coded_life=60,
     )
     who = Principal(Kind.USER, "default", "1")
-    known = (await world.base.things.by_sn(["H-10"]))["H-10"]
+    known = (await world.foundation.things.directory.by_sn(["H-10"]))["H-10"]
     drafts = [commands.check_call(known, "mute", {}), commands.check_call(known, "ring", None)]
     await commands.issue(who, drafts)
 
@@ -478,7 +478,7 @@ async def test_values_from_before_a_type_changed_are_no_failure(world: World):
 async def test_an_export_is_as_long_as_history_is(world: World):
     """More than one batch, and the other spelling of the bounds."""
     thing, ids = await lamp(world, "H-8")
-    partition = world.base.partitions
+    partition = Partitions(world.database)
     await world.history(thing, (T, {"level": 0}))
     collection = partition.collection(T // SPAN_MS)
     first = await collection.find_one({"p.level": 0, "_id": {"$gte": thing.to_bytes(8, "big")}})

@@ -24,7 +24,7 @@ def things(world: World, integration: str = "lamps") -> IntegrationThings:
 async def latest(world: World, sn: str) -> dict[str, Any]:
     """The latest values of a device."""
     device = await world.device(sn)
-    return (await world.base.latest.of([device["_id"]])).get(device["_id"], {})
+    return (await world.foundation.values.of([device["_id"]])).get(device["_id"], {})
 
 
 async def test_a_device_reports_through_its_integration(world: World, lamps: Lamps):
@@ -111,7 +111,7 @@ async def test_an_integration_reports_and_reads_its_own_values(world: World, lam
     assert (await own.own_values("another")).properties == {}
     with pytest.raises(InvalidInput, match="period"):
         await own.own_report("own", {"period": 1000})
-    event = await world.base.bus.js.get_last_msg(
+    event = await world.clients.bus.js.get_last_msg(
         EVENTS, f"event.own.thing.{values.thing_id}.reported"
     )
     assert b'"thingKey":"lamps.integration"' in event.data

@@ -54,7 +54,7 @@ async def test_a_device_is_told_what_to_take_on(world: World):
         assert await world.admin().done("POST", UPDATE, {"exchange": exchange}) is None
 
         async def taken() -> bool:
-            return bool(await world.base.latest.of([thing]))
+            return bool(await world.foundation.values.of([thing]))
 
         await world.until(taken)
     assert heard[0]["kind"] == "SET_PROPERTIES"

@@ -37,19 +37,17 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.alarms import following
 from services.device.app import build_app
-from services.device.codecs.workers import CodecWorkers
+from services.device.clients import Clients, create_clients
 from services.device.healing import working as healing
-from services.device.ingest_main import DURABLE, build_ingest
-from services.device.members.shapes import ShapeStore
+from services.device.ingest_main import build_ingest
 from services.device.migrations import MIGRATIONS
+from services.device.process import Foundation, wire_foundation
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.ledger import Ledger
+from services.device.reports.wiring import DURABLE
 from services.device.settings import DeviceSettings
 from services.device.things import integrations as known
-from services.device.wiring import Base, base_of
 from services.management.builtin.direct import Direct
 from services.management.builtin.system import System
 from services.management.integrations.registry import Registry
@@ -202,7 +200,7 @@ class World(AskedByUsers):
     """The running service, and what a test does with it."""
 
     http: AsyncClient
-    base: Base
+    foundation: Foundation
     grants: Grants
     signer: HeaderSigner
     announced: _Announced
@@ -214,8 +212,12 @@ class World(AskedByUsers):
     usual = EVERYTHING
 
     @property
+    def clients(self) -> Clients:
+        return self.foundation.clients
+
+    @property
     def database(self) -> Any:
-        return self.base.mongo.database
+        return self.clients.mongo.database
 
     async def rpc(self, subject: str, request: Any, answer: type) -> Any:
         """Ask over the bus, as another process does."""
@@ -224,10 +226,8 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
-        base = self.base
-        products = ProductService(
-            ProductStore(base.mongo, base.devices, base.tsls, base.limits), base.tsls
-        )
+        things = self.foundation.things
+        products = ProductService(things.products, things.specifications)
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class World(AskedByUsers):
     @asynccontextmanager
     async def hosting(self, lamps: Lamps) -> AsyncIterator[IntegrationHost]:
         """Run an integration in a process of its own, as far as the bus can tell."""
-        bus = await Bus.connect(self.base.settings.nats_url, name=lamps.manifest.id)
+        bus = await Bus.connect(self.clients.settings.nats_url, name=lamps.manifest.id)
         try:
             async with IntegrationHost(bus, lamps) as host:
                 yield host
@@ -272,7 +272,7 @@ class World(AskedByUsers):
     @asynccontextmanager
     async def dying(self, lamps: Lamps) -> AsyncIterator[None]:
         """Run an integration whose process is killed at the end, whatever it is doing."""
-        bus = await Bus.connect(self.base.settings.nats_url, name=lamps.manifest.id)
+        bus = await Bus.connect(self.clients.settings.nats_url, name=lamps.manifest.id)
         host = IntegrationHost(bus, lamps)
         await host.start()
         yield
@@ -314,13 +314,14 @@ class World(AskedByUsers):
                 await asyncio.sleep(0.02)
 
 
-def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
+def _foundation(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Foundation:
     settings = DeviceSettings(
         internal_public_key=public,
         nats_url=servers.nats_url,
         service_call_timeout=CALL_TIMEOUT,
     )
-    return base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
+    telemetry = Telemetry(None, MeterProvider())
+    return wire_foundation(create_clients(settings, telemetry, mongo, bus))
 
 
 def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
@@ -356,8 +357,8 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
         await bus.js.delete_consumer(UPLINK, DURABLE)
     await migrate(mongo.database, MIGRATIONS)
     private, public = make_keys()
-    base = _base(servers, mongo, bus, public)
-    await base.things.watch(bus)
+    foundation = _foundation(servers, mongo, bus, public)
+    await foundation.things.directory.watch(bus)
     announced, keys = _Announced(), {}
     registry = Registry(announced)
     for built_in in (Direct, System):
@@ -373,22 +374,23 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     period, following.PERIOD = following.PERIOD, 0.0
     pause, healing.PERIOD = healing.PERIOD, 0.2
     late, healing.LATE_MS = healing.LATE_MS, 0
-    workers = CodecWorkers()
-    ingest = build_ingest(base, Ledger(base.mongo), ShapeStore(base.mongo.database), workers)
+    ingest, ingest_parts = build_ingest(foundation, [UPLINK])
     consumer = BatchConsumer(
-        bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
+        bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.ingest.handle, concurrency=1
     )
     consuming = asyncio.ensure_future(consumer.run())
     try:
         async with AsyncExitStack() as stack:
-            app = stack.enter_context(lent(lambda: build_app(base, outside)))
-            for part in (workers, living(app), IntegrationHost(outside, Direct())):
+            app = stack.enter_context(lent(lambda: build_app(foundation, outside)))
+            workers = (resource for parts in ingest_parts for resource in parts.resources)
+            for part in (*workers, living(app), IntegrationHost(outside, Direct())):
                 await stack.enter_async_context(part)
             grants = await stack.enter_async_context(Grants(outside))
             transport = ASGITransport(app)  # type: ignore[arg-type]
             http = AsyncClient(transport=transport, base_url="http://device", timeout=30)
             await stack.enter_async_context(http)
-            yield World(http, base, grants, HeaderSigner(private), announced, outside, keys, shown)
+            signer = HeaderSigner(private)
+            yield World(http, foundation, grants, signer, announced, outside, keys, shown)
     finally:
         known.FRESH, following.PERIOD = fresh, period
         healing.PERIOD, healing.LATE_MS = pause, late

@@ -72,7 +72,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "Ingest writes one transaction per batch of all tenants; slow codecs have lanes (`slow.py`).": [
         "libs/common/bus/consumer.py _Overlapping.__init__: Semaphore",
-        "services/device/ingest_main.py main: BatchConsumer without lanes",
+        "services/device/reports/wiring.py wire_ingest: BatchConsumer without lanes",
         "services/device/members/shapes.py ShapeKeeper.__init__: Lock",
     ],
     "The callback notes or wakes something without waiting.": [

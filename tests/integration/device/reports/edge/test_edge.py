@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
+from litestar import Router
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer, RpcClient
 from libs.common.contracts.limits import Limits
-from libs.common.http import Service, create_app
+from libs.common.http import Service, create_app, provide
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -79,6 +81,14 @@ class Device:
         await asyncio.gather(*polls, return_exceptions=True)
 
 
+@dataclass(frozen=True)
+class Handlers:
+    """Dependencies of the handlers."""
+
+    edge: EdgeService
+    command_polls: CommandPolls
+
+
 @pytest.fixture
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
@@ -87,27 +97,30 @@ async def device(world: World) -> AsyncIterator[Device]:
     presence = HttpPresence(states, 60, Silence(products(world)))
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
+    edge = EdgeService(
+        bus=world.bus,
+        things=things,
+        presence=presence,
+        meter=MessageMeter(limits := KnownLimits(RpcClient(world.bus), LIMITS)),
+        keeper=RefusalKeeper(world.bus, Refusals(limits)),
+        retention_days=30,
+    )
     private, public = make_keys()
     dead = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
     app = create_app(
         Service(
             name="device",
             title="Edge",
-            routes=[ROUTER, POLLING_ROUTER],
+            routes=[
+                Router(
+                    "/",
+                    route_handlers=[ROUTER, POLLING_ROUTER],
+                    dependencies=provide(Handlers(edge, polls)),
+                )
+            ],
             verifier=HeaderVerifier(public),
             telemetry=Telemetry(None, MeterProvider()),
             checks={"mongo": world.mongo.ping, "nats": world.bus.check, "dead": dead.ping},
-            dependencies={
-                "command_polls": polls,
-                "edge": EdgeService(
-                    bus=world.bus,
-                    things=things,
-                    presence=presence,
-                    meter=MessageMeter(limits := KnownLimits(RpcClient(world.bus), LIMITS)),
-                    keeper=RefusalKeeper(world.bus, Refusals(limits)),
-                    retention_days=30,
-                ),
-            },
         )
     )
     transport = ASGITransport(app)  # type: ignore[arg-type]

@@ -1,0 +1,83 @@
+"""The wiring of alarms."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.bus import RpcServer
+from libs.common.http import provide
+from libs.common.parts import Parts
+from services.device.alarms.console import ROUTERS
+from services.device.alarms.erasing import AlarmEraser
+from services.device.alarms.evaluating import Evaluator, listen
+from services.device.alarms.flows import FlowAlarms
+from services.device.alarms.following import FollowedRules
+from services.device.alarms.pointing import RuleAlarmTrigger
+from services.device.alarms.rows import History
+from services.device.alarms.rules import AlarmRules
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.service import Alarms
+from services.device.alarms.store import AlarmStore
+from services.device.alarms.sweeping import Sweep
+from services.device.alarms.unstored import UplinkReader
+from services.device.clients import Clients
+from services.device.members.directory import EntityDirectory
+from services.device.reports.ports import AlarmTrigger
+from services.device.things.latest import LatestValues
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    alarms: Alarms
+    alarm_rules: AlarmRules
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmsPackage:
+    """Alarms of devices."""
+
+    store: AlarmStore
+    eraser: AlarmEraser
+    parts: Parts
+
+
+def wire_alarms(
+    clients: Clients,
+    *,
+    rpc: RpcServer,
+    things: ThingsPackage,
+    values: LatestValues,
+    entities: EntityDirectory,
+) -> AlarmsPackage:
+    """Construct rules, their evaluation and the alarms that they raise."""
+    settings, mongo, bus, grants = clients.settings, clients.mongo, clients.bus, clients.grants
+    devices = things.devices
+    rules = RuleStore(mongo.database, clients.limits)
+    store = AlarmStore(mongo, clients.outbox, devices)
+    history = History(mongo, settings.retention_days)
+    uplink = UplinkReader(bus, settings.uplink_partitions)
+    evaluator = Evaluator(rules, store, history, devices, values, uplink)
+    FlowAlarms(store, entities).offer(rpc)
+    handlers = AlarmHandlers(
+        alarms=Alarms(store, devices, grants),
+        alarm_rules=AlarmRules(rules, devices, things.products, grants),
+    )
+    return AlarmsPackage(
+        store=store,
+        eraser=AlarmEraser(store, rules),
+        parts=Parts(
+            routers=[Router("/", route_handlers=ROUTERS, dependencies=provide(handlers))],
+            tasks=[listen(bus, evaluator).run],
+            jobs={"alarms": Sweep(rules, store, evaluator, devices, values).run},
+        ),
+    )
+
+
+def wire_trigger(clients: Clients, *, things: ThingsPackage) -> AlarmTrigger:
+    """Construct what tells `device` that values of rules have changed."""
+    rules = RuleStore(clients.mongo.database, clients.limits)
+    alarms = AlarmStore(clients.mongo, clients.outbox, things.devices)
+    return RuleAlarmTrigger(FollowedRules(rules, alarms))

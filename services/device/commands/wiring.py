@@ -1,0 +1,123 @@
+"""The wiring of commands."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.http import provide
+from libs.common.http.guards import applications
+from libs.common.parts import Parts, start_and_stop
+from libs.common.store.ids import IdAllocator
+from services.device.clients import Clients
+from services.device.commands.carrying import CommandCarrier
+from services.device.commands.completion import CommandCompletion
+from services.device.commands.console import ROUTER as CONSOLE
+from services.device.commands.delivery import Delivery
+from services.device.commands.ending import CommandEnding
+from services.device.commands.open_api import ROUTER as OPEN_API
+from services.device.commands.polling import ROUTER as POLLING
+from services.device.commands.polling import CommandPolls
+from services.device.commands.ports import DownlinkEncoder
+from services.device.commands.selections import DeviceCommands, Selections
+from services.device.commands.service import CommandService
+from services.device.commands.store import CommandStore
+from services.device.commands.wiping import CommandWiper
+from services.device.reports.ports import AlarmTrigger, CommandCloser
+from services.device.reports.store import ReportStore
+from services.device.reports.wiring import TelemetryPackage
+from services.device.things.latest import LatestValues
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    commands: CommandService
+    command_polls: CommandPolls
+    selections: Selections
+    device_commands: DeviceCommands
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandsPackage:
+    """Commands to devices."""
+
+    service: CommandService
+    store: CommandStore
+    ending: CommandEnding
+    parts: Parts
+
+
+def wire_commands(
+    clients: Clients,
+    *,
+    things: ThingsPackage,
+    telemetry: TelemetryPackage,
+    store: CommandStore,
+    encoder: DownlinkEncoder,
+) -> CommandsPackage:
+    """Construct commands and their delivery."""
+    settings, bus = clients.settings, clients.bus
+    devices, directory, granted = things.devices, things.directory, things.granted_devices
+    carrier = CommandCarrier(
+        devices, clients.integrations, clients.integration_client, store, encoder
+    )
+    service = CommandService(
+        things=directory,
+        store=store,
+        latest=telemetry.values,
+        ids=IdAllocator(clients.mongo.database, "tasks"),
+        carrier=carrier,
+        life=settings.command_life,
+        coded_life=settings.downlink_life,
+    )
+    delivery = Delivery(devices=devices, bus=bus, commands=store, carrier=carrier)
+    polls = CommandPolls(bus, directory, store, telemetry.presence)
+    dependencies = provide(
+        CommandHandlers(
+            commands=service,
+            command_polls=polls,
+            selections=Selections(service, devices, directory, clients.grants),
+            device_commands=DeviceCommands(service, store, granted, directory),
+        )
+    )
+    return CommandsPackage(
+        service=service,
+        store=store,
+        ending=CommandEnding(store, bus),
+        parts=Parts(
+            routers=[
+                Router(
+                    "/",
+                    guards=[applications],
+                    route_handlers=[OPEN_API],
+                    dependencies=dependencies,
+                ),
+                Router("/", route_handlers=[POLLING, CONSOLE], dependencies=dependencies),
+            ],
+            resources=[start_and_stop(polls.start, polls.stop)],
+            jobs={"delivery": delivery.run, "wiping": CommandWiper(store, bus).run},
+        ),
+    )
+
+
+def wire_completion(
+    clients: Clients,
+    *,
+    things: ThingsPackage,
+    values: LatestValues,
+    store: CommandStore,
+    reports: ReportStore,
+    alarms: AlarmTrigger,
+) -> CommandCloser:
+    """Construct what closes commands by the replies and reports of devices."""
+    return CommandCompletion(
+        mongo=clients.mongo,
+        devices=things.devices,
+        commands=store,
+        outbox=clients.outbox,
+        latest=values,
+        reports=reports,
+        alarms=alarms,
+    )

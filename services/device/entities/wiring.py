@@ -1,0 +1,132 @@
+"""The wiring of entities."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.bus import RpcServer
+from libs.common.http import provide
+from libs.common.parts import Parts
+from services.device.alarms.wiring import AlarmsPackage
+from services.device.clients import Clients
+from services.device.commands.wiring import CommandsPackage
+from services.device.devices.keys import FirstKeys
+from services.device.entities.calling import EntityCaller
+from services.device.entities.console import ROUTER as ENTITIES
+from services.device.entities.custom.service import CustomEntities, CustomEntityStore
+from services.device.entities.history.export import EntityExport
+from services.device.entities.history.service import EntityHistory
+from services.device.entities.history.store import ValueStore
+from services.device.entities.rpc import EntityRpc
+from services.device.entities.search.service import EntitySearch
+from services.device.entities.service import EntityService
+from services.device.entities.tags.console import ROUTER as TAGS
+from services.device.entities.tags.service import EntityTags
+from services.device.entities.tags.store import TagStore
+from services.device.entities.values import ValueReader
+from services.device.entities.writing import EntityWriter
+from services.device.members_wiring import MembersPackage
+from services.device.reports.wiring import TelemetryPackage
+from services.device.things.messages import GrantsOverRpc
+from services.device.things.names import EntityNames
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    entities: EntityService
+    entity_search: EntitySearch
+    entity_history: EntityHistory
+    entity_export: EntityExport
+    entity_writer: EntityWriter
+    entity_caller: EntityCaller
+    custom_entities: CustomEntities
+    entity_tags: EntityTags
+
+
+def wire_entities(
+    clients: Clients,
+    *,
+    rpc: RpcServer,
+    things: ThingsPackage,
+    members: MembersPackage,
+    telemetry: TelemetryPackage,
+    commands: CommandsPackage,
+    alarms: AlarmsPackage,
+    first_keys: FirstKeys,
+) -> Parts:
+    """Construct the operations on entities."""
+    settings, mongo = clients.settings, clients.mongo
+    devices, thing_store, directory = things.devices, things.thing_store, members.directory
+    values = ValueReader(
+        telemetry.values, devices, alarms.store, telemetry.events, telemetry.retention
+    )
+    service = EntityService(
+        directory=directory,
+        grants=clients.grants,
+        integrations=clients.integrations,
+        maker=members.integration_things,
+        values=values,
+        names={
+            True: devices.entity_names,
+            False: EntityNames(mongo, thing_store.collection),
+        },
+    )
+    writer = EntityWriter(
+        entities=service,
+        commands=commands.service,
+        reporter=telemetry.reporter,
+        integrations=clients.integration_client,
+    )
+    caller = EntityCaller(
+        entities=service,
+        commands=commands.service,
+        bus=clients.bus,
+        store=commands.store,
+        integrations=clients.integrations,
+        client=clients.integration_client,
+        rpc=clients.rpc,
+        seconds=settings.service_call_timeout,
+    )
+    tag_store = TagStore(mongo)
+    tags = EntityTags(tag_store, service)
+    custom_store = CustomEntityStore(
+        mongo, thing_store, telemetry.values, clients.limits, things.ids
+    )
+    custom = CustomEntities(custom_store, service, directory, GrantsOverRpc(clients.rpc), tag_store)
+    store = ValueStore(mongo)
+    history = EntityHistory(service, store, telemetry.retention, settings.retention_days)
+    EntityRpc(
+        directory=directory,
+        maker=members.integration_things,
+        values=values,
+        writer=writer,
+        caller=caller,
+        custom=custom,
+    ).offer(rpc)
+    handlers = EntityHandlers(
+        entities=service,
+        entity_search=EntitySearch(
+            devices.lists,
+            members.models,
+            directory,
+            clients.grants,
+            clients.integrations,
+            members.integration_things,
+            things.groups,
+            tags,
+            values,
+            first_keys,
+        ),
+        entity_history=history,
+        entity_export=EntityExport(service, history, store, clients.integrations),
+        entity_writer=writer,
+        entity_caller=caller,
+        custom_entities=custom,
+        entity_tags=tags,
+    )
+    return Parts(
+        routers=[Router("/", route_handlers=[ENTITIES, TAGS], dependencies=provide(handlers))]
+    )

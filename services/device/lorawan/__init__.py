@@ -1,0 +1,1 @@
+"""Codecs, frames, downlinks, decoding again and gaps of LoRaWAN devices."""

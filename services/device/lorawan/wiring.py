@@ -1,0 +1,207 @@
+"""The wiring of codecs, frames, downlinks, decoding again and gaps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.bus import RpcServer
+from libs.common.http import provide
+from libs.common.http.guards import applications
+from libs.common.parts import Parts
+from services.device.clients import Clients
+from services.device.codecs.workers import CodecWorkers
+from services.device.commands.downlinks import CodecDownlinkEncoder
+from services.device.commands.ports import DownlinkEncoder
+from services.device.commands.told import DownlinksTold
+from services.device.commands.wiring import CommandsPackage
+from services.device.healing.store import HealStore
+from services.device.healing.working import Healer
+from services.device.integrations.frames import FrameRpc
+from services.device.products.codec.encoding import Encoder
+from services.device.products.codec.known import KnownCodecs
+from services.device.products.codec.open_api import ROUTER as CODEC_OPEN_API
+from services.device.products.codec.service import CodecService
+from services.device.reports.facts import Facts
+from services.device.reports.frames.console import ROUTER as FRAME_CONSOLE
+from services.device.reports.frames.open_api import list_device_frames
+from services.device.reports.frames.reading import CodecFrameDecoder
+from services.device.reports.frames.service import FrameService
+from services.device.reports.frames.store import FrameStore
+from services.device.reports.gaps.console import ROUTER as GAP_CONSOLE
+from services.device.reports.gaps.open_api import list_device_gaps
+from services.device.reports.gaps.service import GapService
+from services.device.reports.gaps.store import GapStore
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.ports import FrameDecoder
+from services.device.reports.redecode.console import ROUTER as REDECODE_CONSOLE
+from services.device.reports.redecode.open_api import ROUTER as REDECODE_OPEN_API
+from services.device.reports.redecode.rereading import Rereader
+from services.device.reports.redecode.service import RedecodeService
+from services.device.reports.redecode.store import RedecodeStore
+from services.device.reports.redecode.working import RedecodeWorker
+from services.device.reports.retention.days import Retention
+from services.device.reports.wiring import TelemetryPackage
+from services.device.things.latest import LatestValues
+from services.device.things.removed import ThingDataStore
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecsPackage:
+    """Codecs of products, and the frames that they decode."""
+
+    workers: CodecWorkers
+    cache: KnownCodecs
+    service: CodecService
+    frames: FrameStore
+    encoder: DownlinkEncoder
+    parts: Parts
+
+
+def wire_codecs(clients: Clients, *, things: ThingsPackage) -> CodecsPackage:
+    """Construct codecs and what encodes commands with them."""
+    workers, cache = CodecWorkers(), KnownCodecs(things.products)
+    frames = FrameStore(clients.mongo)
+    return CodecsPackage(
+        workers=workers,
+        cache=cache,
+        service=CodecService(things.products, things.specifications, workers),
+        frames=frames,
+        encoder=CodecDownlinkEncoder(encoder=Encoder(cache, workers), frames=frames),
+        parts=Parts(resources=[workers]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FramesPackage:
+    """What ingest needs of frames."""
+
+    decoder: FrameDecoder
+    thing_data: Sequence[ThingDataStore]
+    parts: Parts
+
+
+def wire_frames(clients: Clients, *, things: ThingsPackage, retention: Retention) -> FramesPackage:
+    """Construct what decodes the frames of a batch."""
+    settings, database = clients.settings, clients.mongo.database
+    frames, workers = FrameStore(clients.mongo), CodecWorkers()
+    return FramesPackage(
+        decoder=CodecFrameDecoder(
+            store=frames,
+            codecs=KnownCodecs(things.products),
+            workers=workers,
+            retention=retention,
+            retention_ms=settings.retention_days * DAY_MS,
+            frame_days=settings.frame_retention_days,
+        ),
+        thing_data=[frames, GapStore(database), HealStore(database)],
+        parts=Parts(resources=[workers]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LorawanHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    codec_service: CodecService
+    redecodes: RedecodeService
+    frames: FrameService
+    gaps: GapService
+
+
+@dataclass(frozen=True, kw_only=True)
+class LorawanPackage:
+    """Decoding again and healing of gaps."""
+
+    redecodes: RedecodeStore
+    healer: Healer
+    parts: Parts
+
+
+def wire_lorawan(
+    clients: Clients,
+    *,
+    rpc: RpcServer,
+    things: ThingsPackage,
+    telemetry: TelemetryPackage,
+    commands: CommandsPackage,
+    codecs: CodecsPackage,
+) -> LorawanPackage:
+    """Construct the operations on frames and gaps, and the jobs that decode again and heal."""
+    settings, mongo = clients.settings, clients.mongo
+    devices, directory, products = things.devices, things.directory, things.products
+    frames, gaps = codecs.frames, GapStore(mongo.database)
+    FrameRpc(
+        bus=clients.bus, directory=directory, presence=telemetry.presence, devices=devices
+    ).offer(rpc)
+    DownlinksTold(
+        devices=devices, things=directory, commands=commands.store, reporter=telemetry.reporter
+    ).offer(rpc)
+    redecodes = RedecodeStore(mongo.database)
+    # Over PyMongo's own driver: it reads much, and lets no thread do it.
+    latest = LatestValues(mongo.direct)
+    worker = RedecodeWorker(
+        store=redecodes,
+        rereader=Rereader(
+            mongo=mongo,
+            frames=frames,
+            partitions=telemetry.direct_partitions,
+            workers=codecs.workers,
+            outbox=clients.outbox,
+            retention_ms=settings.retention_days * DAY_MS,
+        ),
+        codecs=codecs.cache,
+        devices=devices,
+        things=directory,
+        latest=latest,
+        facts=Facts(devices, latest, products),
+        partitions=telemetry.direct_partitions,
+    )
+    healer = Healer(
+        products=products,
+        devices=devices,
+        things=directory,
+        latest=telemetry.values,
+        frames=frames,
+        partitions=telemetry.partitions,
+        gaps=gaps,
+        store=HealStore(mongo.database),
+        commands=commands.service,
+        sent=commands.store,
+        frame_days=settings.frame_retention_days,
+        history_days=settings.retention_days,
+    )
+    dependencies = provide(
+        LorawanHandlers(
+            codec_service=codecs.service,
+            redecodes=RedecodeService(redecodes, products, devices.lists),
+            frames=FrameService(frames, telemetry.partitions, telemetry.windows),
+            gaps=GapService(frames, gaps, telemetry.windows),
+        )
+    )
+    return LorawanPackage(
+        redecodes=redecodes,
+        healer=healer,
+        parts=Parts(
+            routers=[
+                Router(
+                    "/",
+                    guards=[applications],
+                    route_handlers=[
+                        CODEC_OPEN_API,
+                        REDECODE_OPEN_API,
+                        list_device_frames,
+                        list_device_gaps,
+                    ],
+                    dependencies=dependencies,
+                ),
+                Router(
+                    "/",
+                    route_handlers=[FRAME_CONSOLE, GAP_CONSOLE, REDECODE_CONSOLE],
+                    dependencies=dependencies,
+                ),
+            ],
+            jobs={"redecode": worker.run, "healing": healer.run},
+        ),
+    )

@@ -1,0 +1,31 @@
+"""The wiring of the members of things."""
+
+from dataclasses import dataclass
+
+from services.device.clients import Clients
+from services.device.integrations.own import ThingMaker
+from services.device.members.directory import EntityDirectory, Models
+from services.device.members.registry import MemberRegistry
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembersPackage:
+    """The members of things, and the things of integrations."""
+
+    models: Models
+    directory: EntityDirectory
+    integration_things: ThingMaker
+
+
+def wire_members(clients: Clients, *, things: ThingsPackage) -> MembersPackage:
+    """Construct the directory of members."""
+    database = clients.mongo.database
+    models = Models(database, things.specifications)
+    return MembersPackage(
+        models=models,
+        directory=EntityDirectory(things.devices, things.directory, models),
+        integration_things=ThingMaker(
+            clients.integrations, things.thing_store, MemberRegistry(database), things.ids
+        ),
+    )

@@ -1,0 +1,43 @@
+"""What both processes of the service begin with."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from libs.common.clients import connected
+from services.device.clients import Clients, create_clients
+from services.device.commands.store import CommandStore
+from services.device.migrations import MIGRATIONS
+from services.device.settings import DeviceSettings
+from services.device.things.latest import LatestValues
+from services.device.things_wiring import ThingsPackage, wire_things
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foundation:
+    """The clients of a process, the records of things, and two stores that need only clients."""
+
+    clients: Clients
+    values: LatestValues
+    commands: CommandStore
+    things: ThingsPackage
+
+
+def wire_foundation(clients: Clients) -> Foundation:
+    """Construct what all packages need."""
+    values = LatestValues(clients.mongo.database)
+    return Foundation(
+        clients=clients,
+        values=values,
+        commands=CommandStore(clients.mongo, clients.outbox),
+        things=wire_things(clients, values=values),
+    )
+
+
+@asynccontextmanager
+async def started(process: str) -> AsyncIterator[Foundation]:
+    """Connect and migrate a process of the service, and disconnect it at the end."""
+    async with connected(DeviceSettings, "device", MIGRATIONS, process=process) as connections:
+        foundation = wire_foundation(create_clients(*connections))
+        await foundation.things.directory.watch(foundation.clients.bus)
+        yield foundation

@@ -1,0 +1,1 @@
+"""Operations on devices, products, templates, groups and imports."""

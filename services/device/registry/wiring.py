@@ -1,0 +1,230 @@
+"""The wiring of operations on devices, products, templates, groups and imports."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from litestar import Router
+
+from libs.common.bus import RpcServer
+from libs.common.contracts.names import DescribeGroups
+from libs.common.http import provide
+from libs.common.http.guards import applications
+from libs.common.identity.users import People
+from libs.common.limits.use import report_use
+from libs.common.parts import Parts, start_and_stop
+from services.device.alarms.wiring import AlarmsPackage
+from services.device.clients import Clients
+from services.device.commands.wiring import CommandsPackage
+from services.device.devices.adding import DeviceAdder
+from services.device.devices.batches import ROUTER as BATCHES
+from services.device.devices.bringing import DeviceBringer
+from services.device.devices.console import ROUTER as DEVICE_CONSOLE
+from services.device.devices.erasing import WriteOnlyEraser
+from services.device.devices.giving import DeviceGiver
+from services.device.devices.keys import CredentialsOverRpc, FirstKeys
+from services.device.devices.leaving import Leaving
+from services.device.devices.open_api import ROUTER as DEVICE_OPEN_API
+from services.device.devices.orphans import ApplicationsOverRpc, Orphans
+from services.device.devices.rpc import DeviceNames
+from services.device.devices.service import DeviceService
+from services.device.devices.users import UserDevices
+from services.device.groups.console import ROUTER as GROUPS
+from services.device.groups.service import Groups
+from services.device.imports.console import ROUTER as IMPORTS
+from services.device.imports.service import Imports
+from services.device.imports.sheets import Sheets
+from services.device.imports.store import ImportStore
+from services.device.imports.working import ImportWorker
+from services.device.integrations.rpc import IntegrationRpc
+from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
+from services.device.members_wiring import MembersPackage
+from services.device.products.codec.service import CodecService
+from services.device.products.console import ROUTER as PRODUCT_CONSOLE
+from services.device.products.open_api import ROUTER as PRODUCT_OPEN_API
+from services.device.products.rps.console import ROUTER as RPS_CONSOLE
+from services.device.products.rps.open_api import ROUTER as RPS_OPEN_API
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
+from services.device.products.service import ProductService
+from services.device.products.templates.console import ROUTER as TEMPLATES
+from services.device.products.templates.console import SETTING_ROUTER as TEMPLATE_SOURCES
+from services.device.products.templates.messages import ResourcesOverRpc
+from services.device.products.templates.service import Templates
+from services.device.products.templates.store import LibraryStore
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.wiring import TelemetryPackage
+from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
+from services.device.things_wiring import ThingsPackage
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    device_service: DeviceService
+    user_devices: UserDevices
+    device_adder: DeviceAdder
+    groups: Groups
+    product_service: ProductService
+    codec_service: CodecService
+    rps_service: RpsService
+    templates: Templates
+    sheets: Sheets
+    imports: Imports
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryPackage:
+    """Operations on devices and products."""
+
+    first_keys: FirstKeys
+    parts: Parts
+
+
+def wire_registry(
+    clients: Clients,
+    *,
+    rpc: RpcServer,
+    things: ThingsPackage,
+    members: MembersPackage,
+    telemetry: TelemetryPackage,
+    commands: CommandsPackage,
+    alarms: AlarmsPackage,
+    codecs: CodecsPackage,
+    lorawan: LorawanPackage,
+) -> RegistryPackage:
+    """Construct the operations on devices, products, templates, groups and imports."""
+    settings, mongo, bus = clients.settings, clients.mongo, clients.bus
+    devices, groups, grants = things.devices, things.groups, clients.grants
+    integrations, integration_client = clients.integrations, clients.integration_client
+    credentials, forgetting = CredentialsOverRpc(clients.rpc), GrantsOverRpc(clients.rpc)
+    leaving = Leaving(credentials, commands.ending)
+    records = RpsStore(mongo, clients.limits)
+    orphans = Orphans(devices, records, ApplicationsOverRpc(clients.rpc), leaving)
+    products = ProductService(things.products, things.specifications)
+    templates = Templates(
+        LibraryStore(mongo.database), ResourcesOverRpc(clients.rpc), products, codecs.service
+    )
+    bringer = DeviceBringer(devices, things.ids, products, templates, groups)
+    user_devices = UserDevices(
+        store=devices,
+        groups=groups,
+        grants=grants,
+        entities=members.directory,
+        integrations=integrations,
+        client=integration_client,
+        credentials=credentials,
+        leaving=leaving,
+        forgetting=forgetting,
+        canvases=CanvasesOverRpc(clients.rpc),
+        people=People(clients.rpc),
+    )
+    adder = DeviceAdder(
+        integrations=integrations,
+        client=integration_client,
+        bringer=bringer,
+        grants=grants,
+        groups=groups,
+    )
+    sheets = Sheets(adder, templates, groups, user_devices)
+    import_store = ImportStore(mongo)
+    worker = ImportWorker(
+        store=import_store,
+        sheets=sheets,
+        adder=adder,
+        bringer=bringer,
+        devices=devices,
+        groups=groups,
+    )
+    group_service = Groups(groups, devices, grants, forgetting)
+    eraser = WriteOnlyEraser(
+        bus=bus,
+        devices=devices,
+        own=things.thing_store,
+        tsls=things.specifications,
+        partitions=telemetry.partitions,
+        frames=codecs.frames,
+        latest=telemetry.values,
+        commands=commands.store,
+        redecodes=lorawan.redecodes,
+        alarms=alarms.eraser,
+    )
+    rpc.offer("describe_groups", DescribeGroups, group_service.describe)
+    DeviceNames(devices.lists, members.models, integrations).offer(rpc)
+    DeviceGiver(devices, orphans, leaving).offer(rpc)
+    IntegrationRpc(
+        devices=devices,
+        integrations=integrations,
+        maker=members.integration_things,
+        directory=things.directory,
+        reporter=telemetry.reporter,
+        presence=telemetry.presence,
+        products=products,
+        templates=templates,
+        latest=telemetry.values,
+        bringer=bringer,
+        retention_ms=settings.retention_days * DAY_MS,
+    ).offer(rpc)
+    dependencies = provide(
+        RegistryHandlers(
+            device_service=DeviceService(
+                devices,
+                telemetry.values,
+                things.ids,
+                products,
+                commands.service,
+                credentials,
+                leaving,
+                orphans,
+            ),
+            user_devices=user_devices,
+            device_adder=adder,
+            groups=group_service,
+            product_service=products,
+            codec_service=codecs.service,
+            rps_service=RpsService(records),
+            templates=templates,
+            sheets=sheets,
+            imports=Imports(
+                store=import_store,
+                sheets=sheets,
+                devices=devices,
+                grants=grants,
+                keys=credentials,
+            ),
+        )
+    )
+    return RegistryPackage(
+        first_keys=user_devices.first_keys,
+        parts=Parts(
+            routers=[
+                Router(
+                    "/",
+                    guards=[applications],
+                    route_handlers=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
+                    dependencies=dependencies,
+                ),
+                Router(
+                    "/",
+                    route_handlers=[
+                        DEVICE_CONSOLE,
+                        PRODUCT_CONSOLE,
+                        TEMPLATES,
+                        TEMPLATE_SOURCES,
+                        RPS_CONSOLE,
+                        BATCHES,
+                        IMPORTS,
+                        GROUPS,
+                    ],
+                    dependencies=dependencies,
+                ),
+            ],
+            resources=[start_and_stop(partial(report_use, bus, devices.used, "device"))],
+            jobs={
+                "erasing": eraser.run,
+                "orphans": partial(orphans.run, bus),
+                "groups": group_service.run,
+                "imports": worker.run,
+            },
+        ),
+    )

@@ -1,0 +1,46 @@
+"""The wiring of devices, products, specifications and groups: their records."""
+
+from dataclasses import dataclass
+
+from libs.common.store.ids import IdAllocator
+from services.device.clients import Clients
+from services.device.groups.store import GroupStore
+from services.device.products.store import ProductStore
+from services.device.things import ThingDirectory
+from services.device.things.granted import GrantedDevices
+from services.device.things.own import OwnThings
+from services.device.things.removed import ThingDataStore
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThingsPackage:
+    """The records of things, which all other packages use."""
+
+    devices: DeviceStore
+    directory: ThingDirectory
+    products: ProductStore
+    specifications: Tsls
+    thing_store: OwnThings
+    groups: GroupStore
+    granted_devices: GrantedDevices
+    ids: IdAllocator
+
+
+def wire_things(clients: Clients, *, values: ThingDataStore) -> ThingsPackage:
+    """Construct the records of things; `values` are deleted with their device."""
+    database = clients.mongo.database
+    devices = DeviceStore(clients.mongo, clients.outbox, clients.limits, values)
+    specifications = Tsls(database)
+    directory = ThingDirectory(database, devices, specifications)
+    return ThingsPackage(
+        devices=devices,
+        directory=directory,
+        products=ProductStore(clients.mongo, devices, specifications, clients.limits),
+        specifications=specifications,
+        thing_store=directory.own,
+        groups=GroupStore(database),
+        granted_devices=GrantedDevices(devices, clients.grants),
+        ids=IdAllocator(database, "things"),
+    )

@@ -1,0 +1,87 @@
+"""The parts of a process, and the order in which it runs them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from litestar import Router
+
+from libs.common.parts import Parts, routers_of, running_parts, start_and_stop
+
+
+class Leases:
+    """A collection of leases that are free."""
+
+    holder = ""
+
+    async def find_one_and_update(self, _: Any, update: Any, **__: Any) -> dict[str, Any]:
+        self.holder = update[0]["$set"]["holder"]["$cond"][1]
+        return {"holder": self.holder}
+
+    async def delete_one(self, _: Any) -> None:
+        self.holder = ""
+
+
+def test_the_routers_come_in_the_order_of_the_packages() -> None:
+    first, second, third = (Router(path, route_handlers=[]) for path in ("/a", "/b", "/c"))
+    assert routers_of([Parts(routers=[first, second]), Parts(), Parts(routers=[third])]) == [
+        first,
+        second,
+        third,
+    ]
+
+
+async def test_tasks_and_jobs_run_between_the_first_and_the_last_use_of_resources() -> None:
+    """Resources are closed in reverse order, after tasks and jobs have ended."""
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def resource(name: str) -> AsyncIterator[None]:
+        log.append(f"open {name}")
+        yield
+        log.append(f"close {name}")
+
+    async def work(name: str) -> None:
+        log.append(f"begin {name}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append(f"end {name}")
+
+    parts = [
+        Parts(resources=[resource("first"), resource("second")]),
+        Parts(
+            resources=[resource("third")],
+            tasks=[lambda: work("task")],
+            jobs={"job": lambda: work("job")},
+        ),
+    ]
+    leases = Leases()
+    database: Any = {"leases": leases}
+    async with running_parts(parts, database, "service"):
+        async with asyncio.timeout(5):
+            while len(log) < 5:
+                await asyncio.sleep(0)
+        assert leases.holder
+    assert log[:3] == ["open first", "open second", "open third"]
+    assert set(log[3:5]) == {"begin task", "begin job"}
+    assert set(log[5:7]) == {"end task", "end job"}
+    assert log[7:] == ["close third", "close second", "close first"]
+    assert leases.holder == ""
+
+
+async def test_an_object_is_stopped_when_its_block_fails() -> None:
+    log: list[str] = []
+
+    async def start() -> None:
+        log.append("start")
+
+    async def stop() -> None:
+        log.append("stop")
+
+    with pytest.raises(KeyError):
+        async with start_and_stop(start, stop), start_and_stop(stop=stop), start_and_stop(start):
+            raise KeyError
+    assert log == ["start", "start", "stop", "stop"]
