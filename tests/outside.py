@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 from deploy.platform.nats_grants import RELAY
 from libs.common.bus import Bus
 from libs.common.jobs import running
-from services.gateway.relay.quota import RelayQuota
-from services.gateway.relay.rules import Speaker
-from services.gateway.relay.service import Relay
+from services.gateway.relay.rules import Sender
+from services.gateway.relay.service import Relay, RelayQuota
 
 
 class Unlimited(RelayQuota):
@@ -20,10 +19,10 @@ class Unlimited(RelayQuota):
     def drops(self, subject: bytes) -> bool:
         return False
 
-    def tenant_of(self, speaker: Speaker) -> str:
+    def tenant_of(self, sender: Sender) -> str:
         return "default"
 
-    def take(self, pattern: str, speaker: Speaker, size: int) -> None:
+    def take(self, pattern: str, sender: Sender, size: int) -> None:
         pass
 
 

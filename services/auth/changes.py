@@ -21,9 +21,8 @@ from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Document, Mongo, Session
 from services.auth.accounts.tenants import TenantStore
-from services.auth.audit.schemas import Deed, Subject
-from services.auth.audit.store import AuditStore
-from services.auth.revocations.service import Revocation, RevocationStore, Revoker
+from services.auth.audit import AuditEntry, AuditStore, Subject
+from services.auth.revocations import Revocation, RevocationStore, Revoker
 
 R = TypeVar("R")
 
@@ -38,18 +37,24 @@ def operator(tenant: str) -> Caller:
 
 @dataclass
 class Change:
-    """One transaction in the making; its parts are written when the work has ended."""
+    """One transaction in the making; its parts are written when its function has ended."""
 
     session: Session
     reserve: Callable[[str], Awaitable[None]]
     """Raises `TooManyRequests` when the tenant has as many documents as a limit permits."""
-    deeds: list[Deed] = field(default_factory=list)
+    entries: list[AuditEntry] = field(default_factory=list)
     revocations: list[Revocation] = field(default_factory=list)
     access_changed: bool = False
 
-    def record(self, deed: Deed) -> None:
-        """Tell what was done, for the audit log and for listeners."""
-        self.deeds.append(deed)
+    def record(
+        self,
+        action: str,
+        subject: Subject,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Add an entry to the audit log, which is published as an event too."""
+        self.entries.append(AuditEntry(action, subject, before, after))
 
     def revoke(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
         """End every token of a subject that is older than `generation`.
@@ -69,8 +74,8 @@ class Change:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Tell what was done, which may change what users may."""
-        self.record(Deed(action=action, subject=subject, before=before, after=after))
+        """Add an entry about a change that may change what users may do."""
+        self.record(action, subject, before, after)
         self.changes_access()
 
     def changes_access(self) -> None:
@@ -90,32 +95,41 @@ class Changes:
     tenants: TenantStore
     versions: AccessVersions
 
-    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
-        """Run `work(change)` in the caller's tenant; it may run again after a conflict.
+    async def run(self, caller: Caller, write: Callable[[Change], Awaitable[R]]) -> R:
+        """Run `write(change)` in the caller's tenant; it may run again after a conflict.
 
-        What `work` raises ends the transaction: nothing of it is kept.
+        What `write` raises ends the transaction: nothing of it is kept.
         """
-        tenant = caller.principal.tenant
 
-        async def whole(session: Session) -> tuple[R, Change, int, list[Document]]:
-            change = Change(session, partial(self.tenants.reserve, tenant, session))
-            result = await work(change)
+        async def write_change(session: Session) -> tuple[R, Change, int, list[Document]]:
+            change = Change(session, partial(self.tenants.reserve, caller.tenant, session))
+            result = await write(change)
             for revocation in change.revocations:
-                await self.revocations.add(tenant, revocation, session)
+                await self.revocations.add(caller.tenant, revocation, session)
             raises = change.access_changed
-            version = await self.tenants.raise_version(tenant, session) if raises else 0
+            version = await self.tenants.raise_version(caller.tenant, session) if raises else 0
             return result, change, version, await self._record(caller, change)
 
-        result, change, version, outgoing = await self.mongo.transaction(whole)
+        result, change, version, outgoing = await self.mongo.transaction(write_change)
         for revocation in change.revocations:
             await self.revoker.apply(revocation)
         if version:
-            await self.versions.reach(tenant, version)
+            await self.versions.reach(caller.tenant, version)
         await self.outbox.relay(outgoing)
         return result
 
+    async def record(
+        self, caller: Caller, action: str, subject: Subject, after: dict[str, Any] | None = None
+    ) -> None:
+        """Add one entry to the audit log."""
+
+        async def record_entry(change: Change) -> None:
+            change.record(action, subject, after=after)
+
+        await self.run(caller, record_entry)
+
     async def _record(self, caller: Caller, change: Change) -> list[Document]:
-        events = [_event(caller, deed) for deed in change.deeds]
+        events = [_event(caller, entry) for entry in change.entries]
         await self.audit.add(events, change.session)
         entries = [
             OutboxEntry(
@@ -126,17 +140,17 @@ class Changes:
         return await self.outbox.add(entries, change.session)
 
 
-def _event(caller: Caller, deed: Deed) -> AccountChanged:
+def _event(caller: Caller, entry: AuditEntry) -> AccountChanged:
     principal = caller.principal
     return AccountChanged(
         event_id=uuid4().hex,
         created_at=now_ms(),
         tenant=principal.tenant,
         actor=Actor(principal.kind.value, principal.subject, principal.name),
-        action=deed.action,
-        object=ChangedObject(deed.subject.type, deed.subject.id, deed.subject.name),
+        action=entry.action,
+        object=ChangedObject(entry.subject.type, entry.subject.id, entry.subject.name),
         address=caller.address,
         request_id=caller.request_id,
-        before=deed.before,
-        after=deed.after,
+        before=entry.before,
+        after=entry.after,
     )

@@ -3,11 +3,13 @@
 from collections.abc import Collection
 from functools import partial
 
+from msgspec.structs import replace
+
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database, create_missing
+from libs.common.store.mongo import Database, create_missing
+from services.auth.accounts.menus import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
-from services.auth.tenants.seed import MENUS
 
 FLEET = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
 SETTINGS = (
@@ -36,10 +38,7 @@ ACCOUNT_COLLECTIONS = (
 
 async def _first(database: Database) -> None:
     for name in COLLECTIONS:
-        try:
-            await database.create_collection(name)
-        except CollectionExists:
-            continue
+        await create_missing(database, name)
     await database["applications"].create_index("clientId", unique=True)
     await database["applications"].create_index([("tenant", 1), ("name", 1)], unique=True)
     await database["revocations"].create_index("at")
@@ -73,27 +72,19 @@ async def _accounts(database: Database) -> None:
 
 async def _add_menus(wanted: Collection[str], database: Database) -> None:
     """Functions that have come since tenants were made; no role has them until it is given them."""
-    ids = IdAllocator(database, "menus", len(MENUS))
-    codes = {menu.id: menu.code for menu in MENUS}
+    ids = IdAllocator(database, "menus", len(INITIAL_MENUS))
+    codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
         menus = database["menus"]
         known = {one["code"]: one["_id"] async for one in menus.find({"tenant": tenant["_id"]})}
-        for menu in (one for one in MENUS if one.code in wanted and one.code not in known):
+        for menu in (one for one in INITIAL_MENUS if one.code in wanted and one.code not in known):
             parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:
                 continue  # the tenant has removed the page
             first = tenant["_id"] == DEFAULT_TENANT
             known[menu.code] = menu.id if first else await ids.take()
-            await menus.insert_one(
-                {
-                    "_id": known[menu.code],
-                    "tenant": tenant["_id"],
-                    "code": menu.code,
-                    "name": menu.name,
-                    "type": menu.type.value,
-                    "parentId": parent,
-                }
-            )
+            added = replace(menu, id=known[menu.code], parent_id=parent)
+            await menus.insert_one(menu_document(tenant["_id"], added))
 
 
 async def _let_viewers_command(database: Database) -> None:

@@ -23,21 +23,18 @@ from libs.common.tls import ServerTls, mqtt_doors, trusting, trusting_for
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
-from services.gateway.certificates.listener import CertificateDoor
-from services.gateway.certificates.nats import NatsDoor
+from services.gateway.certificates.mqtt_listener import MqttListener
+from services.gateway.certificates.nats_listener import NatsListener
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
-from services.gateway.door import Door
-from services.gateway.limits import RateLimiter
-from services.gateway.limits.in_hand import Bounds, InHand
-from services.gateway.limits.patience import Patience
+from services.gateway.gateway import Gateway
+from services.gateway.limits.concurrency import Bounds, ConcurrencyLimiter
+from services.gateway.limits.rates import RateLimiter, Tarpit
 from services.gateway.metrics import Metrics
-from services.gateway.pages.app import create_pages
-from services.gateway.pages.console import ConsoleFiles
-from services.gateway.pages.readiness import Readiness, service_check
+from services.gateway.pages import ConsoleFiles, Readiness, create_pages, service_check
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
-from services.gateway.rpc import PatientRpcClient
+from services.gateway.rpc import BackgroundRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
 from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
@@ -45,7 +42,7 @@ from services.gateway.upstream.service import Upstream
 
 async def create_gateway(
     settings: GatewaySettings, telemetry: Telemetry, tls: ServerTls | None = None
-) -> Door:
+) -> Gateway:
     """Build the gateway; its lifespan closes what is opened here.
 
     `tls` is the listener's, and that of the door for certificates.
@@ -59,14 +56,14 @@ async def create_gateway(
     traced = telemetry.tracing is not None
 
     async def report(bus: Bus) -> None:
-        await report_use(bus, in_hand.use)
+        await report_use(bus, concurrency.use)
 
-    rpc = PatientRpcClient(settings, report)
+    rpc = BackgroundRpcClient(settings, report)
     session = ClientSession(
         cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=trusting(settings.ca_file))
     )
     bounds = _bounds(settings)
-    in_hand, patience = InHand(KnownLimits(rpc), bounds), Patience()
+    concurrency, tarpit = ConcurrencyLimiter(KnownLimits(rpc), bounds), Tarpit()
     upstreams = {
         name: Upstream(
             name,
@@ -109,20 +106,20 @@ async def create_gateway(
     signer = HeaderSigner(settings.internal_private_key)
     connections = Connections(proxies, min(settings.address_connections, max(1, open_files() // 4)))
     doors = _certificate_doors(settings, connections)
-    return Door(
+    return Gateway(
         routes=routes,
         gatekeeper=gatekeeper,
-        in_hand=in_hand,
-        patience=patience,
+        concurrency=concurrency,
+        tarpit=tarpit,
         forwarder=Forwarder(upstreams, signer, settings.request_timeout, traced=traced),
         connections=connections,
         tunnels=Tunnels(
-            gatekeeper,
-            in_hand,
-            patience,
-            signer,
-            proxies,
-            addresses.get("management"),
+            gatekeeper=gatekeeper,
+            concurrency=concurrency,
+            tarpit=tarpit,
+            signer=signer,
+            proxies=proxies,
+            upstream=addresses.get("management"),
             most=bounds.websockets,
             connect_timeout=settings.connect_timeout,
             ca_file=settings.ca_file,
@@ -145,15 +142,15 @@ async def create_gateway(
 
 def _certificate_doors(
     settings: GatewaySettings, connections: Connections
-) -> list[tuple[int, CertificateDoor | NatsDoor]]:
+) -> list[tuple[int, MqttListener | NatsListener]]:
     """The doors for devices with a certificate that are wanted, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
     mqtt, nats = mqtt_doors(settings.mqtt_url, settings.ca_file), settings.nats_url
-    doors: list[tuple[int, CertificateDoor | NatsDoor]] = [
-        (settings.certificate_port, CertificateDoor(connections, passes, mqtt, wait)),
+    doors: list[tuple[int, MqttListener | NatsListener]] = [
+        (settings.certificate_port, MqttListener(connections, passes, mqtt, wait)),
         (
             settings.certificate_nats_port,
-            NatsDoor(connections, passes, nats, settings.ca_file, wait),
+            NatsListener(connections, passes, nats, settings.ca_file, wait),
         ),
     ]
     return [(port, door) for port, door in doors if port]

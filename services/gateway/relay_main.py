@@ -15,8 +15,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
-from services.gateway.relay.quota import RelayQuota
-from services.gateway.relay.service import Relay
+from services.gateway.relay.service import Relay, RelayQuota
 from services.gateway.settings import RelaySettings
 
 

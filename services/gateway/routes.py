@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 from urllib.parse import parse_qs
 
 from libs.common.contracts.frames import LARGEST_HOOK
@@ -93,28 +94,16 @@ def _seconds(text: str) -> float:
         return 0.0
 
 
-def _open(
-    prefix: bytes,
-    upstream: str,
-    *,
-    signs_in: bool = False,
-    secret_path: bool = False,
-    max_body: int | None = None,
-    passes_login: bool = False,
-) -> tuple[Route, ...]:
-    """Lines for a part of the management API that needs no token; one that comes is not read."""
-    return _twice(
-        Route(
-            name="sign-in" if signs_in else "open",
-            prefix=prefix,
-            upstream=upstream,
-            credential=Credential.NONE,
-            signs_in=signs_in,
-            secret_path=secret_path,
-            max_body=max_body,
-            passes_login=passes_login,
-        )
+def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
+    """Lines for a part of the management API that needs no token; one that comes is not read.
+
+    `options` are further fields of `Route`.
+    """
+    name = "sign-in" if options.get("signs_in") else "open"
+    route = Route(
+        name=name, prefix=prefix, upstream=upstream, credential=Credential.NONE, **options
     )
+    return _twice(route)
 
 
 def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> tuple[Route, ...]:
@@ -137,13 +126,14 @@ def _twice(route: Route) -> tuple[Route, Route]:
     return route, replace(route, prefix=API + route.prefix, rewrite=route.prefix)
 
 
-_LIMITS = Route(
+_DEVICE = Route(
     name="device",
-    prefix=b"/device/openapi/v1/limits",
-    upstream="auth",
+    prefix=b"/device/openapi/v1/",
+    upstream="device",
     credential=Credential.TOKEN,
     kinds=frozenset({Kind.APPLICATION}),
 )
+_LIMITS = replace(_DEVICE, prefix=b"/device/openapi/v1/limits", upstream="auth")
 """The one operation of the device open API that is not `device`'s."""
 
 ROUTES = (
@@ -154,23 +144,10 @@ ROUTES = (
         credential=Credential.NONE,
         signs_in=True,
     ),
-    Route(
-        name="device",
-        prefix=b"/device/openapi/v1/",
-        upstream="device",
-        credential=Credential.TOKEN,
-        kinds=frozenset({Kind.APPLICATION}),
-    ),
+    _DEVICE,
     _LIMITS,
     replace(_LIMITS, prefix=b"/device/openapi/v1.0/limits", rewrite=_LIMITS.prefix),
-    Route(
-        name="device",
-        prefix=b"/device/openapi/v1.0/",
-        rewrite=b"/device/openapi/v1/",
-        upstream="device",
-        credential=Credential.TOKEN,
-        kinds=frozenset({Kind.APPLICATION}),
-    ),
+    replace(_DEVICE, prefix=b"/device/openapi/v1.0/", rewrite=_DEVICE.prefix),
     Route(
         name="ingest",
         prefix=b"/ingest/v1/",

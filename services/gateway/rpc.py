@@ -19,7 +19,7 @@ PAUSE = 1.0
 """Seconds between two attempts to connect."""
 
 
-class PatientRpcClient(RpcClient):
+class BackgroundRpcClient(RpcClient):
     """An `RpcClient` that connects in the background, and is unavailable until then."""
 
     def __init__(

@@ -84,3 +84,8 @@ class Caller(msgspec.Struct, frozen=True):
     address: str = ""
     """The client's own address, as the gateway saw it."""
     request_id: str = ""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the principal."""
+        return self.principal.tenant

@@ -1,17 +1,16 @@
 """What belongs to a tenant: its users, roles, menus, grants and console clients, as stored.
 
-One module for each collection: its struct and its store. The rooms of the operations (`users`,
-`roles`, `menus`, `grants`, `tenants`) stand above, because most of them touch several collections.
+One module for each collection: its struct and its store. The packages of the operations (`users`,
+`roles`, `menus`, `grants`, `tenants`) are above, because most of them touch several collections.
 Every query names the tenant; writes take part in the transaction of their session.
 """
 
 from libs.common.contracts.limits import Limits
 from libs.common.store.mongo import Database
-from services.auth.accounts.clients import ConsoleClients
 from services.auth.accounts.grants import GrantStore
 from services.auth.accounts.menus import MenuStore
 from services.auth.accounts.roles import RoleStore
-from services.auth.accounts.tenants import TenantStore
+from services.auth.accounts.tenants import ConsoleClients, TenantStore
 from services.auth.accounts.users import UserStore
 
 

@@ -48,7 +48,7 @@ class GrantStore:
         found, total = await find_page(
             self._grants, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
         )
-        return [_resource(document) for document in found], total
+        return msgspec.convert(found, list[Resource]), total
 
     async def of_role(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
         """The ids of one type that a role is granted, in order."""
@@ -91,23 +91,12 @@ class GrantStore:
         """Grant resources to a role; return those that it had not."""
         query = {"tenant": tenant, "role": role_id, **_any_of(resources)}
         found = self._grants.find(query, {"type": 1, "id": 1}, session=session)
-        held = {_resource(document) async for document in found}
+        held = msgspec.convert(await found.to_list(None), set[Resource])
         new = [resource for resource in resources if resource not in held]
-        now = datetime.now(UTC)
         if new:
-            await self._grants.insert_many(
-                [
-                    {
-                        "tenant": tenant,
-                        "role": role_id,
-                        "type": resource.type.value,
-                        "id": resource.id,
-                        "at": now,
-                    }
-                    for resource in new
-                ],
-                session=session,
-            )
+            common = {"tenant": tenant, "role": role_id, "at": datetime.now(UTC)}
+            documents = [{**common, **msgspec.to_builtins(resource)} for resource in new]
+            await self._grants.insert_many(documents, session=session)
         return new
 
     async def remove(
@@ -137,7 +126,7 @@ class GrantStore:
         if after is not None:
             query["_id"] = {"$gt": after}
         page = self._grants.find(query, sort=[("_id", 1)], limit=PAGE)
-        return [(one["_id"], one["tenant"], _resource(one)) async for one in page]
+        return [(one["_id"], one["tenant"], msgspec.convert(one, Resource)) async for one in page]
 
     async def delete_role(self, tenant: str, role_id: int, session: Session) -> None:
         """Take everything from a role."""
@@ -148,7 +137,7 @@ class GrantStore:
         ids = []
         async for document in self._grants.find(query, session=session):
             ids.append(document["_id"])
-            removed[document["role"]].append(_resource(document))
+            removed[document["role"]].append(msgspec.convert(document, Resource))
         if ids:
             query = {"_id": {"$in": ids}, "tenant": query["tenant"]}
             await self._grants.delete_many(query, session=session)
@@ -173,7 +162,3 @@ def _gone(resources: Sequence[Resource]) -> Document:
         if isinstance(device, int)
     ]
     return {"$or": [*_any_of(resources)["$or"], *entities]}
-
-
-def _resource(document: Document) -> Resource:
-    return Resource(ResourceType(document["type"]), document["id"])

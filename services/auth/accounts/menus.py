@@ -1,4 +1,8 @@
-"""Menus in MongoDB: `menus`: `{_id, tenant, code, name, type, parentId | null}`."""
+"""Menus in MongoDB, and the menu tree that every tenant begins with.
+
+`menus`: `{_id, tenant, code, name, type, parentId | null}`. The menus of the default tenant have
+the ids of `INITIAL_MENUS`; those of other tenants get ids of their own.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -6,8 +10,10 @@ from enum import StrEnum
 import msgspec
 
 from libs.common.errors import Conflict
+from libs.common.identity.functions import Function
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import BulkFailed, Database, Document, Session
-from services.auth.audit.schemas import Subject
+from services.auth.audit import Subject
 
 
 class MenuType(StrEnum):
@@ -17,10 +23,10 @@ class MenuType(StrEnum):
     FUNCTION = "FUNCTION"
 
 
-class Menu(msgspec.Struct, frozen=True, kw_only=True):
+class Menu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry of the tree of a console."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     code: str
     name: str
     type: MenuType
@@ -37,6 +43,7 @@ class MenuStore:
 
     def __init__(self, database: Database) -> None:
         self._menus = database["menus"]
+        self.next_id = IdAllocator(database, "menus", len(INITIAL_MENUS)).take
 
     async def all(self, tenant: str, session: Session | None = None) -> list[Menu]:
         """Every entry of a tenant by rising id."""
@@ -75,17 +82,7 @@ class MenuStore:
 
     async def insert_all(self, tenant: str, menus: Iterable[Menu], session: Session) -> None:
         """Add the entries that a tenant begins with."""
-        documents = [
-            {
-                "_id": menu.id,
-                "tenant": tenant,
-                "code": menu.code,
-                "name": menu.name,
-                "type": menu.type.value,
-                "parentId": menu.parent_id,
-            }
-            for menu in menus
-        ]
+        documents = [menu_document(tenant, menu) for menu in menus]
         await self._menus.insert_many(documents, session=session)
 
     async def update(self, tenant: str, menu: Menu, session: Session) -> None:
@@ -101,15 +98,62 @@ class MenuStore:
         await self._menus.delete_one({"_id": menu_id, "tenant": tenant}, session=session)
 
     async def _find(self, query: Document, session: Session | None = None) -> list[Menu]:
-        documents = self._menus.find(query, session=session).sort("_id", 1)
-        return [_menu(document) async for document in documents]
+        found = await self._menus.find(query, session=session).sort("_id", 1).to_list(None)
+        return msgspec.convert(found, list[Menu])
 
 
-def _menu(document: Document) -> Menu:
-    return Menu(
-        id=document["_id"],
-        code=document["code"],
-        name=document["name"],
-        type=MenuType(document["type"]),
-        parent_id=document["parentId"],
-    )
+def menu_document(tenant: str, menu: Menu) -> Document:
+    """Return the entry as it is stored."""
+    return {"tenant": tenant, **msgspec.to_builtins(menu)}
+
+
+_FUNCTIONS = frozenset(Function)
+
+
+def _initial_menu(identity: int, code: str, parent: int | None = None) -> Menu:
+    """What is a `Function` is a FUNCTION, the pages are MENUs."""
+    kind = MenuType.FUNCTION if code in _FUNCTIONS else MenuType.MENU
+    return Menu(id=identity, code=code, name=code, type=kind, parent_id=parent)
+
+
+INITIAL_MENUS = (
+    _initial_menu(1000, "dashboard"),
+    _initial_menu(1001, "dashboard.view", 1000),
+    _initial_menu(1002, "dashboard.add", 1000),
+    _initial_menu(1003, "dashboard.edit", 1000),
+    _initial_menu(1004, "dashboard.delete", 1000),
+    _initial_menu(2000, "device"),
+    _initial_menu(2001, "device.view", 2000),
+    _initial_menu(2002, "device.add", 2000),
+    _initial_menu(2003, "device.edit", 2000),
+    _initial_menu(2004, "device.delete", 2000),
+    _initial_menu(2005, "device.group_manage", 2000),
+    _initial_menu(2100, "product"),
+    _initial_menu(2101, "product.view", 2100),
+    _initial_menu(2102, "product.manage", 2100),
+    _initial_menu(7000, "entity"),
+    _initial_menu(3000, "entity_custom", 7000),
+    _initial_menu(3001, "entity_custom.view", 3000),
+    _initial_menu(3002, "entity_custom.add", 3000),
+    _initial_menu(3003, "entity_custom.edit", 3000),
+    _initial_menu(3004, "entity_custom.delete", 3000),
+    _initial_menu(4000, "entity_data", 7000),
+    _initial_menu(4001, "entity_data.view", 4000),
+    _initial_menu(4002, "entity_data.edit", 4000),
+    _initial_menu(4003, "entity_data.export", 4000),
+    _initial_menu(5000, "workflow"),
+    _initial_menu(5001, "workflow.view", 5000),
+    _initial_menu(5002, "workflow.add", 5000),
+    _initial_menu(5004, "workflow.edit", 5000),
+    _initial_menu(5006, "workflow.delete", 5000),
+    _initial_menu(6000, "integration"),
+    _initial_menu(6001, "integration.view", 6000),
+    _initial_menu(7900, "settings"),
+    _initial_menu(8000, "credentials", 7900),
+    _initial_menu(8001, "credentials.view", 8000),
+    _initial_menu(8002, "credentials.edit", 8000),
+    _initial_menu(9000, "tag"),
+    _initial_menu(9001, "entity_tag.view", 9000),
+    _initial_menu(9002, "entity_tag.manage", 9000),
+)
+"""Parents stand before their children."""

@@ -12,11 +12,15 @@ import msgspec
 
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
-from services.auth.audit.schemas import Subject
+from services.auth.accounts.users import ID_BLOCK
+from services.auth.audit import Subject
 
 SUPER_ADMIN = "super_admin"
 """The role whose users may do everything; it is known by this name."""
+SUPER_ADMIN_ID = 1
+"""The id of the role `super_admin` in the default tenant."""
 _COLUMNS = {
     "id": "_id",
     "role_id": "_id",
@@ -27,10 +31,10 @@ _COLUMNS = {
 """What a search may be sorted by."""
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A role of a tenant."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     name: str
     description: str
     menus: tuple[int, ...] = ()
@@ -47,6 +51,7 @@ class RoleStore:
 
     def __init__(self, database: Database) -> None:
         self._roles = database["roles"]
+        self.next_id = IdAllocator(database, "roles", ID_BLOCK).take
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
         """One role of a tenant."""
@@ -58,8 +63,8 @@ class RoleStore:
     ) -> dict[int, Role]:
         """Those of `ids` that are roles of the tenant."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        found = self._roles.find(query, session=session)
-        return {document["_id"]: _role(document) async for document in found}
+        found = await self._roles.find(query, session=session).to_list(None)
+        return {role.id: role for role in msgspec.convert(found, list[Role])}
 
     async def super_admin(self, tenant: str, session: Session | None = None) -> int | None:
         """The id of a tenant's role `super_admin`, None when there is no such tenant."""
@@ -77,17 +82,12 @@ class RoleStore:
         found, total = await find_page(
             self._roles, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
         )
-        return [_role(document) for document in found], total
+        return msgspec.convert(found, list[Role]), total
 
     async def insert(self, tenant: str, role: Role, session: Session) -> None:
         """Add a role; raise `Conflict` when the tenant has one of that name."""
-        document = {
-            "_id": role.id,
-            "tenant": tenant,
-            **_changing(role),
-            "createdAt": role.created_at,
-            "updatedAt": role.created_at,
-        }
+        document: Document = msgspec.to_builtins(role, builtin_types=(datetime,))
+        document |= {"tenant": tenant, "updatedAt": role.created_at}
         try:
             await self._roles.insert_one(document, session=session)
         except DuplicateKey as error:
@@ -95,7 +95,12 @@ class RoleStore:
 
     async def update(self, tenant: str, role: Role, session: Session) -> None:
         """Set name, description and menus; raise `Conflict` when another one has the name."""
-        changes = {**_changing(role), "updatedAt": datetime.now(UTC)}
+        changes = {
+            "name": role.name,
+            "description": role.description,
+            "menus": list(role.menus),
+            "updatedAt": datetime.now(UTC),
+        }
         try:
             await self._roles.update_one(
                 {"_id": role.id, "tenant": tenant}, {"$set": changes}, session=session
@@ -116,17 +121,3 @@ class RoleStore:
 
 def _name_taken() -> Conflict:
     return Conflict("name is exist", field="name", code="name_repeated")
-
-
-def _changing(role: Role) -> Document:
-    return {"name": role.name, "description": role.description, "menus": list(role.menus)}
-
-
-def _role(document: Document) -> Role:
-    return Role(
-        id=document["_id"],
-        name=document["name"],
-        description=document["description"],
-        menus=tuple(document["menus"]),
-        created_at=document["createdAt"],
-    )

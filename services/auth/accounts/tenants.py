@@ -10,7 +10,6 @@ has the last purge of its events. `viewersMayCommand` is the setting of decision
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -47,13 +46,13 @@ COUNTED: dict[str, tuple[str, Document]] = {
 """Limits that are enforced here: the collection that counts, and the documents of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSetting:
-    """The tenant's setting "Viewers may command devices" (decision 0048)."""
+class TenantSettings(msgspec.Struct, kw_only=True):
+    """`GET /tenant/settings`."""
 
     viewers_may_command: bool
-    notice: bool = False
-    """Whether an upgrade turned it on and no super-admin has decided since."""
+    """Whether functions to view suffice to set values and call services."""
+    notice: bool
+    """Whether an upgrade turned `viewers_may_command` on, and no super-admin has set it since."""
 
 
 class TenantStore:
@@ -150,9 +149,7 @@ class TenantStore:
             {"_id": tenant}, {"$set": {"limits": limits}}, session=session
         )
 
-    async def command_setting(
-        self, tenant: str, session: Session | None = None
-    ) -> CommandSetting | None:
+    async def settings(self, tenant: str, session: Session | None = None) -> TenantSettings | None:
         """Return whether the tenant's viewers may command devices, None without the tenant.
 
         A tenant without the field is older than the setting (such as one moved in from an older
@@ -163,11 +160,12 @@ class TenantStore:
         if found is None:
             return None
         is_older = "viewersMayCommand" not in found
-        return CommandSetting(
-            found.get("viewersMayCommand", True), found.get("commandNotice", is_older)
+        return TenantSettings(
+            viewers_may_command=found.get("viewersMayCommand", True),
+            notice=found.get("commandNotice", is_older),
         )
 
-    async def set_command_setting(
+    async def set_settings(
         self, tenant: str, session: Session, *, viewers_may_command: bool
     ) -> None:
         """Store the setting, which ends the notice."""
@@ -200,3 +198,25 @@ class TenantStore:
                 await versions.reach(document["_id"], document["access"])
 
         await repeat(settle, SETTLE, "access versions are settled later")
+
+
+class ConsoleClients:
+    """The collection `console_clients`: `{_id: client id, secretHash, tenant, createdAt}`."""
+
+    def __init__(self, database: Database) -> None:
+        self._clients = database["console_clients"]
+
+    async def get(self, client_id: str) -> tuple[str | None, str | None]:
+        """The secret's hash and the tenant; no hash when there is no such client."""
+        found = await self._clients.find_one({"_id": client_id}, {"secretHash": 1, "tenant": 1})
+        return (found["secretHash"], found["tenant"]) if found else (None, None)
+
+    async def insert(self, client_id: str, secret_hash: str, tenant: str, session: Session) -> None:
+        """Add the client of a tenant."""
+        document = {
+            "_id": client_id,
+            "secretHash": secret_hash,
+            "tenant": tenant,
+            "createdAt": datetime.now(UTC),
+        }
+        await self._clients.insert_one(document, session=session)

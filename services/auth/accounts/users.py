@@ -10,6 +10,7 @@ from pymongo import ReturnDocument
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
 from libs.common.identity import Kind, Principal
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
     Document,
@@ -19,21 +20,11 @@ from libs.common.store.mongo import (
     find_page,
     present,
 )
-from services.auth.audit.schemas import Subject
+from services.auth.audit import Subject
 
+ID_BLOCK = 10
+"""Ids are allocated rarely, and a restart wastes at most this many."""
 EMAIL_EXISTS = "user_register_email_exist"
-_NAMES = {
-    "id": "_id",
-    "tenant": "tenant",
-    "email": "email",
-    "nickname": "nickname",
-    "password_hash": "passwordHash",
-    "generation": "generation",
-    "enabled": "enabled",
-    "roles": "roles",
-    "created_at": "createdAt",
-    "updated_at": "updatedAt",
-}
 _COLUMNS = {
     "user_id": "_id",
     "id": "_id",
@@ -56,10 +47,10 @@ _PEOPLE_COLUMNS = {
 _PERSON = {"email": 1, "nickname": 1}
 
 
-class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
+class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A user with the hash of its password."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     tenant: str
     email: str
     nickname: str
@@ -85,7 +76,7 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
 class Person(msgspec.Struct, frozen=True):
     """A user, as far as roles and grants show it."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     email: str
     nickname: str
 
@@ -100,13 +91,14 @@ class UserStore:
 
     def __init__(self, database: Database) -> None:
         self._users = database["users"]
+        self.next_id = IdAllocator(database, "users", ID_BLOCK).take
 
     async def get(
         self, tenant: str, user_id: int, session: Session | None = None
     ) -> StoredUser | None:
         """One user of a tenant."""
         found = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
-        return None if found is None else _user(found)
+        return msgspec.convert(found, StoredUser | None)
 
     async def by_email(
         self, tenant: str, email: str, session: Session | None = None
@@ -114,19 +106,21 @@ class UserStore:
         """The user with an e-mail address, in any case."""
         query = {"tenant": tenant, "emailKey": email_key(email)}
         found = await self._users.find_one(query, session=session)
-        return None if found is None else _user(found)
+        return msgspec.convert(found, StoredUser | None)
 
     async def of_ids(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[StoredUser]:
         """Those of `ids` that are users of the tenant."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        return [_user(found) async for found in self._users.find(query, session=session)]
+        found = await self._users.find(query, session=session).to_list(None)
+        return msgspec.convert(found, list[StoredUser])
 
     async def people(self, tenant: str, ids: Iterable[int]) -> dict[int, Person]:
         """Those of `ids` that are users of the tenant, by id."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        return {found["_id"]: _person(found) async for found in self._users.find(query, _PERSON)}
+        found = await self._users.find(query, _PERSON).to_list(None)
+        return {person.id: person for person in msgspec.convert(found, list[Person])}
 
     async def roles_of(
         self, tenant: str, user_id: int, session: Session, *, enabled: bool = False
@@ -141,7 +135,7 @@ class UserStore:
     ) -> tuple[list[StoredUser], int]:
         """Users whose nickname or address contains `keyword`, and how many there are in all."""
         found, total = await self._page({"tenant": tenant}, keyword, wanted, _COLUMNS, None)
-        return list(map(_user, found)), total
+        return msgspec.convert(found, list[StoredUser]), total
 
     async def search_people(
         self, tenant: str, role_id: int, keyword: str, wanted: PageRequest, *, having: bool
@@ -149,7 +143,7 @@ class UserStore:
         """The page of the users who have a role, or have it not, and how many there are."""
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
         found, total = await self._page(query, keyword, wanted, _PEOPLE_COLUMNS, _PERSON)
-        return list(map(_person, found)), total
+        return msgspec.convert(found, list[Person]), total
 
     async def any(self, tenant: str, session: Session | None = None) -> bool:
         """Tell whether a tenant has a user."""
@@ -177,7 +171,7 @@ class UserStore:
 
     async def insert(self, user: StoredUser, session: Session) -> None:
         """Add a user; raise `Conflict` when the tenant has one with its address."""
-        document = {stored: getattr(user, name) for name, stored in _NAMES.items()}
+        document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
         document["emailKey"] = email_key(user.email)
         try:
             await self._users.insert_one(document, session=session)
@@ -188,18 +182,17 @@ class UserStore:
         self,
         user: StoredUser,
         session: Session,
-        changes: Mapping[str, Any],
+        changes: Document,
         *,
         ends_tokens: bool = False,
     ) -> StoredUser:
-        """Change fields of a user, with `ends_tokens` into a new generation; return it after.
+        """Set stored fields of a user, with `ends_tokens` into a new generation; return it after.
 
         Raises `Conflict` when another has its address.
         """
-        fields = {_NAMES[name]: value for name, value in changes.items()}
+        fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
             fields["emailKey"] = email_key(changes["email"])
-        fields["updatedAt"] = datetime.now(UTC)
         try:
             document = await self._users.find_one_and_update(
                 {"_id": user.id, "tenant": user.tenant},
@@ -209,7 +202,7 @@ class UserStore:
             )
         except DuplicateKey as error:
             raise _email_exists() from error
-        return _user(present(document))
+        return msgspec.convert(present(document), StoredUser)
 
     async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
         """Keep another hash of the same password, unless the password has changed since."""
@@ -260,15 +253,6 @@ class UserStore:
     async def _counted(self, *stages: Document) -> dict[Any, int]:
         rows = await self._users.aggregate(list(stages))
         return {row["_id"]: row["count"] async for row in rows}
-
-
-def _user(document: Document) -> StoredUser:
-    fields = {name: document[stored] for name, stored in _NAMES.items()}
-    return StoredUser(**(fields | {"roles": tuple(fields["roles"])}))
-
-
-def _person(document: Document) -> Person:
-    return Person(document["_id"], document["email"], document["nickname"])
 
 
 def _email_exists() -> Conflict:

@@ -1,30 +1,42 @@
 """Creates, finds, changes and deletes applications: for super-admins and for other services."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from libs.common.contracts.auth import ApplicationSecret, OwnedDevice
+from libs.common.bus import RpcClient, RpcServer
+from libs.common.contracts.auth import (
+    GIVE_DEVICE,
+    TAKE_DEVICE,
+    Application,
+    ApplicationRef,
+    Applications,
+    ApplicationSecret,
+    CreateApplication,
+    Done,
+    GiveDevice,
+    ListApplications,
+    OwnedDevice,
+    TakeDevice,
+)
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import name_of
 from libs.common.identity import Caller, Kind
 from libs.common.identity.networks import normalised
+from libs.common.store.mongo import Session
 from services.auth.accounts.tenants import TenantStore
-from services.auth.applications.devices import DevicesOverRpc
-from services.auth.applications.schemas import (
+from services.auth.applications.model import (
     ApplicationSearch,
     ApplicationUpdate,
     NewApplication,
     StoredApplication,
 )
 from services.auth.applications.store import ApplicationStore
-from services.auth.audit.schemas import Deed
-from services.auth.changes import Change, Changes
-from services.auth.secret_hash import new_secret, secret_hash
+from services.auth.changes import Change, Changes, operator
+from services.auth.logins import new_secret, secret_hash
 
 MAX_NAME = 64
 """Most characters of an application's name."""
@@ -37,23 +49,22 @@ class ApplicationService:
     store: ApplicationStore
     changes: Changes
     tenants: TenantStore
-    next_id: Callable[[], Awaitable[int]]
-    devices: DevicesOverRpc
+    rpc: RpcClient
+    """Gives devices to applications, and takes them back."""
 
     async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
         """Add an application; the secret is shown once.
 
         Raises `InvalidInput`, `Conflict`, and `NotFound` when there is no such tenant.
         """
-        tenant = caller.principal.tenant
         name = name_of(wanted.name, most=MAX_NAME)
         allowed = allow_list(wanted.allowed_addresses)
-        if not await self.tenants.exists(tenant):
-            raise NotFound(f"there is no tenant {tenant!r}", field="tenant")
+        if not await self.tenants.exists(caller.tenant):
+            raise NotFound(f"there is no tenant {caller.tenant!r}", field="tenant")
         secret = new_secret()
         application = StoredApplication(
-            id=await self.next_id(),
-            tenant=tenant,
+            id=await self.store.next_id(),
+            tenant=caller.tenant,
             name=name,
             client_id=str(uuid4()),
             secret_hash=secret_hash(secret),
@@ -63,32 +74,34 @@ class ApplicationService:
             created_at=datetime.now(UTC),
         )
 
-        async def work(change: Change) -> None:
+        async def insert_application(change: Change) -> None:
             await change.reserve("applications")
             if application.events:
                 await change.reserve("consumers")
             await self.store.add(application, change.session)
-            change.record(
-                Deed(action="created", subject=application.subject, after=application.told)
-            )
+            change.record("created", application.subject, after=application.audit_fields)
 
-        await self.changes.run(caller, work)
+        await self.changes.run(caller, insert_application)
         return _with_secret(application, secret)
 
-    async def get(self, caller: Caller, application_id: int) -> StoredApplication:
+    async def get(
+        self, caller: Caller, application_id: int, session: Session | None = None
+    ) -> StoredApplication:
         """One application; raise `NotFound`."""
-        found = await self.store.get(application_id, caller.principal.tenant)
-        return _found(found, application_id)
+        found = await self.store.get(application_id, caller.tenant, session)
+        if found is None:
+            raise NotFound(f"there is no application {application_id}", field="application_id")
+        return found
 
     async def all(self, caller: Caller) -> Sequence[StoredApplication]:
         """All applications by name."""
-        return await self.store.all(caller.principal.tenant)
+        return await self.store.all(caller.tenant)
 
     async def search(
         self, caller: Caller, wanted: ApplicationSearch
     ) -> tuple[Sequence[StoredApplication], int]:
         """The applications that were asked for, and how many there are of them."""
-        return await self.store.search(caller.principal.tenant, wanted)
+        return await self.store.search(caller.tenant, wanted)
 
     async def update(self, caller: Caller, application_id: int, wanted: ApplicationUpdate) -> None:
         """Rename an application and say whether it may read events.
@@ -132,18 +145,15 @@ class ApplicationService:
     async def delete(self, caller: Caller, application_id: int) -> None:
         """Remove an application; its tokens are dead when this returns."""
 
-        async def work(change: Change) -> None:
-            found = await self.store.get(application_id, caller.principal.tenant, change.session)
-            application = _found(found, application_id)
+        async def delete_application(change: Change) -> None:
+            application = await self.get(caller, application_id, change.session)
             await self.store.remove(application, change.session)
-            change.record(
-                Deed(action="deleted", subject=application.subject, before=application.told)
-            )
+            change.record("deleted", application.subject, before=application.audit_fields)
             generation = raised(application).generation
             user = application.user if application.events else ""
             change.revoke(Kind.APPLICATION, str(application_id), generation, user)
 
-        await self.changes.run(caller, work)
+        await self.changes.run(caller, delete_application)
 
     async def give(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Let the application have a device; raise `NotFound` and `Conflict`. Repeatable.
@@ -151,16 +161,19 @@ class ApplicationService:
         Each repetition is told again, so that none is lost when something breaks in between.
         """
         application = await self.get(caller, application_id)
-        device = await self.devices.give(application, device_id)
-        await self._tell_of(caller, application, "device_given", device_id, device)
+        wanted = GiveDevice(application.tenant, device_id, application.id, application.name)
+        device = await self.rpc.call(GIVE_DEVICE, wanted, OwnedDevice)
+        await self._record_device(caller, application, "device_given", device_id, device)
 
     async def take(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Let the users have a device of the application again; as `give`."""
         application = await self.get(caller, application_id)
-        device = await self.devices.take(application, device_id, caller.principal.user_id)
-        await self._tell_of(caller, application, "device_taken", device_id, device)
+        user_id = caller.principal.user_id
+        wanted = TakeDevice(application.tenant, device_id, application.id, user_id)
+        device = await self.rpc.call(TAKE_DEVICE, wanted, OwnedDevice)
+        await self._record_device(caller, application, "device_taken", device_id, device)
 
-    async def _tell_of(
+    async def _record_device(
         self,
         caller: Caller,
         application: StoredApplication,
@@ -168,12 +181,8 @@ class ApplicationService:
         device_id: int,
         device: OwnedDevice,
     ) -> None:
-        told = {"device_id": str(device_id), "sn": device.sn, "name": device.name}
-
-        async def work(change: Change) -> None:
-            change.record(Deed(action=action, subject=application.subject, after=told))
-
-        await self.changes.run(caller, work)
+        fields = {"device_id": str(device_id), "sn": device.sn, "name": device.name}
+        await self.changes.record(caller, action, application.subject, after=fields)
 
     async def _change(
         self,
@@ -184,15 +193,17 @@ class ApplicationService:
     ) -> StoredApplication:
         """Read, alter and write; what changes nothing is neither written nor told."""
 
-        async def work(change: Change) -> StoredApplication:
-            found = await self.store.get(application_id, caller.principal.tenant, change.session)
-            before = _found(found, application_id)
+        async def update_application(change: Change) -> StoredApplication:
+            before = await self.get(caller, application_id, change.session)
             after = alter(before)
             if after.events and not before.events:
                 await change.reserve("consumers")
             if after != before:
                 await self.store.replace(after, change.session)
-                change.record(_deed(action, before, after))
+                old, new = before.audit_fields, after.audit_fields
+                names = [name for name in old if old[name] != new[name]]
+                changed = [{name: fields[name] for name in names} or None for fields in (old, new)]
+                change.record(action, after.subject, *changed)
             user = before.user if before.events else ""
             if after.generation > before.generation:
                 change.revoke(Kind.APPLICATION, str(application_id), after.generation, user)
@@ -200,7 +211,7 @@ class ApplicationService:
                 change.disconnect(user)
             return after
 
-        return await self.changes.run(caller, work)
+        return await self.changes.run(caller, update_application)
 
 
 def raised(application: StoredApplication) -> StoredApplication:
@@ -219,22 +230,6 @@ def allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _deed(action: str, before: StoredApplication, after: StoredApplication) -> Deed:
-    """What was done, with the values that it changed."""
-    old, new = before.told, after.told
-    changed = [name for name in old if old[name] != new[name]]
-    return Deed(
-        action=action,
-        subject=after.subject,
-        before=_part(old, changed),
-        after=_part(new, changed),
-    )
-
-
-def _part(whole: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
-    return {name: whole[name] for name in names} or None
-
-
 def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecret:
     return ApplicationSecret(
         application_id=application.id,
@@ -244,7 +239,29 @@ def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecr
     )
 
 
-def _found(found: StoredApplication | None, application_id: int) -> StoredApplication:
-    if found is None:
-        raise NotFound(f"there is no application {application_id}", field="application_id")
-    return found
+def offer_applications(rpc: RpcServer, service: ApplicationService) -> None:
+    """Offer the operations on applications; who asks is the operator of the tenant it names."""
+
+    async def create(wanted: CreateApplication) -> ApplicationSecret:
+        new = NewApplication(name=wanted.name, events=wanted.events)
+        return await service.create(operator(wanted.tenant), new)
+
+    async def every(wanted: ListApplications) -> Applications:
+        found = await service.all(operator(wanted.tenant))
+        return Applications([application.contract for application in found])
+
+    async def get(wanted: ApplicationRef) -> Application:
+        return (await service.get(operator(wanted.tenant), wanted.application_id)).contract
+
+    async def rotate(wanted: ApplicationRef) -> ApplicationSecret:
+        return await service.rotate(operator(wanted.tenant), wanted.application_id)
+
+    async def delete(wanted: ApplicationRef) -> Done:
+        await service.delete(operator(wanted.tenant), wanted.application_id)
+        return Done()
+
+    rpc.offer("create_application", CreateApplication, create)
+    rpc.offer("list_applications", ListApplications, every)
+    rpc.offer("get_application", ApplicationRef, get)
+    rpc.offer("rotate_application_secret", ApplicationRef, rotate)
+    rpc.offer("delete_application", ApplicationRef, delete)

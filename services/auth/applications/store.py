@@ -1,20 +1,15 @@
 """Applications in MongoDB."""
 
-from libs.common.errors import Conflict
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing
-from services.auth.applications.schemas import ApplicationSearch, StoredApplication
+from datetime import datetime
 
-_NAMES = {
-    "id": "_id",
-    "tenant": "tenant",
-    "name": "name",
-    "client_id": "clientId",
-    "secret_hash": "secretHash",
-    "generation": "generation",
-    "events": "events",
-    "allowed_addresses": "allowedAddresses",
-    "created_at": "createdAt",
-}
+import msgspec
+
+from libs.common.errors import Conflict
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
+from services.auth.accounts.users import ID_BLOCK
+from services.auth.applications.model import ApplicationSearch, StoredApplication
+
 _COLUMNS = {
     "application_id": "_id",
     "name": "name",
@@ -30,6 +25,7 @@ class ApplicationStore:
 
     def __init__(self, database: Database) -> None:
         self._applications = database["applications"]
+        self.next_id = IdAllocator(database, "applications", ID_BLOCK).take
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` when the tenant has one of that name."""
@@ -44,22 +40,22 @@ class ApplicationStore:
         """One application of a tenant."""
         query = {"_id": application_id, "tenant": tenant}
         found = await self._applications.find_one(query, session=session)
-        return None if found is None else _application(found)
+        return msgspec.convert(found, StoredApplication | None)
 
     async def by_id(self, application_id: int) -> StoredApplication | None:
         """One application, whosever it is."""
         found = await self._applications.find_one({"_id": application_id})
-        return None if found is None else _application(found)
+        return msgspec.convert(found, StoredApplication | None)
 
     async def by_client_id(self, client_id: str) -> StoredApplication | None:
         """The application that logs in with `client_id`."""
         found = await self._applications.find_one({"clientId": client_id})
-        return None if found is None else _application(found)
+        return msgspec.convert(found, StoredApplication | None)
 
     async def all(self, tenant: str) -> list[StoredApplication]:
         """All applications of a tenant by name."""
-        found = self._applications.find({"tenant": tenant}).sort("name", 1)
-        return [_application(document) async for document in found]
+        found = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
+        return msgspec.convert(found, list[StoredApplication])
 
     async def search(
         self, tenant: str, wanted: ApplicationSearch
@@ -69,12 +65,10 @@ class ApplicationStore:
         if wanted.keyword:
             part = containing(wanted.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
-        found = self._applications.find(query).sort(wanted.order(_COLUMNS))
-        rows = [
-            _application(document) async for document in found.skip(wanted.skip).limit(wanted.limit)
-        ]
-        total = await self._applications.count_documents(query) if wanted.paged else len(rows)
-        return rows, total
+        found, total = await find_page(
+            self._applications, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
+        )
+        return msgspec.convert(found, list[StoredApplication]), total
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
         """Write an application anew; raise `Conflict` when its name is taken."""
@@ -102,10 +96,5 @@ def _taken(application: StoredApplication) -> Conflict:
 
 
 def _document(application: StoredApplication) -> Document:
-    return {stored: getattr(application, name) for name, stored in _NAMES.items()}
-
-
-def _application(document: Document) -> StoredApplication:
-    values = {name: document[stored] for name, stored in _NAMES.items()}
-    values["allowed_addresses"] = tuple(values["allowed_addresses"])
-    return StoredApplication(**values)
+    document: Document = msgspec.to_builtins(application, builtin_types=(datetime,))
+    return document

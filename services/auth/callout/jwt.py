@@ -32,10 +32,6 @@ class ServerId(msgspec.Struct, frozen=True):
 
     id: str
     """Its public key, and the audience of the answer."""
-    name: str = ""
-    host: str = ""
-    version: str = ""
-    cluster: str = ""
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
@@ -45,10 +41,6 @@ class ClientInfo(msgspec.Struct, frozen=True):
     """Its address."""
     id: int = 0
     """The connection id (`cid`) within the server."""
-    user: str = ""
-    name: str = ""
-    kind: str = ""
-    """`Client` or `Leafnode`."""
     type: str = ""
     """`nats`, `mqtt` or `websocket`."""
     mqtt_id: str = ""
@@ -60,11 +52,6 @@ class ConnectOptions(msgspec.Struct, frozen=True):
 
     user: str = ""
     password: str = msgspec.field(name="pass", default="")
-    auth_token: str = ""
-    name: str = ""
-    lang: str = ""
-    version: str = ""
-    protocol: int = 0
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True):

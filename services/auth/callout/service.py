@@ -1,175 +1,147 @@
-"""Decides who comes in to the bus: devices by key or certificate, applications and integrations
-by secret."""
+"""Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, in turns of tenants.
 
+The tenant is the one that the user name logged in for last. Names that have not logged in yet
+share one lane, because anybody can invent them.
+"""
+
+import asyncio
 import logging
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from uuid import UUID
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
-from libs.common.contracts.auth import Connection, Way
-from libs.common.contracts.integrations import LOGIN_PREFIX
-from libs.common.contracts.mqtt import login_of
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from libs.common.bus import Bus
+from libs.common.bus.nkeys import KeyPair
+from libs.common.contracts.auth import Connection
 from libs.common.errors import TooManyRequests
-from libs.common.identity import Caller
-from libs.common.identity.header import PassVerifier
-from libs.common.limits.tenants import KnownLimits, count_limited
-from services.auth.applications.schemas import StoredApplication
-from services.auth.applications.store import ApplicationStore
-from services.auth.callout.clients import MqttClients
-from services.auth.callout.credentials import application_credential, credential
-from services.auth.callout.entries import Entries
-from services.auth.callout.permissions import (
-    MOST_CLIENTS,
-    Admission,
-    InvalidIdentityError,
-    application_permissions,
-    client_permissions,
-    device_permissions,
-    integration_permissions,
+from libs.common.identity.users import TenantsOfUsers
+from libs.common.jobs import Beside
+from libs.common.scheduling import FairScheduler, LaneFull
+from services.auth.callout.jwt import (
+    AuthorizationRequest,
+    InvalidRequestError,
+    accept,
+    decode_request,
+    refuse,
+    user_jwt,
 )
-from services.auth.connections.service import UserConnections
-from services.auth.devices.service import DeviceService
-from services.auth.integrations.service import IntegrationLoginStore
-from services.auth.metrics import Door, count_login
-from services.auth.secret_hash import secret_matches
+from services.auth.callout.login_authorizer import LoginAuthorizer
 
 log = logging.getLogger(__name__)
 
-ACCESS_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
-LATER = 1.5
-"""Seconds after which somebody with too many connections may try again."""
+SUBJECT = "$SYS.REQ.USER.AUTH"
+MQTT = "mqtt"
+HELD = 1.5
+"""Seconds that a refusal is held back from who comes too often: nats-server, which gives a log-in
+five, has the less to do with it. Clients wait for two or longer."""
+MOST_HELD = 2_000
+"""Refusals that are held back at a time; more are told at once."""
+CONCURRENCY = 16
+"""Log-ins that are handled at a time, half of them of one tenant alone. More would not be quicker,
+and a crowd would use up the process although others have a turn."""
+WAITING = 2_000
+"""Log-ins of a tenant that wait; more are refused: nats-server gives up those that wait longer."""
+LOOK_UPS = "?"
+"""The lane in which the tenants of user names are looked up; no tenant has this name."""
+
+_Step = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
 
 
-@dataclass(frozen=True)
-class Doorkeeper:
-    """Admits connections; reads the state anew for each, so that revocation is immediate.
+class Callout:
+    """The subscription; replicas share the requests as one queue group."""
 
-    `refused` is told of applications that come from where they may not.
-    """
+    def __init__(
+        self, bus: Bus, doorkeeper: LoginAuthorizer, key: KeyPair, tenants: TenantsOfUsers
+    ) -> None:
+        self._bus = bus
+        self._doorkeeper = doorkeeper
+        self._key = key
+        self._tenants = tenants
+        self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING)
+        self._held = Beside()
+        self._subscription: Subscription | None = None
 
-    devices: DeviceService
-    applications: ApplicationStore
-    integrations: IntegrationLoginStore
-    entries: Entries
-    connections: UserConnections
-    limits: KnownLimits
-    refused: Callable[[Caller, str], None]
-    passes: PassVerifier
-    clients: MqttClients
+    async def start(self) -> None:
+        """Begin to answer."""
+        self._subscription = await self._bus.client.subscribe(SUBJECT, queue="auth", cb=self._take)
 
-    async def admit(
-        self,
-        user: str,
-        password: str,
-        address: str,
-        connection: Connection,
-        mqtt_id: str | None = None,
-    ) -> Admission | None:
-        """Admit a device (SN as its record has it, key or the gateway's pass for its certificate),
-        an application (client id, secret), an integration (`integration.` and its id, secret) or a
-        client of a tenant (access key, secret).
+    async def stop(self) -> None:
+        """Stop taking requests and finish those in hand."""
+        if self._subscription and self._bus.connected:
+            await self._subscription.unsubscribe()
+        await self._log_ins.finish()
+        await self._held.stop()
 
-        Topics and subjects tell capitals from small letters: a device that came in under another
-        spelling of its SN would say and hear nothing, and not be told.
-
-        `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices and such
-        clients come in, each with an id that is no other's. Nobody comes more often than
-        `entries.LOG_IN_RATE`, as each log-in makes nats-server and the watch of connections work,
-        and has more connections than its tenant's limit.
-
-        An application comes in only from an `address` that it may call from. A user name in
-        the form of a UUID is an application's when there is such an application; anything
-        else is an SN. Raises `TooManyRequests`.
-        """
-        if not user or not password:
-            return None
-        door, admission = await self._known(user, password, address, mqtt_id)
-        entry = None
-        if admission is not None:
-            entry = await self.entries.enter(admission, connection, mqtt_id)
-        count_login(door, ok=entry is not None)
-        if admission is None or entry is None:
-            return None
-        if entry.wait:
-            raise TooManyRequests("too many log-ins", retry_after=entry.wait)
-        most = self.limits.of(admission.tenant).each_connections
-        if admission.shared:
-            most = max(most, MOST_CLIENTS)
-        if not await self.connections.has_room(admission.name, connection, entry.kept, most):
-            count_limited("eachConnections", admission.tenant)
-            raise TooManyRequests("too many connections", retry_after=LATER)
-        return admission
-
-    async def _known(
-        self, user: str, password: str, address: str, mqtt_id: str | None
-    ) -> tuple[Door, Admission | None]:
-        if mqtt_id is None:
-            if user.startswith(LOGIN_PREFIX):
-                return "nats_integration", await self._integration(user, password)
-            application = await self.applications.by_client_id(user) if _is_uuid(user) else None
-            if application is not None:
-                return "nats_application", self._application(application, password, address)
-        elif ACCESS_KEY(user):
-            client = await self._client(user, password)
-            if client is not None:
-                return "mqtt_client", client
-        return "nats_device", await self._device(user, password, mqtt=mqtt_id is not None)
-
-    def _application(
-        self, application: StoredApplication, secret: str, address: str
-    ) -> Admission | None:
-        if not secret_matches(secret, application.secret_hash) or not application.events:
-            return None
-        if not application.may_call_from(address):
-            self.refused(Caller(application.principal, address), "address")
-            return None
-        permissions = application_permissions(application.client_id, application.tenant)
-        return Admission(
-            application.user, permissions, application_credential(application), application.tenant
-        )
-
-    async def _integration(self, user: str, secret: str) -> Admission | None:
-        integration = user.removeprefix(LOGIN_PREFIX)
-        stored = await self.integrations.secret_hash(integration)
-        if not secret_matches(secret, stored) or stored is None:
-            return None
-        return Admission(user, integration_permissions(integration), credential(stored))
-
-    async def _client(self, access_key: str, secret: str) -> Admission | None:
-        found = await self.clients.login(access_key, secret)
-        if not found.tenant:
-            return None
-        return Admission(
-            login_of(access_key),
-            client_permissions(access_key),
-            credential(found.credential),
-            found.tenant,
-            shared=True,
-        )
-
-    async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
-        certificate = self.passes.verify(key)
-        over: Way = "MQTT" if mqtt else "NATS"
-        if certificate is None:
-            found, shown = await self.devices.log_in(sn, key, over), ""
-        else:
-            found, shown = await self.devices.log_in_with(certificate, over), certificate.serial
-        if found is None:
-            return None
-        if found.sn != sn:
-            log.info("callout: the SN %s is written %s", sn, found.sn)
-            self.devices.refused.note(found, "SN", over)
-            return None
+    async def _take(self, message: Msg) -> None:
         try:
-            permissions = device_permissions(found.sn, mqtt=mqtt)
-        except InvalidIdentityError:
-            return None
-        return Admission(found.sn, permissions, credential(shown or found.key_hash), found.tenant)
+            request = decode_request(message.data)
+        except InvalidRequestError as error:
+            log.warning("callout: %s", error)
+            return
+        tenant = self._tenants.known(request.connect_opts.user)
+        if tenant is None:
+            self._begin(LOOK_UPS, self._look_up, message, request)
+        else:
+            self._begin(tenant, self._answer, message, request)
 
+    def _begin(self, lane: str, step: _Step, message: Msg, request: AuthorizationRequest) -> None:
+        try:
+            self._log_ins.start(lane, partial(step, message, request), size=len(message.data))
+        except LaneFull as error:
+            self._refuse_later(message, request, error)
 
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
+    async def _look_up(self, message: Msg, request: AuthorizationRequest) -> None:
+        tenant = await self._tenants.find(request.connect_opts.user)
+        self._begin(tenant, self._answer, message, request)
+
+    async def _answer(self, message: Msg, request: AuthorizationRequest) -> None:
+        try:
+            await self._tell(message, await self._decide(request))
+        except TooManyRequests as error:
+            self._refuse_later(message, request, error)
+
+    def _refuse_later(
+        self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
+    ) -> None:
+        """Refuse after `HELD` seconds, or at once when many refusals are held back."""
+        answer = refuse(request, str(error), self._key)
+        late = self._tell_later if len(self._held) < MOST_HELD else self._tell
+        connection = (request.server_id.id, request.client_info.id)
+        self._held.begin(connection, partial(late, message, answer))
+
+    async def _tell_later(self, message: Msg, answer: bytes) -> None:
+        await asyncio.sleep(HELD)
+        await self._tell(message, answer)
+
+    async def _tell(self, message: Msg, answer: bytes) -> None:
+        try:
+            await message.respond(answer)
+        except NatsError as error:
+            log.warning("callout: the answer could not be sent: %r", error)
+
+    async def _decide(self, request: AuthorizationRequest) -> bytes:
+        options, client = request.connect_opts, request.client_info
+        try:
+            admission = await self._doorkeeper.admit(
+                options.user,
+                options.password,
+                client.host,
+                Connection(request.server_id.id, client.id),
+                client.mqtt_id if client.type == MQTT else None,
+            )
+        except TooManyRequests:
+            raise
+        except Exception:
+            log.exception("callout: a log-in could not be checked")
+            return refuse(request, "the log-in cannot be checked at the moment", self._key)
+        if admission is None:
+            return refuse(request, "wrong credentials", self._key)
+        self._tenants.learn(options.user, admission.tenant)
+        user = user_jwt(
+            request, name=admission.name, permissions=admission.permissions, key=self._key
+        )
+        return accept(request, user, self._key)

@@ -5,129 +5,90 @@ version belongs to exactly the content it is read with, and what was answered to
 it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
+from libs.common.bus import RpcServer
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
 from libs.common.errors import Conflict, Unauthenticated
+from libs.common.identity.access import AccessVersions
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Mongo, Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.roles import SUPER_ADMIN
+from services.auth.accounts.roles import SUPER_ADMIN, Role
 
 MOST_GRANTS = 50_000
 """Most grants of one answer: of the longest ids as many fit into a message of the bus."""
 _FUNCTIONS = frozenset(Function)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldAccess:
-    """A user's functions at a version."""
-
-    version: int
-    super_admin: bool
-    codes: frozenset[str]
-    """Of the FUNCTION menus of its roles."""
-    viewers_may_command: bool = False
-    """The tenant's setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldGrants:
-    """A user's grants at a version, the union over its roles."""
-
-    version: int
-    ids: dict[ResourceType, frozenset[Any]]
-
-
-class AccessSnapshots:
-    """Reads what a user holds, all of one moment; None when it is gone or disabled."""
-
-    def __init__(self, mongo: Mongo) -> None:
-        self._mongo = mongo
-        self._accounts = Accounts(mongo.direct)
-
-    async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
-        """What a user may do."""
-        stores = self._accounts
-
-        async def work(session: Session) -> HeldAccess | None:
-            ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
-            if ids is None:
-                return None
-            roles = (await stores.roles.of_ids(tenant, ids, session)).values()
-            held = {menu for role in roles for menu in role.menus}
-            setting = await stores.tenants.command_setting(tenant, session)
-            return HeldAccess(
-                version=await stores.tenants.version(tenant, session),
-                super_admin=any(role.name == SUPER_ADMIN for role in roles),
-                codes=await stores.menus.codes(tenant, held, session),
-                viewers_may_command=setting is not None and setting.viewers_may_command,
-            )
-
-        return await self._mongo.at_one_moment(work)
-
-    async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
-        """What a user's roles are granted."""
-        stores = self._accounts
-
-        async def work(session: Session) -> HeldGrants | None:
-            ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
-            if ids is None:
-                return None
-            roles = await stores.roles.of_ids(tenant, ids, session)
-            granted = await stores.grants.of_roles(tenant, list(roles), session)
-            return HeldGrants(await stores.tenants.version(tenant, session), granted)
-
-        return await self._mongo.at_one_moment(work)
-
-
+@dataclass(frozen=True)
 class AccessService:
     """Answers `get_access` and `get_grants`."""
 
-    def __init__(
-        self, snapshots: AccessSnapshots, reach: Callable[[str, int], Awaitable[None]]
-    ) -> None:
-        self._snapshots = snapshots
-        self._reach = reach
+    mongo: Mongo
+    accounts: Accounts
+    """The stores of `mongo.direct`."""
+    versions: AccessVersions
 
-    async def access(self, wanted: UserRef) -> Access:
+    async def access(self, user: UserRef) -> Access:
         """A user's functions; raise `Unauthenticated` when it is gone or disabled.
 
         Restores the tenant's version where the next request looks it up, should it be lost.
         """
-        held = await self._snapshots.access(wanted.tenant, wanted.user_id)
-        if held is None:
-            raise _gone()
-        await self._reach(wanted.tenant, held.version)
-        return Access(
-            held.version, held.codes & _FUNCTIONS, held.super_admin, held.viewers_may_command
-        )
+        tenant, stores = user.tenant, self.accounts
 
-    async def grants(self, wanted: UserRef) -> GrantedResources:
+        async def read_access(session: Session) -> Access:
+            roles = await self._roles(user, session)
+            held = {menu for role in roles for menu in role.menus}
+            settings = await stores.tenants.settings(tenant, session)
+            return Access(
+                version=await stores.tenants.version(tenant, session),
+                functions=await stores.menus.codes(tenant, held, session) & _FUNCTIONS,
+                super_admin=any(role.name == SUPER_ADMIN for role in roles),
+                viewers_may_command=settings is not None and settings.viewers_may_command,
+            )
+
+        access = await self.mongo.at_one_moment(read_access)
+        await self.versions.reach(tenant, access.version)
+        return access
+
+    async def grants(self, user: UserRef) -> GrantedResources:
         """A user's grants; raise `Unauthenticated` when it is gone or disabled.
 
         Raises `Conflict` when its roles together grant more than can be answered.
         """
-        held = await self._snapshots.grants(wanted.tenant, wanted.user_id)
-        if held is None:
-            raise _gone()
-        if sum(map(len, held.ids.values())) > MOST_GRANTS:
-            raise Conflict(
-                f"the roles of the user grant more than {MOST_GRANTS} resources together; "
-                "grant their integrations or groups instead"
+        tenant, stores = user.tenant, self.accounts
+
+        async def read_grants(session: Session) -> GrantedResources:
+            roles = [role.id for role in await self._roles(user, session)]
+            ids = await stores.grants.of_roles(tenant, roles, session)
+            if sum(map(len, ids.values())) > MOST_GRANTS:
+                raise Conflict(
+                    f"the roles of the user grant more than {MOST_GRANTS} resources together; "
+                    "grant their integrations or groups instead"
+                )
+            return GrantedResources(
+                version=await stores.tenants.version(tenant, session),
+                integrations=ids[ResourceType.INTEGRATION],
+                devices=ids[ResourceType.DEVICE],
+                groups=ids[ResourceType.DEVICE_GROUP],
+                entities=ids[ResourceType.ENTITY],
+                dashboards=ids[ResourceType.DASHBOARD],
+                workflows=ids[ResourceType.WORKFLOW],
             )
-        return GrantedResources(
-            version=held.version,
-            integrations=held.ids[ResourceType.INTEGRATION],
-            devices=held.ids[ResourceType.DEVICE],
-            groups=held.ids[ResourceType.DEVICE_GROUP],
-            entities=held.ids[ResourceType.ENTITY],
-            dashboards=held.ids[ResourceType.DASHBOARD],
-            workflows=held.ids[ResourceType.WORKFLOW],
-        )
+
+        return await self.mongo.at_one_moment(read_grants)
+
+    async def _roles(self, user: UserRef, session: Session) -> Collection[Role]:
+        """The roles of a user that is there and enabled."""
+        ids = await self.accounts.users.roles_of(user.tenant, user.user_id, session, enabled=True)
+        if ids is None:
+            raise Unauthenticated("the user is gone or disabled")
+        return (await self.accounts.roles.of_ids(user.tenant, ids, session)).values()
 
 
-def _gone() -> Unauthenticated:
-    return Unauthenticated("the user is gone or disabled")
+def offer_access(rpc: RpcServer, access: AccessService) -> None:
+    """Offer what users may do and see as `rpc.auth.…`."""
+    rpc.offer("get_access", UserRef, access.access)
+    rpc.offer("get_grants", UserRef, access.grants)

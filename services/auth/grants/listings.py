@@ -1,6 +1,6 @@
 """What a role shows, and what it could show, with the names that the owners know."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -16,9 +16,9 @@ from libs.common.contracts.names import (
 from libs.common.identity import Caller
 from services.auth.accounts import Accounts
 from services.auth.accounts.users import Person
-from services.auth.grants.owners import Owners
-from services.auth.roles.schemas import Search
-from services.auth.roles.service import RoleService
+from services.auth.grants.owners import ResourceOwners
+from services.auth.grants.schemas import CandidateDevice, RoleDashboard, RoleDevice
+from services.auth.roles.service import RoleService, Search
 
 T = TypeVar("T")
 
@@ -47,77 +47,54 @@ _DASHBOARD_COLUMNS = {
 _BY_NAME = (("name", 1),)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRow:
-    """A device of a list."""
-
-    device: DescribedDevice
-    integration_name: str
-    person: Person | None
-    """Who added it, when that user is still there."""
-    through_another: bool
-    """Whether the role has its integration or its group."""
-
-
-class Listings:
+@dataclass(frozen=True)
+class RoleListings:
     """Resources of the roles of the caller's tenant; each raises `NotFound` without the role."""
 
-    def __init__(self, roles: RoleService, accounts: Accounts, owners: Owners) -> None:
-        self._roles = roles
-        self._grants = accounts.grants
-        self._users = accounts.users
-        self._owners = owners
+    roles: RoleService
+    accounts: Accounts
+    owners: ResourceOwners
 
     async def integrations(
-        self, caller: Caller, role_id: int, wanted: Search
+        self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
     ) -> list[DescribedIntegration]:
-        """Every integration that a role is granted."""
-        granted = await self._granted(caller, role_id, ResourceType.INTEGRATION)
-        visible = [integration for integration in granted if integration != HIDDEN_INTEGRATION]
+        """Every integration that a role is granted, or every other one."""
+        held = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         order = wanted.order(_INTEGRATION_COLUMNS, _BY_NAME)
-        if not visible:
+        ids = [integration for integration in held if integration != HIDDEN_INTEGRATION]
+        if granted and not ids:
             return []
-        tenant = caller.principal.tenant
-        found = await self._owners.integrations(tenant, visible, wanted.keyword or "")
-        return _ordered(found, order)
-
-    async def other_integrations(
-        self, caller: Caller, role_id: int, wanted: Search
-    ) -> list[DescribedIntegration]:
-        """Every integration that a role is not granted."""
-        granted = await self._granted(caller, role_id, ResourceType.INTEGRATION)
-        order = wanted.order(_INTEGRATION_COLUMNS, _BY_NAME)
-        tenant = caller.principal.tenant
-        found = await self._owners.integrations(tenant, keyword=wanted.keyword or "")
-        hidden = {HIDDEN_INTEGRATION, *granted}
+        asked = ids if granted else None
+        found = await self.owners.integrations(caller.tenant, asked, wanted.keyword or "")
+        hidden = set() if granted else {HIDDEN_INTEGRATION, *held}
         return _ordered([each for each in found if each.id not in hidden], order)
 
     async def dashboards(
-        self, caller: Caller, role_id: int, wanted: Search
-    ) -> tuple[list[DescribedDashboard], dict[int, Person]]:
-        """Every dashboard that a role is granted, and who made them."""
-        granted = await self._granted(caller, role_id, ResourceType.DASHBOARD)
+        self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
+    ) -> list[RoleDashboard]:
+        """Every dashboard that a role is granted, or every other one."""
+        held = await self._granted(caller, role_id, ResourceType.DASHBOARD)
         order = wanted.order(_DASHBOARD_COLUMNS, _BY_NAME)
-        if not granted:
-            return [], {}
-        tenant = caller.principal.tenant
-        found = await self._owners.dashboards(tenant, granted, wanted.keyword or "")
-        return _ordered(found, order), await self._makers(caller, found)
-
-    async def other_dashboards(
-        self, caller: Caller, role_id: int, wanted: Search
-    ) -> tuple[list[DescribedDashboard], dict[int, Person]]:
-        """Every dashboard that a role is not granted, and who made them."""
-        granted = set(await self._granted(caller, role_id, ResourceType.DASHBOARD))
-        order = wanted.order(_DASHBOARD_COLUMNS, _BY_NAME)
-        tenant = caller.principal.tenant
-        found = await self._owners.dashboards(tenant, keyword=wanted.keyword or "")
-        others = [dashboard for dashboard in found if dashboard.id not in granted]
-        return _ordered(others, order), await self._makers(caller, others)
+        if granted and not held:
+            return []
+        asked = held if granted else None
+        found = await self.owners.dashboards(caller.tenant, asked, wanted.keyword or "")
+        hidden = set() if granted else set(held)
+        chosen = _ordered([each for each in found if each.id not in hidden], order)
+        people = await self._people(caller, chosen)
+        return [
+            RoleDashboard(
+                dashboard_id=str(each.id),
+                dashboard_name=each.name,
+                created_at=str(each.created_at),
+                **_user_fields(each.user_id, people),
+            )
+            for each in chosen
+        ]
 
     async def devices(
         self, caller: Caller, role_id: int, wanted: Search
-    ) -> tuple[list[DeviceRow], int]:
+    ) -> tuple[list[RoleDevice], int]:
         """The page of the devices that a role shows: granted, or of what is granted."""
         granted = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
@@ -126,11 +103,18 @@ class Listings:
         if not granted and not integrations and not groups:
             return [], 0
         request.ids, request.integrations, request.groups = granted, integrations, groups
-        return await self._rows(caller, request, {*integrations, *groups})
+        rows, total = await self._rows(caller, request)
+        through = {*integrations, *groups}
+        return [
+            RoleDevice(
+                **fields, role_integration=device.integration in through or device.group in through
+            )
+            for device, fields in rows
+        ], total
 
     async def other_devices(
         self, caller: Caller, role_id: int, wanted: Search
-    ) -> tuple[list[DeviceRow], int]:
+    ) -> tuple[list[CandidateDevice], int]:
         """The page of the devices that a role does not show."""
         request = await self._request(caller, wanted)
         request.exclude_ids = await self._granted(caller, role_id, ResourceType.DEVICE)
@@ -138,16 +122,17 @@ class Listings:
         request.exclude_integrations = integrations
         groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
         request.exclude_groups = groups
-        return await self._rows(caller, request, set())
+        rows, total = await self._rows(caller, request)
+        return [CandidateDevice(**fields) for _, fields in rows], total
 
     async def _granted(self, caller: Caller, role_id: int, kind: ResourceType) -> list[Any]:
-        await self._roles.get(caller, role_id)
-        return await self._grants.of_role(caller.principal.tenant, role_id, kind)
+        await self.roles.get(caller, role_id)
+        return await self.accounts.grants.of_role(caller.tenant, role_id, kind)
 
     async def _request(self, caller: Caller, wanted: Search) -> DescribeDevices:
-        tenant, keyword = caller.principal.tenant, wanted.keyword or ""
+        tenant, keyword = caller.tenant, wanted.keyword or ""
         order = wanted.order(_DEVICE_COLUMNS, ())
-        named = await self._owners.integrations(tenant, keyword=keyword) if keyword else []
+        named = await self.owners.integrations(tenant, keyword=keyword) if keyword else []
         return DescribeDevices(
             tenant=tenant,
             keyword=keyword,
@@ -158,29 +143,45 @@ class Listings:
         )
 
     async def _rows(
-        self, caller: Caller, request: DescribeDevices, granted: Container[str | int | None]
-    ) -> tuple[list[DeviceRow], int]:
-        found = await self._owners.devices(request)
+        self, caller: Caller, request: DescribeDevices
+    ) -> tuple[list[tuple[DescribedDevice, dict[str, Any]]], int]:
+        """The devices of a page, each with the fields of `CandidateDevice`, and their total."""
+        found = await self.owners.devices(request)
         ids = sorted({device.integration for device in found.devices})
-        described = await self._owners.integrations(request.tenant, ids) if ids else []
+        described = await self.owners.integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
-        makers = await self._makers(caller, found.devices)
+        people = await self._people(caller, found.devices)
         rows = [
-            DeviceRow(
+            (
                 device,
-                names.get(device.integration, device.integration),
-                makers.get(device.user_id or 0),
-                device.integration in granted or device.group in granted,
+                {
+                    "device_id": str(device.id),
+                    "device_name": device.name,
+                    "created_at": str(device.created_at),
+                    "integration_id": device.integration,
+                    "integration_name": names.get(device.integration, device.integration),
+                    **_user_fields(device.user_id, people),
+                },
             )
             for device in found.devices
         ]
         return rows, found.total
 
-    async def _makers(
+    async def _people(
         self, caller: Caller, found: Iterable[DescribedDevice | DescribedDashboard]
     ) -> dict[int, Person]:
+        """The users who made what was found, as far as they are still there."""
         ids = {each.user_id for each in found if each.user_id is not None}
-        return await self._users.people(caller.principal.tenant, sorted(ids)) if ids else {}
+        return await self.accounts.users.people(caller.tenant, sorted(ids)) if ids else {}
+
+
+def _user_fields(user_id: int | None, people: Mapping[int, Person]) -> dict[str, str | None]:
+    person = people.get(user_id or 0)
+    return {
+        "user_id": None if user_id is None else str(user_id),
+        "user_email": person.email if person else None,
+        "user_nickname": person.nickname if person else None,
+    }
 
 
 def _ordered(found: Sequence[T], order: Sequence[tuple[str, int]]) -> list[T]:

@@ -2,37 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from libs.common.bus import NobodyAnswers, RpcClient
+from libs.common.contracts import names
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
 from libs.common.contracts.integrations import (
     GET_INTEGRATIONS,
     GetIntegrations,
     KnownIntegrations,
-)
-from libs.common.contracts.names import (
-    DASHBOARDS,
-    DEVICES,
-    FLOWS,
-    GROUPS,
-    INTEGRATIONS,
-    MOST_DEVICES,
-    DescribeDashboards,
-    DescribedDashboard,
-    DescribedDashboards,
-    DescribedDevices,
-    DescribeDevices,
-    DescribedFlows,
-    DescribedGroups,
-    DescribedIntegration,
-    DescribedIntegrations,
-    DescribeFlows,
-    DescribeGroups,
-    DescribeIntegrations,
 )
 from libs.common.http.console import LARGEST_PAGE
 from services.auth.accounts.grants import Resource
@@ -41,44 +23,44 @@ AT_ONCE = 200
 """Resources of one question about what there is, so that its answer fits into a message."""
 
 
-class Owners:
+@dataclass(frozen=True)
+class ResourceOwners:
     """`device`, `management` and `workflow`; each call raises `Unavailable` when one is late."""
 
-    def __init__(self, rpc: RpcClient) -> None:
-        self._rpc = rpc
+    rpc: RpcClient
 
-    async def devices(self, wanted: DescribeDevices) -> DescribedDevices:
+    async def devices(self, wanted: names.DescribeDevices) -> names.DescribedDevices:
         """As many devices as are wanted, however many that are; 0 means all."""
         most = wanted.limit or LARGEST_PAGE
-        part = msgspec.structs.replace(wanted, limit=min(most, MOST_DEVICES))
-        found = await self._rpc.call(DEVICES, part, DescribedDevices)
+        part = msgspec.structs.replace(wanted, limit=min(most, names.MOST_DEVICES))
+        found = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
         newest = found.devices
         while len(newest) == part.limit and len(found.devices) < most:
             part.skip = wanted.skip + len(found.devices)
-            part.limit = min(most - len(found.devices), MOST_DEVICES)
+            part.limit = min(most - len(found.devices), names.MOST_DEVICES)
             part.counted = False
-            newest = (await self._rpc.call(DEVICES, part, DescribedDevices)).devices
+            newest = (await self.rpc.call(names.DEVICES, part, names.DescribedDevices)).devices
             found.devices.extend(newest)
         return found
 
     async def integrations(
         self, tenant: str, ids: Sequence[str] | None = None, keyword: str = ""
-    ) -> list[DescribedIntegration]:
+    ) -> list[names.DescribedIntegration]:
         """Integrations by name; none where nobody offers any."""
-        wanted = DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
+        wanted = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
-            found = await self._rpc.call(INTEGRATIONS, wanted, DescribedIntegrations)
+            found = await self.rpc.call(names.INTEGRATIONS, wanted, names.DescribedIntegrations)
         except NobodyAnswers:
             return []
         return found.integrations
 
     async def dashboards(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
-    ) -> list[DescribedDashboard]:
+    ) -> list[names.DescribedDashboard]:
         """Dashboards by name; none where nobody offers any."""
-        wanted = DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
+        wanted = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
         try:
-            found = await self._rpc.call(DASHBOARDS, wanted, DescribedDashboards)
+            found = await self.rpc.call(names.DASHBOARDS, wanted, names.DescribedDashboards)
         except NobodyAnswers:
             return []
         return found.dashboards
@@ -105,23 +87,29 @@ class Owners:
     async def _found(self, kind: ResourceType, tenant: str, ids: list[Any]) -> list[Any]:
         match kind:
             case ResourceType.DEVICE:
-                wanted = DescribeDevices(tenant, ids, limit=len(ids), counted=False)
-                devices = await self._rpc.call(DEVICES, wanted, DescribedDevices)
+                wanted = names.DescribeDevices(tenant, ids, limit=len(ids), counted=False)
+                devices = await self.rpc.call(names.DEVICES, wanted, names.DescribedDevices)
                 return [one.id for one in devices.devices]
             case ResourceType.DEVICE_GROUP:
-                groups = await self._rpc.call(GROUPS, DescribeGroups(tenant, ids), DescribedGroups)
+                groups = await self.rpc.call(
+                    names.GROUPS, names.DescribeGroups(tenant, ids), names.DescribedGroups
+                )
                 return groups.ids
             case ResourceType.ENTITY:
                 asked = ResolveEntities(tenant=tenant, ids=ids)
-                entities = await self._rpc.call(RESOLVE, asked, ResolvedEntities)
+                entities = await self.rpc.call(RESOLVE, asked, ResolvedEntities)
                 return [one.id for one in entities.entities]
             case ResourceType.INTEGRATION:
-                known = await self._rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
+                known = await self.rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
                 return [one.manifest.id for one in known.integrations]
             case ResourceType.DASHBOARD:
-                described = DescribeDashboards(tenant, ids)
-                dashboards = await self._rpc.call(DASHBOARDS, described, DescribedDashboards)
+                described = names.DescribeDashboards(tenant, ids)
+                dashboards = await self.rpc.call(
+                    names.DASHBOARDS, described, names.DescribedDashboards
+                )
                 return [one.id for one in dashboards.dashboards]
             case ResourceType.WORKFLOW:
-                flows = await self._rpc.call(FLOWS, DescribeFlows(tenant, ids), DescribedFlows)
+                flows = await self.rpc.call(
+                    names.FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows
+                )
                 return flows.ids

@@ -1,7 +1,9 @@
 """Grants resources to roles and takes them back."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from libs.common.bus import RpcServer
 from libs.common.contracts.access import ForgetResources, ShareWithRoles
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict, InvalidInput
@@ -9,11 +11,10 @@ from libs.common.identity import Caller, Kind, Principal
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
-from services.auth.audit.schemas import Subject
+from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.grants.owners import Owners
-from services.auth.grants.resources import resources_of, shown_ids
-from services.auth.grants.schemas import ResourceSearch
+from services.auth.grants.owners import ResourceOwners
+from services.auth.grants.schemas import ResourceSearch, resources_of, shown_ids
 from services.auth.roles.service import RoleService, listed
 
 MAX_GRANTS = 20_000
@@ -21,25 +22,22 @@ MAX_GRANTS = 20_000
 that shows more is granted the integration, or a group."""
 
 
+@dataclass(frozen=True)
 class GrantService:
     """The grants of the roles of a tenant."""
 
-    def __init__(
-        self, changes: Changes, roles: RoleService, accounts: Accounts, owners: Owners
-    ) -> None:
-        self._changes = changes
-        self._roles = roles
-        self._store = accounts.grants
-        self._users = accounts.users
-        self._owners = owners
+    changes: Changes
+    roles: RoleService
+    accounts: Accounts
+    owners: ResourceOwners
 
     async def search(
         self, caller: Caller, role_id: int, wanted: ResourceSearch
     ) -> tuple[list[Resource], int]:
         """The page of a role's resources, and how many match; raise `NotFound`."""
-        await self._roles.get(caller, role_id)
-        tenant, kind = caller.principal.tenant, wanted.resource_type
-        return await self._store.search(tenant, role_id, kind, wanted)
+        await self.roles.get(caller, role_id)
+        tenant, kind = caller.tenant, wanted.resource_type
+        return await self.accounts.grants.search(tenant, role_id, kind, wanted)
 
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
         """Grant resources; raise `NotFound`, or `Conflict` when they are too many.
@@ -47,37 +45,39 @@ class GrantService:
         Raises `InvalidInput` for a resource that there is not. What nobody is there to tell of is
         granted; the sweep removes it when there turns out to be none.
         """
-        tenant = caller.principal.tenant
-        await self._roles.get(caller, role_id)
+        await self.roles.get(caller, role_id)
         if len(resources) > MAX_GRANTS:
             raise _too_many()
-        missing = await self._owners.missing(tenant, resources)
+        missing = await self.owners.missing(caller.tenant, resources)
         if missing:
             raise InvalidInput(f"there is no {shown_ids(missing)[0]}", field="resources")
 
-        async def work(change: Change) -> None:
-            role = await self._roles.get(caller, role_id, change.session)
-            added = await self._store.add(tenant, role_id, resources, change.session)
+        async def insert_grants(change: Change) -> None:
+            role = await self.roles.get(caller, role_id, change.session)
+            added = await self.accounts.grants.add(
+                caller.tenant, role_id, resources, change.session
+            )
             if not added:
                 return
-            await self._bound(tenant, role_id, change.session)
+            await self._bound(caller.tenant, role_id, change.session)
             told = {"resources": listed(shown_ids(added))}
             change.record_access("resources_added", role.subject, after=told)
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, insert_grants)
 
     async def remove(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
         """Take resources back; those that the role has not are passed over; raise `NotFound`."""
-        tenant = caller.principal.tenant
 
-        async def work(change: Change) -> None:
-            role = await self._roles.get(caller, role_id, change.session)
-            removed = await self._store.remove(tenant, role_id, resources, change.session)
+        async def delete_grants(change: Change) -> None:
+            role = await self.roles.get(caller, role_id, change.session)
+            removed = await self.accounts.grants.remove(
+                caller.tenant, role_id, resources, change.session
+            )
             if removed:
                 told = {"resources": listed(shown_ids(removed))}
                 change.record_access("resources_removed", role.subject, before=told)
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, delete_grants)
 
     async def share(self, wanted: ShareWithRoles) -> Done:
         """Grant what a user made to all of its roles; nothing happens without any.
@@ -88,14 +88,16 @@ class GrantService:
         resources = resources_of(wanted.resources)
         user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
 
-        async def work(change: Change) -> None:
+        async def insert_grants(change: Change) -> None:
             tenant, session = wanted.tenant, change.session
-            for role_id in await self._users.roles_of(tenant, wanted.user_id, session) or ():
-                added = await self._store.add(tenant, role_id, resources, session)
+            for role_id in (
+                await self.accounts.users.roles_of(tenant, wanted.user_id, session) or ()
+            ):
+                added = await self.accounts.grants.add(tenant, role_id, resources, session)
                 await self._bound(tenant, role_id, session)
                 _record(change, "resources_added", role_id, after=added)
 
-        await self._changes.run(Caller(user), work)
+        await self.changes.run(Caller(user), insert_grants)
         return Done()
 
     async def forget(self, wanted: ForgetResources) -> Done:
@@ -108,20 +110,26 @@ class GrantService:
 
         A device takes the grants of its entities along.
         """
-        if not await self._store.granted(tenant, resources):
+        if not await self.accounts.grants.granted(tenant, resources):
             return
 
-        async def work(change: Change) -> None:
-            forgotten = await self._store.forget(tenant, resources, change.session)
+        async def delete_grants(change: Change) -> None:
+            forgotten = await self.accounts.grants.forget(tenant, resources, change.session)
             for role_id, removed in forgotten.items():
                 _record(change, "resources_removed", role_id, before=removed)
 
-        await self._changes.run(operator(tenant), work)
+        await self.changes.run(operator(tenant), delete_grants)
 
     async def _bound(self, tenant: str, role_id: int, session: Session) -> None:
         """Raise `Conflict` when a role has more resources than it may."""
-        if await self._store.count(tenant, role_id, session) > MAX_GRANTS:
+        if await self.accounts.grants.count(tenant, role_id, session) > MAX_GRANTS:
             raise _too_many()
+
+
+def offer_grants(rpc: RpcServer, grants: GrantService) -> None:
+    """Offer the changes that owners of resources make as `rpc.auth.…`."""
+    rpc.offer("share_with_roles", ShareWithRoles, grants.share)
+    rpc.offer("forget_resources", ForgetResources, grants.forget)
 
 
 def _too_many() -> Conflict:

@@ -1,13 +1,14 @@
 """Creates, changes, finds and deletes roles: what they let their users do, and who has them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.errors import Conflict, InvalidInput, MalformedRequest, NotFound
-from libs.common.http.console import name_of
+from libs.common.http.console import Ids, PageRequest, Shown, name_of
 from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
@@ -15,8 +16,80 @@ from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import Person
 from services.auth.changes import Change, Changes
-from services.auth.menus.service import visible_to
-from services.auth.roles.schemas import RoleBody, RoleCounts, Search
+from services.auth.menus import visible_to
+
+Keyword = Annotated[str, msgspec.Meta(max_length=255)]
+"""Part of a name, in any case."""
+
+
+class RoleCounts(msgspec.Struct, frozen=True):
+    """How many users have a role, and how many integrations it is granted."""
+
+    users: int = 0
+    integrations: int = 0
+
+
+class RoleBody(msgspec.Struct, kw_only=True):
+    """Body of `POST /user/roles` and `PUT /user/roles/{role_id}`.
+
+    An update without `description` leaves it as it is.
+    """
+
+    name: str
+    description: str | None = None
+
+
+class Search(PageRequest, kw_only=True):
+    """Body of the searches; an empty keyword counts as none."""
+
+    keyword: Keyword | None = None
+
+
+class UserIds(msgspec.Struct):
+    """Body of `associate-user` and `disassociate-user`."""
+
+    user_ids: Ids
+
+
+class MenuIds(msgspec.Struct):
+    """Body of `associate-menu`: all that the role is to have."""
+
+    menu_ids: Ids
+
+
+class RoleMade(msgspec.Struct):
+    """Answer of `POST /user/roles`."""
+
+    role_id: str
+
+
+class ShownRole(Shown):
+    """A role of the list; its counts are strings, `created_at` is in ms."""
+
+    role_id: str
+    name: str
+    description: str
+    created_at: str
+    user_role_count: str
+    role_integration_count: str
+
+
+class ShownMember(Shown):
+    """A user of a role."""
+
+    role_id: str
+    user_id: str
+    user_nickname: str
+    user_email: str
+
+
+class ShownCandidate(Shown):
+    """A user who could be added to a role."""
+
+    user_id: str
+    nickname: str
+    email: str
+
 
 MAX_NAME = 127
 """Most characters of a role's name."""
@@ -25,28 +98,21 @@ LISTED = 1000
 """Most ids that an audit entry lists; events have to fit into a message of the bus."""
 
 
+@dataclass(frozen=True)
 class RoleService:
     """The roles of the caller's tenant; what names a role raises `NotFound` without it."""
 
-    def __init__(
-        self, changes: Changes, accounts: Accounts, next_id: Callable[[], Awaitable[int]]
-    ) -> None:
-        self._changes = changes
-        self._roles = accounts.roles
-        self._users = accounts.users
-        self._menus = accounts.menus
-        self._grants = accounts.grants
-        self._next_id = next_id
+    changes: Changes
+    accounts: Accounts
 
     async def search(
         self, caller: Caller, wanted: Search
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
         """The page that is wanted, with counts, and how many roles match in all."""
-        tenant = caller.principal.tenant
-        roles, total = await self._roles.search(tenant, wanted.keyword or "", wanted)
+        roles, total = await self.accounts.roles.search(caller.tenant, wanted.keyword or "", wanted)
         ids = [role.id for role in roles]
-        users = await self._users.count_by_role(tenant, ids)
-        integrations = await self._grants.count_integrations(tenant, ids)
+        users = await self.accounts.users.count_by_role(caller.tenant, ids)
+        integrations = await self.accounts.grants.count_integrations(caller.tenant, ids)
         return [
             (role, RoleCounts(users.get(role.id, 0), integrations.get(role.id, 0)))
             for role in roles
@@ -54,7 +120,7 @@ class RoleService:
 
     async def get(self, caller: Caller, role_id: int, session: Session | None = None) -> Role:
         """One role."""
-        role = await self._roles.get(caller.principal.tenant, role_id, session)
+        role = await self.accounts.roles.get(caller.tenant, role_id, session)
         if role is None:
             raise NotFound(
                 f"there is no role {role_id}", field="role_id", code="role_does_not_exit"
@@ -64,18 +130,18 @@ class RoleService:
     async def create(self, caller: Caller, wanted: RoleBody) -> int:
         """Add a role without users, menus and grants; raise `InvalidInput` or `Conflict`."""
         role = Role(
-            id=await self._next_id(),
+            id=await self.accounts.roles.next_id(),
             name=name_of(wanted.name, most=MAX_NAME),
             description=_description(wanted.description or ""),
             created_at=datetime.now(UTC),
         )
 
-        async def work(change: Change) -> None:
+        async def insert_role(change: Change) -> None:
             await change.reserve("roles")
-            await self._roles.insert(caller.principal.tenant, role, change.session)
-            change.record_access("created", role.subject, after=_told(role))
+            await self.accounts.roles.insert(caller.tenant, role, change.session)
+            change.record_access("created", role.subject, after=_audit_fields(role))
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, insert_role)
         return role.id
 
     async def update(self, caller: Caller, role_id: int, wanted: RoleBody) -> None:
@@ -83,7 +149,7 @@ class RoleService:
         name = name_of(wanted.name, most=MAX_NAME)
         description = None if wanted.description is None else _description(wanted.description)
 
-        async def work(change: Change) -> None:
+        async def update_role(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
             if before.name == SUPER_ADMIN != name:
                 raise MalformedRequest("super admin not allowed to rename", field="name")
@@ -92,33 +158,34 @@ class RoleService:
                 name=name,
                 description=before.description if description is None else description,
             )
-            await self._roles.update(caller.principal.tenant, after, change.session)
-            change.record_access("updated", after.subject, _told(before), _told(after))
+            await self.accounts.roles.update(caller.tenant, after, change.session)
+            change.record_access(
+                "updated", after.subject, _audit_fields(before), _audit_fields(after)
+            )
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, update_role)
 
     async def delete(self, caller: Caller, role_id: int) -> None:
         """Remove a role with its grants; raise `Conflict` while it has users."""
-        tenant = caller.principal.tenant
 
-        async def work(change: Change) -> None:
+        async def delete_role(change: Change) -> None:
             role = await self.get(caller, role_id, change.session)
             if role.name == SUPER_ADMIN:
                 raise MalformedRequest("super admin not allowed to delete", field="role_id")
-            if await self._users.anybody_has(tenant, role_id, change.session):
+            if await self.accounts.users.anybody_has(caller.tenant, role_id, change.session):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
-            await self._roles.delete(tenant, role_id, change.session)
-            await self._grants.delete_role(tenant, role_id, change.session)
-            change.record_access("deleted", role.subject, before=_told(role))
+            await self.accounts.roles.delete(caller.tenant, role_id, change.session)
+            await self.accounts.grants.delete_role(caller.tenant, role_id, change.session)
+            change.record_access("deleted", role.subject, before=_audit_fields(role))
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, delete_role)
 
     async def menus(self, caller: Caller, role_id: int) -> list[Menu]:
         """The menus that are stored with a role and known to the caller's console, by rising id."""
         role = await self.get(caller, role_id)
-        menus = await self._menus.all(caller.principal.tenant)
+        menus = await self.accounts.menus.all(caller.tenant)
         return [menu for menu in visible_to(caller.principal, menus) if menu.id in role.menus]
 
     async def set_menus(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
@@ -126,16 +193,15 @@ class RoleService:
 
         Menus that the caller's console does not know stay with the role.
         """
-        tenant = caller.principal.tenant
 
-        async def work(change: Change) -> None:
+        async def replace_menus(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
-            menus = await self._menus.all(tenant, change.session)
+            menus = await self.accounts.menus.all(caller.tenant, change.session)
             visible = {menu.id for menu in visible_to(caller.principal, menus)}
             kept = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
             chosen = tuple(menu.id for menu in menus if menu.id in kept)
             after = msgspec.structs.replace(before, menus=chosen)
-            await self._roles.update(tenant, after, change.session)
+            await self.accounts.roles.update(caller.tenant, after, change.session)
             change.record_access(
                 "menus_set",
                 after.subject,
@@ -143,49 +209,51 @@ class RoleService:
                 {"menuIds": listed(after.menus)},
             )
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, replace_menus)
 
     async def members(
         self, caller: Caller, role_id: int, wanted: Search, *, having: bool = True
     ) -> tuple[list[Person], int]:
         """The page of the users who have a role, or could get it, and how many match in all."""
         await self.get(caller, role_id)
-        tenant, keyword = caller.principal.tenant, wanted.keyword or ""
-        return await self._users.search_people(tenant, role_id, keyword, wanted, having=having)
+        tenant, keyword = caller.tenant, wanted.keyword or ""
+        return await self.accounts.users.search_people(
+            tenant, role_id, keyword, wanted, having=having
+        )
 
     async def add_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
         """Give a role to users; those who have it or do not exist are passed over."""
-        tenant = caller.principal.tenant
 
-        async def work(change: Change) -> None:
+        async def add_role(change: Change) -> None:
             role = await self.get(caller, role_id, change.session)
-            added = await self._users.add_role(tenant, role_id, ids, change.session)
+            added = await self.accounts.users.add_role(caller.tenant, role_id, ids, change.session)
             if added:
                 told = {"userIds": listed(added)}
                 change.record_access("members_added", role.subject, after=told)
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, add_role)
 
     async def remove_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
         """Take a role from users; those who do not have it are passed over.
 
         Raises `Conflict` when nobody would be left who can administer the tenant.
         """
-        tenant = caller.principal.tenant
 
-        async def work(change: Change) -> None:
+        async def remove_role(change: Change) -> None:
             role = await self.get(caller, role_id, change.session)
-            removed = await self._users.remove_role(tenant, role_id, ids, change.session)
+            removed = await self.accounts.users.remove_role(
+                caller.tenant, role_id, ids, change.session
+            )
             if not removed:
                 return
-            if role.name == SUPER_ADMIN and not await self._users.anybody_has(
-                tenant, role_id, change.session, enabled=True
+            if role.name == SUPER_ADMIN and not await self.accounts.users.anybody_has(
+                caller.tenant, role_id, change.session, enabled=True
             ):
                 raise Conflict("the last super-admin cannot be taken out", field="user_ids")
             told = {"userIds": listed(removed)}
             change.record_access("members_removed", role.subject, before=told)
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, remove_role)
 
 
 def listed(ids: Sequence[Any]) -> dict[str, Any]:
@@ -199,5 +267,5 @@ def _description(text: str) -> str:
     return text
 
 
-def _told(role: Role) -> dict[str, Any]:
+def _audit_fields(role: Role) -> dict[str, Any]:
     return {"name": role.name, "description": role.description}

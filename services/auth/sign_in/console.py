@@ -10,10 +10,15 @@ from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_REFUSALS, NOT_KEPT
 from libs.common.http.request import address_of, request_id_of
 from libs.common.identity import OWN_CONSOLE
-from services.auth.sign_in.form import grant, read_grant, request_body
-from services.auth.sign_in.people import SignIn
-from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
-from services.auth.tenants.header import named_tenant, tenant_parameter
+from services.auth.sign_in.token_requests import (
+    ConsoleTokenAnswer,
+    Origin,
+    grant,
+    read_grant,
+    request_body,
+)
+from services.auth.sign_in.user_tokens import UserTokenService
+from services.auth.tenants.console import named_tenant, tenant_parameter
 
 _CLIENT = {
     "client_id": f"The console's client id; `{OWN_CONSOLE}` is that of the built-in one",
@@ -59,7 +64,9 @@ class SignInOperation(Operation):
     security=[{}],
     waits=True,
 )
-async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
+async def sign_in(
+    request: HttpRequest, sign_in: NamedDependency[UserTokenService]
+) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
     origin = Origin(
         address_of(request),

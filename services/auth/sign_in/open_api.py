@@ -10,9 +10,14 @@ from litestar.openapi.spec import Operation
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, HttpRequest, ok
 from libs.common.http.request import address_of, request_id_of
-from services.auth.sign_in.applications import TokenService
-from services.auth.sign_in.form import grant, read_token_request, request_body
-from services.auth.sign_in.schemas import Origin, TokenDetails
+from services.auth.sign_in.application_tokens import ApplicationTokenService
+from services.auth.sign_in.token_requests import (
+    Origin,
+    TokenDetails,
+    grant,
+    read_token_request,
+    request_body,
+)
 
 
 @dataclass
@@ -56,7 +61,7 @@ class TokenOperation(Operation):
     waits=True,
 )
 async def issue_token(
-    request: HttpRequest, tokens: NamedDependency[TokenService]
+    request: HttpRequest, tokens: NamedDependency[ApplicationTokenService]
 ) -> Success[TokenDetails]:
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")

@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from nats.js.errors import NotFoundError
 from opentelemetry import metrics
@@ -51,12 +52,12 @@ def equal_share(volumes: Collection[float], room: float) -> float:
     return math.inf
 
 
+@dataclass(frozen=True)
 class EventShares:
     """Keeps each tenant within its share of `EVENTS`."""
 
-    def __init__(self, bus: Bus, tenants: TenantStore) -> None:
-        self._bus = bus
-        self._tenants = tenants
+    bus: Bus
+    tenants: TenantStore
 
     async def run(self) -> None:
         """Enforce shares for ever; run by the lease holder."""
@@ -64,14 +65,14 @@ class EventShares:
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""
-        stream = await read_stream(self._bus, EVENTS)
+        stream = await read_stream(self.bus, EVENTS)
         held, room = stream.state, LOW * stream.config.max_bytes
         is_full = 0 < HIGH * stream.config.max_bytes < held.bytes
-        limits = await self._tenants.event_limits(below=math.inf if is_full else held.bytes)
+        limits = await self.tenants.event_limits(below=math.inf if is_full else held.bytes)
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
-            number = await count_messages(self._bus, EVENTS, f"event.{tenant}.>")
+            number = await count_messages(self.bus, EVENTS, f"event.{tenant}.>")
             if number * LARGEST > min(limit, share):  # else it is within any share
                 numbers[tenant] = number
                 volumes[tenant] = number * await self._mean_size(tenant, number, held)
@@ -94,7 +95,7 @@ class EventShares:
             end = sequence + max(1, span * WINDOW // number)
             for _ in range(MOST_OF_WINDOW):
                 try:
-                    message = await self._bus.js.get_msg(
+                    message = await self.bus.js.get_msg(
                         EVENTS, sequence, f"event.{tenant}.>", next=True
                     )
                 except NotFoundError:
@@ -113,12 +114,12 @@ class EventShares:
         """Purge a tenant's oldest messages until it has `most` bytes or the stream `enough`."""
         part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
         left, goal = number, max(1, int(number * most / volume))
-        while left > goal and (await read_stream(self._bus, EVENTS)).state.bytes > enough:
+        while left > goal and (await read_stream(self.bus, EVENTS)).state.bytes > enough:
             left, started = max(goal, left - part), time.monotonic()
-            await self._bus.js.purge_stream(EVENTS, subject=f"event.{tenant}.>", keep=left)
+            await self.bus.js.purge_stream(EVENTS, subject=f"event.{tenant}.>", keep=left)
             await asyncio.sleep(time.monotonic() - started)
         _purged.add(number - left, {"tenant": tenant})
         log.info(
             "%s: %d events beyond its share of %d bytes are purged", tenant, number - left, most
         )
-        await self._tenants.record_purge(tenant, number - left, int(most))
+        await self.tenants.record_purge(tenant, number - left, int(most))

@@ -1,5 +1,6 @@
 """What each tenant may use, and what it uses: the defaults, and what the operator set otherwise."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,55 +12,84 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.limits.use import UseQuestions
 from services.auth.accounts.tenants import TenantStore
-from services.auth.audit.schemas import Deed, Subject
+from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.tenants.schemas import EventPurge, LimitUse, TenantUse
 
 NAMES = Limits.__struct_encode_fields__
 """The limits as they are called on the wire, in camelCase."""
 
 
+class LimitUse(msgspec.Struct, omit_defaults=True):
+    """A limit, and how much of it is used. `each…` is of one principal: who asks."""
+
+    name: str
+    limit: int
+    """At most."""
+    own: bool = False
+    """Whether the operator set it for this tenant."""
+    used: int | float | None = None
+    """Now; absent where it is not counted."""
+
+
+class EventPurge(msgspec.Struct):
+    """The last purge of events that exceeded the tenant's share of `EVENTS`."""
+
+    at: int
+    """Time in ms."""
+    share: int
+    """Bytes that the tenant's events could take then."""
+    events: int
+    """Number of events that were purged before they expired, in all purges."""
+
+
+class TenantUse(msgspec.Struct, omit_defaults=True):
+    """The limits that hold for the caller."""
+
+    tenant: str
+    limits: list[LimitUse]
+    event_purge: EventPurge | None = None
+    """Absent when no purge is known."""
+
+
+@dataclass(frozen=True)
 class TenantLimitsService:
     """Tells and changes the limits of tenants."""
 
-    def __init__(
-        self, changes: Changes, store: TenantStore, defaults: Limits, questions: UseQuestions
-    ) -> None:
-        self._changes = changes
-        self._store = store
-        self._defaults = defaults
-        self._questions = questions
+    changes: Changes
+    tenants: TenantStore
+    defaults: Limits
+    questions: UseQuestions
 
     async def get(self, wanted: GetLimits) -> TenantLimits:
         """The limits of a tenant; of one that does not exist the defaults."""
-        return self._together(await self._store.own_limits(wanted.tenant) or {})
+        return self._together(await self.tenants.own_limits(wanted.tenant) or {})
 
     async def set(self, wanted: SetLimits) -> TenantLimits:
         """Change limits; raise `InvalidInput` that names the limit, `NotFound` without tenant."""
         for name, value in wanted.limits.items():
             _check(name, value)
 
-        async def work(change: Change) -> dict[str, int]:
-            before = await self._store.own_limits(wanted.tenant, change.session)
+        async def set_limits(change: Change) -> dict[str, int]:
+            before = await self.tenants.own_limits(wanted.tenant, change.session)
             if before is None:
                 raise NotFound(f"there is no tenant {wanted.tenant}", field="tenant")
             both = {**before, **wanted.limits}
             after = {name: value for name, value in both.items() if value is not None}
             if after != before:
-                await self._store.set_limits(wanted.tenant, after, change.session)
+                await self.tenants.set_limits(wanted.tenant, after, change.session)
                 subject = Subject("tenant", wanted.tenant, wanted.tenant)
-                change.record(Deed(action="limited", subject=subject, before=before, after=after))
+                change.record("limited", subject, before=before, after=after)
             return after
 
-        return self._together(await self._changes.run(operator(wanted.tenant), work))
+        return self._together(await self.changes.run(operator(wanted.tenant), set_limits))
 
     async def use(self, caller: Principal) -> TenantUse:
         """The limits of a caller and its tenant, with use; raise as `UseQuestions.ask` does."""
         asked = AskUse(caller.tenant, caller.kind, caller.subject)
-        used = {**await self._questions.ask(asked), **await self._store.used(caller.tenant)}
+        used = {**await self.questions.ask(asked), **await self.tenants.used(caller.tenant)}
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
-        purge = await self._store.last_purge(caller.tenant)
+        purge = await self.tenants.last_purge(caller.tenant)
         return TenantUse(
             caller.tenant,
             [
@@ -71,7 +101,7 @@ class TenantLimitsService:
 
     def _together(self, stored: dict[str, int]) -> TenantLimits:
         own: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}
-        both = msgspec.to_builtins(self._defaults) | own
+        both = msgspec.to_builtins(self.defaults) | own
         return TenantLimits(msgspec.convert(both, Limits), own)
 
 

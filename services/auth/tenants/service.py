@@ -1,57 +1,69 @@
-"""Makes tenants: each with a role `super_admin`, the menu tree and a console client of its own."""
+"""Creates tenants, each with a role `super_admin`, the menu tree and a console client; settings."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
+import msgspec
 from msgspec.structs import replace
 
+from libs.common.bus import RpcServer
 from libs.common.contracts.auth import CreatedTenant, CreateTenant, ListTenants, Tenants
-from libs.common.errors import Conflict, InvalidInput
+from libs.common.contracts.limits import GetLimits, SetLimits
+from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.identity import Caller
+from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.menus import Menu
-from services.auth.accounts.roles import SUPER_ADMIN, Role
-from services.auth.accounts.tenants import DEFAULT_TENANT, TENANT, TENANT_RULE
-from services.auth.audit.schemas import Subject
+from services.auth.accounts.menus import INITIAL_MENUS, Menu
+from services.auth.accounts.roles import SUPER_ADMIN, SUPER_ADMIN_ID, Role
+from services.auth.accounts.tenants import (
+    DEFAULT_TENANT,
+    TENANT,
+    TENANT_RULE,
+    TenantSettings,
+    TenantStore,
+)
+from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.secret_hash import new_secret, secret_hash
-from services.auth.tenants.seed import MENUS, SUPER_ADMIN_ID
-
-NextId = Callable[[], Awaitable[int]]
+from services.auth.logins import new_secret, secret_hash
+from services.auth.tenants.limits import TenantLimitsService
 
 
+class ChangeTenantSettings(msgspec.Struct, kw_only=True):
+    """`PUT /tenant/settings`."""
+
+    viewers_may_command: bool
+
+
+@dataclass(frozen=True)
 class TenantService:
     """Creates and lists tenants; only the operator of the platform does."""
 
-    def __init__(
-        self, changes: Changes, accounts: Accounts, next_role: NextId, next_menu: NextId
-    ) -> None:
-        self._changes = changes
-        self._accounts = accounts
-        self._next_role = next_role
-        self._next_menu = next_menu
+    changes: Changes
+    accounts: Accounts
 
     async def ensure_default(self) -> None:
         """Make the default tenant unless it is there; another replica may be doing the same."""
-        if await self._accounts.tenants.exists(DEFAULT_TENANT):
+        if await self.accounts.tenants.exists(DEFAULT_TENANT):
             return
         with suppress(Conflict):
-            await self._add(DEFAULT_TENANT, SUPER_ADMIN_ID, MENUS)
+            await self._add(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
 
     async def create(self, wanted: CreateTenant) -> CreatedTenant:
         """Make a tenant; raise `InvalidInput` or `Conflict`. The secret is shown once."""
         if not TENANT.fullmatch(wanted.name):
             raise InvalidInput(TENANT_RULE, field="name")
         client_id, secret = str(uuid4()), new_secret()
-        role_id, menus = await self._next_role(), await self._renumbered()
+        role_id, menus = await self.accounts.roles.next_id(), await self._renumbered()
         await self._add(wanted.name, role_id, menus, (client_id, secret_hash(secret)))
         return CreatedTenant(wanted.name, client_id, secret)
 
     async def list(self, _: ListTenants) -> Tenants:
         """Every tenant by name, with how many users it has."""
-        users = await self._accounts.users.count_by_tenant()
-        return Tenants(await self._accounts.tenants.all(users))
+        users = await self.accounts.users.count_by_tenant()
+        return Tenants(await self.accounts.tenants.all(users))
 
     async def _add(
         self,
@@ -61,10 +73,10 @@ class TenantService:
         client: tuple[str, str] | None = None,
     ) -> None:
         """`client` has the id and the secret's hash of the tenant's console client."""
-        accounts = self._accounts
+        accounts = self.accounts
         role = Role(id=role_id, name=SUPER_ADMIN, description="", created_at=datetime.now(UTC))
 
-        async def work(change: Change) -> None:
+        async def insert_tenant(change: Change) -> None:
             await accounts.tenants.insert(tenant, change.session)
             await accounts.roles.insert(tenant, role, change.session)
             await accounts.menus.insert_all(tenant, menus, change.session)
@@ -72,12 +84,59 @@ class TenantService:
                 await accounts.console_clients.insert(*client, tenant, change.session)
             change.record_access("created", Subject("tenant", tenant, tenant))
 
-        await self._changes.run(operator(tenant), work)
+        await self.changes.run(operator(tenant), insert_tenant)
 
     async def _renumbered(self) -> Sequence[Menu]:
         """The tree under ids that no other tenant has."""
-        ids = {menu.id: await self._next_menu() for menu in MENUS}
+        ids = {menu.id: await self.accounts.menus.next_id() for menu in INITIAL_MENUS}
         return [
             replace(menu, id=ids[menu.id], parent_id=menu.parent_id and ids[menu.parent_id])
-            for menu in MENUS
+            for menu in INITIAL_MENUS
         ]
+
+
+@dataclass(frozen=True)
+class TenantSettingsService:
+    """Return and change the settings of tenants."""
+
+    changes: Changes
+    tenants: TenantStore
+
+    async def get(self, tenant: str) -> TenantSettings:
+        """Return the settings; raise `NotFound` without the tenant."""
+        return await self._settings(tenant)
+
+    async def change(self, caller: Caller, wanted: ChangeTenantSettings) -> TenantSettings:
+        """Set the settings for every replica before the answer; raise `NotFound`.
+
+        Setting the same value again ends the notice and is not audited.
+        """
+        tenant, viewers = caller.tenant, wanted.viewers_may_command
+
+        async def change_settings(change: Change) -> None:
+            before = await self._settings(tenant, change.session)
+            await self.tenants.set_settings(tenant, change.session, viewers_may_command=viewers)
+            if before.viewers_may_command != viewers:
+                change.record_access(
+                    "updated",
+                    Subject("tenant", tenant, tenant),
+                    before={"viewers_may_command": before.viewers_may_command},
+                    after={"viewers_may_command": viewers},
+                )
+
+        await self.changes.run(caller, change_settings)
+        return TenantSettings(viewers_may_command=viewers, notice=False)
+
+    async def _settings(self, tenant: str, session: Session | None = None) -> TenantSettings:
+        found = await self.tenants.settings(tenant, session)
+        if found is None:
+            raise NotFound(f"there is no tenant {tenant}", field="tenant")
+        return found
+
+
+def offer_tenants(rpc: RpcServer, service: TenantService, limits: TenantLimitsService) -> None:
+    """Offer the operations on tenants as `rpc.auth.…`."""
+    rpc.offer("create_tenant", CreateTenant, service.create)
+    rpc.offer("list_tenants", ListTenants, service.list)
+    rpc.offer("get_limits", GetLimits, limits.get)
+    rpc.offer("set_limits", SetLimits, limits.set)

@@ -1,6 +1,7 @@
 """Questions about users that change nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
@@ -26,7 +27,7 @@ from services.auth.accounts.grants import Resource
 from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import StoredUser
-from services.auth.menus.service import tree, visible_to, with_ancestors
+from services.auth.menus import tree, visible_to, with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
 
@@ -37,26 +38,23 @@ Roles = Mapping[int, Role]
 """Roles by id; a user may have an id whose role was deleted a moment ago."""
 
 
+@dataclass(frozen=True)
 class UserDirectory:
     """Users as others see them, and as they see themselves."""
 
-    def __init__(self, accounts: Accounts, rpc: RpcClient) -> None:
-        """`rpc` asks `device` where a device belongs."""
-        self._users = accounts.users
-        self._roles = accounts.roles
-        self._menus = accounts.menus
-        self._grants = accounts.grants
-        self._rpc = rpc
+    accounts: Accounts
+    rpc: RpcClient
+    """Asks `device` where a device belongs."""
 
     async def search(self, tenant: str, wanted: UserSearch) -> tuple[list[ShownUser], int]:
         """Users of a tenant, and how many there are on all pages."""
-        users, total = await self._users.search(tenant, wanted.keyword or "", wanted)
+        users, total = await self.accounts.users.search(tenant, wanted.keyword or "", wanted)
         roles = await self._roles_of(tenant, users)
         return [_shown_user(user, roles) for user in users], total
 
     async def profile(self, principal: Principal) -> Profile:
         """The user who asks; raise `Unauthenticated` when it is gone."""
-        user = await self._users.get(principal.tenant, principal.user_id)
+        user = await self.accounts.users.get(principal.tenant, principal.user_id)
         if user is None:
             raise Unauthenticated("the user is gone")
         roles = await self._roles_of(user.tenant, [user])
@@ -90,37 +88,42 @@ class UserDirectory:
         resource = str(sent) if named else parse_id(sent, "resource_id")
         if _is_super_admin(user, await self._roles_of(tenant, [user])):
             return True
-        if await self._grants.held(tenant, user.roles, kind, resource):
+        if await self.accounts.grants.held(tenant, user.roles, kind, resource):
             return True
         if isinstance(resource, str):
             return False
         owners = await self._owners(tenant, kind, resource)
         return ANYBODY in owners or any(
-            [await self._grants.held(tenant, user.roles, one.type, one.id) for one in owners]
+            [
+                await self.accounts.grants.held(tenant, user.roles, one.type, one.id)
+                for one in owners
+            ]
         )
 
     async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
         """What a resource is shown by besides itself, as far as there is such a resource."""
         if kind is ResourceType.DEVICE:
             wanted = DescribeDevices(tenant, ids=[number])
-            found = await self._rpc.call(DEVICES, wanted, DescribedDevices)
+            found = await self.rpc.call(DEVICES, wanted, DescribedDevices)
             return [owner for one in found.devices for owner in _owners_of(one)]
         if kind is not ResourceType.ENTITY:
             return []
         asked = ResolveEntities(tenant=tenant, ids=[number])
-        entities = (await self._rpc.call(RESOLVE, asked, ResolvedEntities)).entities
+        entities = (await self.rpc.call(RESOLVE, asked, ResolvedEntities)).entities
         owners = [owner for one in entities for owner in _owners_of(one)]
         owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
         return owners
 
     async def _known(self, tenant: str, user_id: int) -> StoredUser:
-        user = await self._users.get(tenant, user_id)
+        user = await self.accounts.users.get(tenant, user_id)
         if user is None:
             raise unknown_user(user_id)
         return user
 
     async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
-        return await self._roles.of_ids(tenant, {role for user in users for role in user.roles})
+        return await self.accounts.roles.of_ids(
+            tenant, {role for user in users for role in user.roles}
+        )
 
     async def _open_menus(
         self, caller: Principal, user: StoredUser, roles: Roles
@@ -129,7 +132,7 @@ class UserDirectory:
 
         Menus that the caller's console does not know are left out.
         """
-        menus = visible_to(caller, await self._menus.all(user.tenant))
+        menus = visible_to(caller, await self.accounts.menus.all(user.tenant))
         if _is_super_admin(user, roles):
             return menus
         return with_ancestors(menus, [menu for role in _held(user, roles) for menu in role.menus])

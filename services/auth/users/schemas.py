@@ -8,7 +8,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.envelope import Answer
 from libs.common.http.console import Ids, PageRequest, Shown
 from libs.common.http.ids import NamedId
-from services.auth.menus.service import MenuNode
+from services.auth.menus import MenuNode
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 

@@ -84,12 +84,12 @@ async def refuse(
 
 async def _linger(body: RequestBody) -> None:
     """Read the rest away while it comes; it does not when its client awaits a go-ahead."""
-    patience, left = UNBIDDEN if body.on_demand else SILENCE, MOST_SKIPPED
+    pause, left = UNBIDDEN if body.on_demand else SILENCE, MOST_SKIPPED
     try:
         async with asyncio.timeout(LINGER):
             while not body.finished and left > 0:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(pause):
                     left -= await body.skip()
-                patience = SILENCE
+                pause = SILENCE
     except TimeoutError:
         return

@@ -1,6 +1,6 @@
 """Who says what in `OUTSIDE`, where the answer may go, and what is passed on. No I/O.
 
-nats-server has checked the subject: the name in it is the speaker's own.
+nats-server has checked the subject: the name in it is the sender's own.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
 
 class RefusedError(Exception):
-    """Why a message is not passed on; `code` is an HTTP status, and the speaker may be told."""
+    """Why a message is not passed on; `code` is an HTTP status, and the sender may be told."""
 
     def __init__(self, reason: str, code: int = 400, *, answered: bool = True) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class RefusedError(Exception):
         self.answered = answered
 
 
-class Speaker(NamedTuple):
+class Sender(NamedTuple):
     """Whose message it is."""
 
     user: str
@@ -47,30 +47,30 @@ class Speaker(NamedTuple):
     """What its reply subjects begin with."""
 
 
-def speaker_of(subject: str) -> Speaker:
+def sender_of(subject: str) -> Sender:
     """Whose a `subject` is that one of `relayed.RELAYED` let through."""
     parts = subject.split(".")
     if parts[0] == "thing":
-        return Speaker(parts[1], f"{device_inbox(parts[1])}.")
+        return Sender(parts[1], f"{device_inbox(parts[1])}.")
     if parts[0] == "$JS":
         user = application_user(parts[parts.index(STREAM) + 1])
     else:
         user = login_of(parts[-1])
-    return Speaker(user, f"{inbox(user)}.")
+    return Sender(user, f"{inbox(user)}.")
 
 
-def checked_reply(speaker: Speaker, reply: str) -> str:
-    """The reply subject; raise `RefusedError` when it is not below the speaker's own inbox.
+def checked_reply(sender: Sender, reply: str) -> str:
+    """The reply subject; raise `RefusedError` when it is not below the sender's own inbox.
 
     Wildcards and blanks would be another's as well.
     """
-    if reply and (not reply.startswith(speaker.inbox) or set(reply) & set("*> \t\r\n")):
+    if reply and (not reply.startswith(sender.inbox) or set(reply) & set("*> \t\r\n")):
         raise RefusedError("the reply subject is not in the sender's own inbox", 403)
     return reply
 
 
-def kept_headers(speaker: Speaker, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The message id, made the speaker's own, which is all that is passed on.
+def kept_headers(sender: Sender, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The message id, made the sender's own, which is all that is passed on.
 
     All other headers are for nats-server or for our services, and nobody outside may say them.
     Raises `RefusedError` for what would not be done as it is meant.
@@ -86,7 +86,7 @@ def kept_headers(speaker: Speaker, headers: Mapping[str, str] | None) -> dict[st
         raise RefusedError("a header has a line break")
     if len(message_id) > LONGEST_MESSAGE_ID:
         raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
-    return {MESSAGE_ID: f"{speaker.user}/{message_id}"}
+    return {MESSAGE_ID: f"{sender.user}/{message_id}"}
 
 
 class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

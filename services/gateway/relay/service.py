@@ -6,6 +6,7 @@ the answer of JetStream or of a service goes its own way, subject and headers in
 
 import asyncio
 import logging
+import time
 from functools import partial
 
 import msgspec
@@ -16,19 +17,80 @@ from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import RELAYED, REPORTS, TOLD, relayed
+from libs.common.bus.accounts import ACKS, RELAYED, REPORTS, TOLD, relayed
 from libs.common.bus.publishing import publish_frame, write_frames
+from libs.common.identity.users import TenantsOfUsers
+from libs.common.limits.meter import Floods, MessageMeter, Meter
+from libs.common.limits.tenants import count_limited
 from libs.common.scheduling import FairQueue, Overflow
 from libs.common.telemetry.tracing import door, trace_header, trace_of
-from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import (
     RefusedError,
-    Speaker,
+    Sender,
     checked_body,
     checked_reply,
     kept_headers,
-    speaker_of,
+    sender_of,
 )
+
+QUESTIONS = 200
+"""Per second, of an application or an integration: requests for events count as one each."""
+ACKNOWLEDGEMENTS = 20_000
+"""Per second, of an application."""
+FLOOD = 5.0
+"""Seconds' worth beyond its limit for which a sender is told of each refusal; then it is shut out,
+and what still comes is dropped: an answer to each would cost more than it does."""
+
+
+class RelayQuota:
+    """Counts what each sender says, in this process."""
+
+    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, floods: Floods) -> None:
+        self._messages = messages
+        self._others = Meter()
+        self._refused = Meter()
+        self._tenants = tenants
+        self._floods = floods
+        self._dropped = 0
+        metrics.get_meter("thingway").create_observable_counter(
+            "thingway_relay_dropped",
+            [lambda _: [metrics.Observation(self._dropped)]],
+            description="Messages on plain NATS of who was shut out",
+        )
+
+    def tenant_of(self, sender: Sender) -> str:
+        """Return the tenant of a sender, empty while it is not known."""
+        return self._tenants.of(sender.user)
+
+    def drops(self, subject: bytes) -> bool:
+        """Tell whether who speaks on a subject is shut out; `gateway-bus` drops what it says."""
+        drops = bool(self._floods) and self._floods.shuts_out(sender_of(subject.decode()).user)
+        self._dropped += drops
+        return drops
+
+    def take(self, pattern: str, sender: Sender, size: int) -> None:
+        """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""
+        now = time.monotonic()
+        tenant = self.tenant_of(sender)
+        if pattern == REPORTS:
+            excess = self._messages.take(tenant, sender.user, 1, size, now)
+            if excess is None:
+                return
+            limit, reason = excess.limit, excess.reason
+        else:
+            rate = ACKNOWLEDGEMENTS if pattern == ACKS else QUESTIONS
+            key = (pattern == ACKS, sender.user)
+            if not self._others.lacking(key, 1, rate, now):
+                self._others.take(key, 1)
+                return
+            limit, reason = "eachMessages", f"more than {rate} requests per second"
+        count_limited(limit, tenant)
+        if self._refused.lacking(sender.user, 1, QUESTIONS, now, FLOOD):
+            self._floods.end(sender.user)
+            raise RefusedError(reason, 429, answered=False)
+        self._refused.take(sender.user, 1)
+        raise RefusedError(reason, 429)
+
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +123,7 @@ class Relay:
         self._bus = bus
         self._quota = quota
         self._subscriptions: list[Subscription] = []
-        self._queue: FairQueue[tuple[str, Speaker, Msg]] = FairQueue(
+        self._queue: FairQueue[tuple[str, Sender, Msg]] = FairQueue(
             "relay", items=LANE_MESSAGES, size=LANE_BYTES, overflow=Overflow.DROP_NEWEST
         )
         self._idle = asyncio.Event()
@@ -101,35 +163,35 @@ class Relay:
                 self._idle.set()
 
     async def _take(self, pattern: str, message: Msg) -> None:
-        speaker = speaker_of(message.subject)
-        lane = self._quota.tenant_of(speaker) or speaker.user
-        if self._queue.waiting(speaker.user):  # of before its tenant was known: keep the order
-            lane = speaker.user
+        sender = sender_of(message.subject)
+        lane = self._quota.tenant_of(sender) or sender.user
+        if self._queue.waiting(sender.user):  # of before its tenant was known: keep the order
+            lane = sender.user
         if self._queue.size < MOST_BYTES or self._queue.waiting(lane) < FEW:
             size = len(message.data) + COST
             self._idle.clear()
-            self._queue.put(lane, (pattern, speaker, message), size=size)
+            self._queue.put(lane, (pattern, sender, message), size=size)
         else:
             self._queue.note_overflow(lane)
 
-    def _frame(self, pattern: str, speaker: Speaker, message: Msg) -> bytes:
+    def _frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
         """Return the message as it is passed on, or its refusal, which may be empty."""
         reply = ""
         try:
-            reply = checked_reply(speaker, message.reply)
-            self._quota.take(pattern, speaker, len(message.data))
+            reply = checked_reply(sender, message.reply)
+            self._quota.take(pattern, sender, len(message.data))
             if pattern not in TRACED:
-                return _passed_on(pattern, speaker, message)
+                return _passed_on(pattern, sender, message)
             with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
-                return _passed_on(pattern, speaker, message)
+                return _passed_on(pattern, sender, message)
         except RefusedError as refused:
             _refused.add(1, {"subject": pattern, "code": refused.code})
             return _refusal(pattern, reply, refused) if reply and refused.answered else b""
 
 
-def _passed_on(pattern: str, speaker: Speaker, message: Msg) -> bytes:
+def _passed_on(pattern: str, sender: Sender, message: Msg) -> bytes:
     body = checked_body(pattern, message.subject, message.data)
-    headers = kept_headers(speaker, message.headers) | trace_header()
+    headers = kept_headers(sender, message.headers) | trace_header()
     return publish_frame(relayed(message.subject), body, headers, message.reply)
 
 

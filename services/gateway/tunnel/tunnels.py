@@ -8,6 +8,7 @@ two transports and no task.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry import metrics
@@ -38,11 +39,11 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
-from services.gateway.limits.in_hand import LATER, InHand
-from services.gateway.limits.patience import Patience
+from services.gateway.limits.concurrency import LATER, ConcurrencyLimiter
+from services.gateway.limits.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
-from services.gateway.tunnel.head import Handshake, read_handshake, to_upstream
-from services.gateway.tunnel.relay import End
+from services.gateway.tunnel.end import End
+from services.gateway.tunnel.handshake import Handshake, read_handshake, to_upstream
 
 log = logging.getLogger(__name__)
 
@@ -64,32 +65,26 @@ ROUTES = {ROUTE.prefix: ROUTE, API + ROUTE.prefix: ROUTE, MQTT.prefix: MQTT}
 REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
 
 
+@dataclass(kw_only=True)
 class Tunnels:
     """The open tunnels of this process, and the way to a new one."""
 
-    def __init__(
-        self,
-        gatekeeper: Gatekeeper,
-        in_hand: InHand,
-        patience: Patience,
-        signer: HeaderSigner,
-        proxies: TrustedProxies,
-        upstream: URL | None,
-        *,
-        most: int,
-        connect_timeout: float,
-        ca_file: str = "",
-    ) -> None:
-        self._gatekeeper = gatekeeper
-        self._in_hand = in_hand
-        self._patience = patience
-        self._signer = signer
-        self._proxies = proxies
-        self._upstream = upstream
-        self._tls = None if upstream is None else trusting_for(str(upstream), ca_file)
-        self._most = most
-        self._connect_timeout = connect_timeout
-        self.open = 0
+    gatekeeper: Gatekeeper
+    concurrency: ConcurrencyLimiter
+    tarpit: Tarpit
+    signer: HeaderSigner
+    proxies: TrustedProxies
+    upstream: URL | None
+    """Where `management` is; None: there are no tunnels."""
+    most: int
+    connect_timeout: float
+    ca_file: str = ""
+    open: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Show how many are open."""
+        url, ca_file = self.upstream, self.ca_file
+        self._tls = None if url is None else trusting_for(str(url), ca_file)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway.gateway.websockets",
             [lambda _: [metrics.Observation(self.open)]],
@@ -104,51 +99,51 @@ class Tunnels:
     async def dig(self, client: "Client", handshake: Handshake, request_id: str) -> None:
         """Let a client in and connect it; raise a `ThingwayError` otherwise."""
         route = ROUTES.get(handshake.path)
-        if route is None or self._upstream is None:
+        if route is None or self.upstream is None:
             raise NotFound("there is nothing here")
         if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
             raise InvalidInput("is needed for a WebSocket", field="Sec-WebSocket-Key")
-        origin = self._proxies.origin(client.scope, dict(handshake.fields))
+        origin = self.proxies.origin(client.scope, dict(handshake.fields))
         try:
             principal = await self._admit(route, handshake, origin)
-            if self.open >= self._most:
+            if self.open >= self.most:
                 raise Unavailable("too many WebSocket connections are open", retry_after=LATER)
             client.hold(self._hold(principal, origin))
         except TooManyRequests:
-            await self._patience.wait(origin.limit_key)
+            await self.tarpit.wait(origin.limit_key)
             raise
         head = to_upstream(
             handshake,
             path=route.prefix,
-            host=self._upstream.authority,
+            host=self.upstream.authority,
             identity={} if principal is None else self._identity(principal, handshake.token or ""),
             origin=origin,
             request_id=request_id,
         )
-        client.join(await self._connect(self._upstream), head)
+        client.join(await self._connect(self.upstream), head)
 
     async def _admit(self, route: Route, handshake: Handshake, origin: Origin) -> Principal | None:
         token = None if route.credential is Credential.NONE else handshake.token
         try:
             async with asyncio.timeout(ADMISSION):
-                principal = await self._gatekeeper.admit(route, handshake.path, origin, None, token)
+                principal = await self.gatekeeper.admit(route, handshake.path, origin, None, token)
         except TimeoutError as error:
             raise no_store() from error
         return principal
 
     def _hold(self, principal: Principal | None, origin: Origin) -> Held:
         if principal is None:
-            return self._in_hand.nameless_websocket(origin.limit_key)
-        return self._in_hand.websocket(principal)
+            return self.concurrency.nameless_websocket(origin.limit_key)
+        return self.concurrency.websocket(principal)
 
     def _identity(self, principal: Principal, token: str) -> dict[str, str]:
         """The header fields that say who it is."""
-        return {PRINCIPAL_HEADER: self._signer.sign(principal), TOKEN_HEADER: token_hash(token)}
+        return {PRINCIPAL_HEADER: self.signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 
     async def _connect(self, upstream: URL) -> End:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(self.connect_timeout):
                 _, service = await loop.create_connection(
                     End, upstream.host or "", upstream.port or 80, ssl=self._tls
                 )

@@ -43,7 +43,7 @@ class Request(NamedTuple):
     """Bytes of a streamed body, None when it has to be chunked."""
 
 
-class Hands:
+class Slots:
     """How many requests a service has in hand, and how many it may."""
 
     __slots__ = ("held", "most")
@@ -75,9 +75,9 @@ class Upstream:
         self._host = base.authority.encode()
         self._metrics = metrics
         self._pool = Pool(base, connect_timeout, tls)
-        self._requests, self._polls = Hands(most), Hands(most_polls)
+        self._requests, self._polls = Slots(most), Slots(most_polls)
 
-    def take(self, *, poll: bool) -> "Hands":
+    def take(self, *, poll: bool) -> "Slots":
         """Take a request in hand, until it is given back; raise `Unavailable` when it is full.
 
         Long polls last, so they are counted apart and never keep a request out.
@@ -122,17 +122,15 @@ class Upstream:
     def _meaning(self, failure: Exception) -> ThingwayError:
         """What one of `FAILURES` is to the client."""
         log.debug("service %s: %r", self.name, failure)
+        error: type[ThingwayError] = UpstreamFailed
         match failure:
             case Unreachable():
-                return self._failed(Unavailable(f"the service {self.name} cannot be reached"))
+                error, what = Unavailable, "cannot be reached"
             case BrokenOff():
-                return self._failed(
-                    UpstreamFailed(f"the service {self.name} broke the connection off")
-                )
+                what = "broke the connection off"
             case _:
-                return self._failed(
-                    UpstreamFailed(f"the service {self.name} did not answer in HTTP")
-                )
+                what = "did not answer in HTTP"
+        return self._failed(error(f"the service {self.name} {what}"))
 
     def _failed(self, error: ThingwayError) -> ThingwayError:
         log.warning("%s", error.message)

@@ -12,9 +12,8 @@ from libs.common.contracts.auth import (
     UserRefByEmail,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
-from services.auth.passwords.hashing import PasswordHashes
-from services.auth.passwords.throttle import ATTEMPTS
-from services.auth.tenants.seed import MENUS
+from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.passwords import ATTEMPTS, PasswordHashes
 from tests.integration.auth.people import (
     FIRST,
     PASSWORD,
@@ -153,7 +152,9 @@ async def test_the_profile_has_the_whole_tree_for_a_super_admin(auth):
         "is_super_admin": True,
         "may_command": True,
     }
-    assert _count(menus) == len(MENUS) - 3  # the page of products, which our console alone has
+    assert (
+        _count(menus) == len(INITIAL_MENUS) - 3
+    )  # the page of products, which our console alone has
 
 
 def _count(menus: list) -> int:

@@ -26,9 +26,9 @@ from libs.common.contracts.auth import (
 from libs.common.jobs import ended
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
-from services.auth.callout import messages as callout
-from services.auth.connections.service import barred_key
-from services.auth.revocations import service as revocations
+from services.auth import revocations
+from services.auth.callout import service as callout
+from services.auth.connections import barred_key
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.presence import connections as presence_connections

@@ -37,7 +37,7 @@ from libs.common.identity.device_keys import (
     RefusedLogins,
 )
 from libs.common.tls import PeerCertificate
-from services.auth.devices.service import MOST_CERTIFICATES
+from services.auth.device_credentials import MOST_CERTIFICATES
 from tests.outside import relaying
 
 DEVICE = DeviceRef("Ab12", 7, "t1")

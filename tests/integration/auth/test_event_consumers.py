@@ -3,7 +3,7 @@
 from nats.js.api import ConsumerConfig
 
 from libs.common.contracts.auth import ApplicationRef, Done
-from services.auth.applications.consumers import EventConsumers
+from services.auth.applications.event_consumers import EventConsumers
 from services.auth.applications.store import ApplicationStore
 
 

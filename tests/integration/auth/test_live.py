@@ -5,7 +5,7 @@ import msgspec
 from libs.common.contracts.mqtt import LivePages, LoginRef, live_topic
 from libs.common.identity import Principal
 from libs.common.identity.tokens import live_key
-from services.auth.live.service import broker_info
+from services.auth.live import broker_info
 from services.auth.tokens import writer
 from tests.integration.auth.people import (
     PASSWORD,

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services.auth.menus.service import DEEPEST
-from services.auth.tenants.seed import MENUS
+from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.menus import DEEPEST
 from tests.integration.auth.conftest import CONSOLE_CLIENT_ID, SUPER_ADMIN
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user
 
@@ -33,7 +33,11 @@ async def test_the_tree_of_another_console_lacks_the_pages_of_our_own(auth):
 
     codes = {node["code"] for node in flattened(await auth.done("GET", PATH, caller=other))}
 
-    assert codes == {menu.code for menu in MENUS} - {"product", "product.view", "product.manage"}
+    assert codes == {menu.code for menu in INITIAL_MENUS} - {
+        "product",
+        "product.view",
+        "product.manage",
+    }
 
 
 async def test_the_tree_is_that_of_the_field(auth):
@@ -50,7 +54,7 @@ async def test_the_tree_is_that_of_the_field(auth):
         ("7900", "settings"),
         ("9000", "tag"),
     ]
-    assert len(flattened(tree)) == len(MENUS)
+    assert len(flattened(tree)) == len(INITIAL_MENUS)
     assert "parent_id" not in tree[0]
     assert tree[4] == {
         "menu_id": "6000",
@@ -204,7 +208,7 @@ async def test_a_menu_with_children_is_not_deleted(auth):
     await auth.done("DELETE", f"{PATH}/6001", {})
     await auth.done("DELETE", f"{PATH}/6000", {})
 
-    assert len(flattened(await auth.done("GET", PATH))) == len(MENUS) - 2
+    assert len(flattened(await auth.done("GET", PATH))) == len(INITIAL_MENUS) - 2
 
 
 async def test_a_deleted_menu_leaves_its_roles(auth):

@@ -8,7 +8,7 @@ import pytest
 from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
-from services.auth.callout.entries import MOST
+from services.auth.callout.admission_registry import MOST
 
 WAIT = 5.0
 CLIENT_ID_REFUSED = "Client identifier not valid"
@@ -93,8 +93,8 @@ async def test_a_device_has_few_sessions(auth):
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
     """A device that connects again and again is refused for a while, and no other one."""
-    monkeypatch.setattr("services.auth.callout.entries.LOG_IN_BURST", 3)
-    monkeypatch.setattr("services.auth.callout.entries.LOG_IN_RATE", 0.001)
+    monkeypatch.setattr("services.auth.callout.admission_registry.LOG_IN_BURST", 3)
+    monkeypatch.setattr("services.auth.callout.admission_registry.LOG_IN_RATE", 0.001)
     one, other = await issue(auth, "Hasty"), await issue(auth, "Calm")
 
     came = 0

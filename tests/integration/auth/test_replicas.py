@@ -10,13 +10,15 @@ import pytest_asyncio
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus
-from libs.common.identity.access import access_key
+from libs.common.contracts.access import UserRef
+from libs.common.identity.access import AccessVersions, access_key
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
+from services.auth.accounts import Accounts
+from services.auth.accounts.menus import INITIAL_MENUS
 from services.auth.app import build_app
-from services.auth.grants.access import AccessSnapshots
-from services.auth.tenants.seed import MENUS
+from services.auth.grants.access import AccessService
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.rights import access_of, create_role, grants_of, store_user
 from tests.lifespan import running
@@ -119,7 +121,7 @@ async def test_replicas_that_start_together_make_one_default_tenant(auth, server
     async with contextlib.AsyncExitStack() as stack:
         await asyncio.gather(*(stack.enter_async_context(another(auth, servers)) for _ in range(3)))
 
-    for name, count in (("tenants", 1), ("roles", 1), ("menus", len(MENUS))):
+    for name, count in (("tenants", 1), ("roles", 1), ("menus", len(INITIAL_MENUS))):
         assert await auth.mongo.database[name].count_documents({}) == count
 
 
@@ -130,8 +132,9 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     """
     role_id = await create_role(auth)
     user_id = int(await store_user(auth, 7, int(role_id)))
-    snapshots = AccessSnapshots(auth.mongo)
-    first = (await snapshots.grants("default", user_id)).version
+    access = AccessService(auth.mongo, Accounts(auth.mongo.direct), AccessVersions(auth.redis))
+    user = UserRef("default", user_id)
+    first = (await access.grants(user)).version
     done = asyncio.Event()
 
     async def change() -> None:
@@ -144,9 +147,8 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     async def read() -> int:
         reads = 0
         while not done.is_set():
-            held = await snapshots.grants("default", user_id)
-            devices = held.ids["DEVICE"]
-            assert devices == frozenset(range(1, held.version - first + 1))
+            held = await access.grants(user)
+            assert held.devices == frozenset(range(1, held.version - first + 1))
             reads += 1
         return reads
 

@@ -26,13 +26,13 @@ from libs.common.errors import Unavailable
 from libs.common.identity.access import AccessVersions
 from services.auth.accounts import Accounts
 from services.auth.accounts import grants as accounts_grants
-from services.auth.audit.store import AuditStore
+from services.auth.audit import AuditStore
 from services.auth.changes import Changes
-from services.auth.connections.service import Admissions, ConnectionsOverRpc, UserConnections
-from services.auth.grants import sweep
-from services.auth.grants.owners import Owners as Names
+from services.auth.connections import AdmissionLog, ConnectionsOverRpc, UserConnections
+from services.auth.grants import deleted_resources
+from services.auth.grants.owners import ResourceOwners as Names
 from services.auth.grants.service import GrantService
-from services.auth.revocations.service import RevocationStore, Revoker
+from services.auth.revocations import RevocationStore, Revoker
 from services.auth.roles.service import RoleService
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
@@ -367,18 +367,16 @@ async def test_what_there_is_not_cannot_be_granted(auth, owners):
     await auth.done("POST", f"{role}/associate-resource", {"resources": [there, flow]})
 
 
-async def no_credential(user: str) -> str | None:
+class NoCredential:
     """No user of the bus has a credential."""
 
-
-async def no_id() -> int:
-    """Nothing is made here."""
-    raise AssertionError("nothing is to be made")
+    async def credentials_of(self, user: str) -> frozenset[str]:
+        return frozenset()
 
 
 async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
     """As soon as its owner is there to say so; young grants are left alone."""
-    monkeypatch.setattr(sweep, "PAUSE", 0)
+    monkeypatch.setattr(deleted_resources, "PAUSE", 0)
     monkeypatch.setattr(accounts_grants, "PAGE", 2)
     role = await role_with(auth, ("DEVICE", DEVICES[0].id), ("DASHBOARD", "8"), ("WORKFLOW", "7"))
     grants = auth.mongo.database["grants"]
@@ -393,7 +391,7 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
     revoker = Revoker(
         TokenWriter(auth.redis, access_life=1, refresh_life=1),
         DeviceCopies(auth.redis),
-        UserConnections(Admissions(auth.redis), ConnectionsOverRpc(auth.rpc), no_credential),
+        UserConnections(AdmissionLog(auth.redis), ConnectionsOverRpc(auth.rpc), NoCredential()),
     )
     accounts, known = Accounts(auth.mongo.database), Names(RpcClient(auth.bus))
     changes = Changes(
@@ -405,9 +403,9 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
         accounts.tenants,
         versions,
     )
-    roles = RoleService(changes, accounts, no_id)
+    roles = RoleService(changes, accounts)
     service = GrantService(changes, roles, accounts, known)
-    await sweep.GrantSweep(accounts.grants, known, service).once()
+    await deleted_resources.GrantSweep(service).once()
 
     left = await auth.done("POST", f"{role}/resources", {"sorts": [{"property": "resource_id"}]})
     assert [each["resource_id"] for each in left] == ["5", "7", "8", "74"]

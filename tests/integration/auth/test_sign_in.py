@@ -7,8 +7,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from libs.common.identity import Kind, Principal
-from services.auth.passwords.hashing import PasswordHashes
-from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
+from services.auth.passwords import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, PasswordHashes
 from services.auth.tokens.writer import Refusal, TokenWriter
 from tests.integration.auth.people import (
     CLIENT,

@@ -10,9 +10,9 @@ from libs.common.contracts.auth import CreatedTenant, CreateTenant, ListTenants,
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
+from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.logins import secret_matches
 from services.auth.migrations import FLEET, MIGRATIONS, SETTINGS
-from services.auth.secret_hash import secret_matches
-from services.auth.tenants.seed import MENUS
 
 
 async def create(auth: Any, name: str) -> CreatedTenant:
@@ -30,7 +30,7 @@ async def test_the_default_tenant_is_there_with_the_seeds_of_the_field(auth):
     menus = await menus_of(auth, "default")
 
     assert (role["_id"], role["name"]) == (1, "super_admin")
-    assert len(menus) == len(MENUS)
+    assert len(menus) == len(INITIAL_MENUS)
     assert {code: menus[code]["_id"] for code in ("dashboard", "workflow.delete", "entity")} == {
         "dashboard": 1000,
         "workflow.delete": 5006,
@@ -91,7 +91,7 @@ async def test_a_tenant_is_made_once(auth):
 
     refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     assert len(refused) == 9
-    assert len(await menus_of(auth, "acme")) == len(MENUS)
+    assert len(await menus_of(auth, "acme")) == len(INITIAL_MENUS)
     assert await auth.mongo.database["roles"].count_documents({"tenant": "acme"}) == 1
     assert await auth.mongo.database["console_clients"].count_documents({"tenant": "acme"}) == 1
 

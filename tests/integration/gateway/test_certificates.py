@@ -20,9 +20,9 @@ from libs.common.identity.header import PassSigner, PassVerifier
 from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.certificates import listener
-from services.gateway.certificates.listener import CertificateDoor
-from services.gateway.certificates.nats import NatsDoor, with_pass
+from services.gateway.certificates import mqtt_listener
+from services.gateway.certificates.mqtt_listener import MqttListener
+from services.gateway.certificates.nats_listener import NatsListener, with_pass
 from services.gateway.connections import Connections
 from tests.certificates import Files
 
@@ -95,7 +95,7 @@ def opened(tmp_path: Path) -> Open:
         files, played, port = Files(tmp_path), Played(), ports.choose_free()
         async with await asyncio.start_server(played.take, "127.0.0.1", 0) as server:
             there = server.sockets[0].getsockname()[1]
-            door = CertificateDoor(
+            door = MqttListener(
                 Connections(TrustedProxies(), most),
                 SIGNER,
                 mqtt_doors(f"mqtt://127.0.0.1:{there}", ""),
@@ -158,7 +158,7 @@ async def test_what_is_no_mqtt_gets_nowhere(opened: Open):
 
 async def test_who_says_nothing_is_cut_off(opened: Open, monkeypatch: pytest.MonkeyPatch):
     """A half CONNECT is nothing."""
-    monkeypatch.setattr(listener, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(mqtt_listener, "HEAD_TIMEOUT", 0.05)
     async with opened() as world, world.client() as (reader, writer):
         writer.write(connect()[:5])
         with contextlib.suppress(ConnectionError):
@@ -258,7 +258,7 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
         + (block if encrypted else "")
     )
     url = f"{'tls' if encrypted else 'nats'}://127.0.0.1:{there}"
-    door = NatsDoor(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca), 5)
+    door = NatsListener(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca), 5)
     trust = ssl.create_default_context(cafile=files.ca)
     login = {"tls": trust, "user": "u", "allow_reconnect": False}
     tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))

@@ -8,8 +8,8 @@ import pytest
 
 from libs.common.errors import TooManyRequests
 from libs.common.limits import TokenBuckets, counted_address
-from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, Throttle
-from services.gateway.limits import RateLimiter
+from services.auth.passwords import ADDRESS_ATTEMPTS, LoginThrottle
+from services.gateway.limits.rates import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start
 
@@ -111,7 +111,7 @@ async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
     """`auth` counts failed log-ins by address too, and the door's rate gives none back."""
     address = f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"
     door = RateLimiter(redis, "sign-in", rate=1_000_000, burst=ADDRESS_ATTEMPTS)
-    throttle = Throttle(TokenBuckets(redis, "auth"), threads=1)
+    throttle = LoginThrottle(TokenBuckets(redis, "auth"), threads=1)
 
     async def fail() -> None:
         async with throttle.attempt("default", secrets.token_hex(8), address):

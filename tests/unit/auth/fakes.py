@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from services.auth.applications.schemas import StoredApplication
-from services.auth.changes import Change
-from services.auth.secret_hash import secret_hash
+from services.auth.applications.model import StoredApplication
+from services.auth.changes import Change, Changes
+from services.auth.logins import secret_hash
 from services.auth.tokens.writer import Refusal, TokenPair
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
@@ -34,6 +34,9 @@ class FakeApplications:
         self.known = {each.id: each for each in applications}
         self.log = [] if log is None else log
 
+    async def next_id(self):
+        return 5
+
     async def by_id(self, application_id):
         return self.known.get(application_id)
 
@@ -58,14 +61,16 @@ class FakeApplications:
 
 
 class FakeChanges:
-    """Runs changes without a transaction; `log` and `deeds` say what they came to."""
+    """Runs changes without a transaction; `log` and `entries` say what they came to."""
 
     def __init__(self, log: list | None = None) -> None:
         self.log = [] if log is None else log
-        self.deeds: list = []
+        self.entries: list = []
 
     async def reserve(self, limit: str) -> None:
         """Every tenant has room."""
+
+    record = Changes.record
 
     async def run(self, caller, work):
         change = Change(session=None, reserve=self.reserve)
@@ -75,9 +80,9 @@ class FakeChanges:
                 self.log.append(("revoked", each.kind, each.subject, each.generation))
             if each.user:
                 self.log.append(("disconnected", each.user))
-        for deed in change.deeds:
-            self.log.append(deed.action)
-            self.deeds.append(deed)
+        for entry in change.entries:
+            self.log.append(entry.action)
+            self.entries.append(entry)
         return result
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from libs.common.http.static import YEAR
-from services.gateway.pages.console import ConsoleFiles
+from services.gateway.pages import ConsoleFiles
 
 
 def _built(directory: Path) -> ConsoleFiles:

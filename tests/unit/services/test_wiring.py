@@ -7,8 +7,7 @@ from litestar import Litestar
 
 from libs.common.identity import make_keys
 from services.gateway.docs.catalogue import Catalogue
-from services.gateway.pages.app import create_pages
-from services.gateway.pages.readiness import Readiness
+from services.gateway.pages import Readiness, create_pages
 from tests.apps import SERVICES, silent
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from libs.common.contracts.auth import OwnedDevice
+from libs.common.contracts.auth import GIVE_DEVICE, TAKE_DEVICE, GiveDevice, OwnedDevice, TakeDevice
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.applications.schemas import ApplicationUpdate, NewApplication
+from services.auth.applications.model import ApplicationUpdate, NewApplication
 from services.auth.applications.service import ApplicationService, allow_list
-from services.auth.secret_hash import secret_matches
+from services.auth.logins import secret_matches
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, application
 
 ID = 1_000_000
@@ -26,20 +26,14 @@ class Platform:
         self.log: list = []
         self.store = FakeApplications(*applications)
         self.changes = FakeChanges(self.log)
-        self.service = ApplicationService(self.store, self.changes, self, self.next_id, self)
+        self.service = ApplicationService(self.store, self.changes, self, self)
 
     async def exists(self, tenant: str) -> bool:
         return tenant == "t1"
 
-    async def next_id(self) -> int:
-        return 5
-
-    async def give(self, application, device_id: int) -> OwnedDevice:
-        self.log.append(("gives", application.id, device_id))
-        return OwnedDevice("SN1", "Roof")
-
-    async def take(self, application, device_id: int, user_id: int) -> OwnedDevice:
-        self.log.append(("takes", application.id, device_id, user_id))
+    async def call(self, subject: str, request, answer) -> OwnedDevice:
+        """Answer as `device` does."""
+        self.log.append((subject, request))
         return OwnedDevice("SN1", "Roof")
 
 
@@ -133,8 +127,8 @@ async def test_only_what_has_changed_is_told():
 
     await allow(platform)
 
-    (deed,) = platform.changes.deeds
-    assert (deed.before, deed.after) == (
+    (entry,) = platform.changes.entries
+    assert (entry.before, entry.after) == (
         {"allowed_addresses": []},
         {"allowed_addresses": ["192.0.2.0/24"]},
     )
@@ -224,9 +218,12 @@ async def test_a_device_that_is_given_or_taken_is_told_after_it_is_done():
     await platform.service.give(caller(), ID, 7)
     await platform.service.take(caller(), ID, 7)
     assert platform.log == [
-        ("gives", ID, 7), "device_given", ("takes", ID, 7, 1), "device_taken",
-    ]  # fmt: skip
-    assert platform.changes.deeds[0].after == {"device_id": "7", "sn": "SN1", "name": "Roof"}
+        (GIVE_DEVICE, GiveDevice("t1", 7, ID, "first")),
+        "device_given",
+        (TAKE_DEVICE, TakeDevice("t1", 7, ID, 1)),
+        "device_taken",
+    ]
+    assert platform.changes.entries[0].after == {"device_id": "7", "sn": "SN1", "name": "Roof"}
 
 
 async def test_an_application_of_another_tenant_is_given_nothing():

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from libs.common.bus.nkeys import KeyKind, KeyPair
-from services.auth.callout import messages
-from services.auth.callout.messages import CONCURRENCY, Callout
+from services.auth.callout import service
 from services.auth.callout.permissions import Admission, Permissions
+from services.auth.callout.service import CONCURRENCY, Callout
 
 ISSUER = KeyPair.create(KeyKind.ACCOUNT)
 
@@ -25,7 +25,7 @@ class Redis:
         return self.tenants[user].encode() if user in self.tenants else None
 
 
-class Doorkeeper:
+class LoginAuthorizer:
     """Admits everybody; the log-ins of LOUD devices take until they are let go."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         return b"accepted"
 
     for name in ("user_jwt", "accept", "refuse"):
-        monkeypatch.setattr(messages, name, accept)
+        monkeypatch.setattr(service, name, accept)
 
 
 async def come(callout: Callout, *users: str, answers: list[str]) -> None:
@@ -71,27 +71,27 @@ async def come(callout: Callout, *users: str, answers: list[str]) -> None:
             server_id=SimpleNamespace(id="server"),
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(messages, "decode_request", lambda _, request=request: request)
+            patch.setattr(service, "decode_request", lambda _, request=request: request)
             await callout._take(cast("Any", Message(user, answers)))
     for _ in range(200):
         await asyncio.sleep(0)
 
 
-def callout_of(doorkeeper: Doorkeeper, redis: Redis) -> Callout:
-    tenants = messages.TenantsOfUsers(cast("Any", redis))
-    return Callout(cast("Any", None), cast("Any", doorkeeper), ISSUER, tenants)
+def callout_of(authorizer: LoginAuthorizer, redis: Redis) -> Callout:
+    tenants = service.TenantsOfUsers(cast("Any", redis))
+    return Callout(cast("Any", None), cast("Any", authorizer), ISSUER, tenants)
 
 
 async def test_log_ins_that_take_long_delay_no_other_tenant():
     """A device whose tenant is known from an earlier log-in does not wait for a crowd."""
     crowd = [f"LOUD{number}" for number in range(CONCURRENCY * 3)]
-    doorkeeper, answers = Doorkeeper(), list[str]()
-    callout = callout_of(doorkeeper, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
+    authorizer, answers = LoginAuthorizer(), list[str]()
+    callout = callout_of(authorizer, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
     await come(callout, *crowd, answers=answers)
-    assert len(doorkeeper.begun) == CONCURRENCY // 2
+    assert len(authorizer.begun) == CONCURRENCY // 2
     await come(callout, "CALM1", answers=answers)
     assert answers == ["CALM1"]
-    doorkeeper.go_on.set()
+    authorizer.go_on.set()
     await come(callout, answers=answers)
     assert sorted(answers) == sorted([*crowd, "CALM1"])
 
@@ -99,27 +99,27 @@ async def test_log_ins_that_take_long_delay_no_other_tenant():
 async def test_names_that_never_logged_in_share_a_lane():
     """A crowd of them delays no device that did; one that succeeds is known from then on."""
     crowd = [f"LOUD{number}" for number in range(CONCURRENCY)]
-    doorkeeper, answers = Doorkeeper(), list[str]()
-    callout = callout_of(doorkeeper, Redis(CALM1="calm"))
+    authorizer, answers = LoginAuthorizer(), list[str]()
+    callout = callout_of(authorizer, Redis(CALM1="calm"))
     await come(callout, "CALM2", *crowd, answers=answers)
-    assert len(doorkeeper.begun) == 1 + CONCURRENCY // 2
+    assert len(authorizer.begun) == 1 + CONCURRENCY // 2
     await come(callout, "CALM1", "CALM2", answers=answers)
     assert sorted(answers) == ["CALM1", "CALM2", "CALM2"]
-    doorkeeper.go_on.set()
+    authorizer.go_on.set()
     await come(callout, answers=answers)
 
 
 async def test_log_ins_beyond_the_lane_are_refused(monkeypatch: pytest.MonkeyPatch):
     """Those of another tenant are not."""
-    monkeypatch.setattr(messages, "WAITING", 2)
-    monkeypatch.setattr(messages, "HELD", 0)
+    monkeypatch.setattr(service, "WAITING", 2)
+    monkeypatch.setattr(service, "HELD", 0)
     crowd = [f"LOUD{number}" for number in range(CONCURRENCY)]
-    doorkeeper, answers = Doorkeeper(), list[str]()
-    callout = callout_of(doorkeeper, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
+    authorizer, answers = LoginAuthorizer(), list[str]()
+    callout = callout_of(authorizer, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
     for user in crowd:
         await come(callout, user, answers=answers)
     assert len(answers) == CONCURRENCY - CONCURRENCY // 2 - 2
     await come(callout, "CALM1", answers=answers)
     assert answers[-1] == "CALM1"
-    doorkeeper.go_on.set()
+    authorizer.go_on.set()
     await come(callout, answers=answers)

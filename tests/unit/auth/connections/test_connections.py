@@ -7,8 +7,8 @@ from libs.common.contracts.auth import Connection
 from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
-from services.auth.callout.credentials import Credentials, application_credential, credential
-from services.auth.connections.service import UNTOLD, Admitted, UserConnections
+from services.auth.bus_credentials import BusCredentials, application_credential, credential
+from services.auth.connections import UNTOLD, AdmissionRecord, UserConnections
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
 
 OLD, NEW = Connection("S", 1), Connection("S", 2)
@@ -18,12 +18,12 @@ class Admissions:
     """Admissions in memory."""
 
     def __init__(self) -> None:
-        self.kept: list[Admitted] = []
+        self.kept: list[AdmissionRecord] = []
         self.age = 0
 
     async def add(self, user, tenant, connection, name):
         at = now_ms() - self.age
-        self.kept.insert(0, Admitted(connection.server, connection.cid, name, at))
+        self.kept.insert(0, AdmissionRecord(connection.server, connection.cid, name, at))
         return len(self.kept)
 
     async def of(self, user):
@@ -58,7 +58,7 @@ class Current:
     def __init__(self) -> None:
         self.names: set[str] = {"new"}
 
-    async def of(self, user):
+    async def credentials_of(self, user):
         return self.names
 
 
@@ -66,7 +66,7 @@ class World:
     def __init__(self) -> None:
         self.admissions, self.current = Admissions(), Current()
         self.live = Live(self.admissions)
-        self.connections = UserConnections(self.admissions, self.live, self.current.of)
+        self.connections = UserConnections(self.admissions, self.live, self.current)
 
     async def enter(self, connection: Connection, name: str, most: int) -> bool:
         kept = await self.admissions.add("SN1", "t1", connection, name)
@@ -171,8 +171,8 @@ class Keys:
 async def test_each_user_has_the_credentials_of_its_kind(user, changes, expected):
     """An SN that looks like a client id is an SN; a device has a key and certificates."""
     keys = Keys()
-    known = Credentials(keys, FakeApplications(application(**changes)), keys, keys)
-    assert await known.of(user) == expected
+    known = BusCredentials(keys, FakeApplications(application(**changes)), keys, keys)
+    assert await known.credentials_of(user) == expected
 
 
 def test_a_changed_allow_list_is_another_credential():

@@ -1,6 +1,8 @@
 """What the gateway and the services are told of a user, with what is stored given."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -8,73 +10,95 @@ import pytest
 
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
 from libs.common.errors import Conflict, Unauthenticated
-from services.auth.grants.access import MOST_GRANTS, AccessService, HeldAccess, HeldGrants
+from services.auth.accounts.roles import Role
+from services.auth.accounts.tenants import TenantSettings
+from services.auth.grants.access import MOST_GRANTS, AccessService
 
 USER = UserRef("acme", 7)
 MESSAGE = 1024 * 1024
 """Bytes of the largest message of the bus."""
 
 
-def grants(version: int, **ids: Iterable[Any]) -> HeldGrants:
-    return HeldGrants(
-        version, {kind: frozenset(ids.get(kind.value.lower(), ())) for kind in ResourceType}
-    )
+class Platform:
+    """Stores in memory, a transaction that reads them, and the versions that were restored."""
 
+    def __init__(
+        self, *, roles: dict[str, list[int]] | None = None, version: int = 0, **ids: Iterable[Any]
+    ) -> None:
+        """`roles` are names with ids of menus, None without the user; `ids` are granted."""
+        self._roles = roles
+        self._version = version
+        self._ids = {kind: frozenset(ids.get(kind.value.lower(), ())) for kind in ResourceType}
+        self.restored: list[tuple[str, int]] = []
+        stores: Any = SimpleNamespace(users=self, roles=self, tenants=self, menus=self, grants=self)
+        self.service = AccessService(self, stores, self)
 
-class Snapshots:
-    def __init__(self, access: HeldAccess | None = None, granted: HeldGrants | None = None) -> None:
-        self._access = access
-        self._grants = granted
+    async def at_one_moment(self, read):
+        return await read(None)
 
-    async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
-        return self._access
+    async def reach(self, tenant: str, version: int) -> None:
+        self.restored.append((tenant, version))
 
-    async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
-        return self._grants
+    async def roles_of(self, tenant, user_id, session, *, enabled) -> list[int] | None:
+        assert enabled
+        return None if self._roles is None else list(range(len(self._roles)))
 
+    async def of_ids(self, tenant, ids, session) -> dict[int, Role]:
+        now = datetime.now(UTC)
+        return {
+            number: Role(id=number, name=name, description="", menus=tuple(menus), created_at=now)
+            for number, (name, menus) in enumerate(self._roles.items())
+        }
 
-class Reached:
-    def __init__(self) -> None:
-        self.versions: list[tuple[str, int]] = []
+    async def settings(self, tenant, session) -> TenantSettings:
+        return TenantSettings(viewers_may_command=True, notice=False)
 
-    async def __call__(self, tenant: str, version: int) -> None:
-        self.versions.append((tenant, version))
+    async def version(self, tenant, session) -> int:
+        return self._version
+
+    async def codes(self, tenant, menus, session) -> frozenset[str]:
+        return frozenset({1: "device.view", 2: "own.code"}[menu] for menu in menus)
+
+    async def of_roles(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
+        return self._ids
 
 
 async def test_codes_that_are_functions_are_told() -> None:
-    """And the version stands where requests look it up before it is told."""
-    reached = Reached()
-    held = HeldAccess(9, super_admin=False, codes=frozenset({"device.view", "own.code"}))
+    """Of all roles, and the version stands where requests look it up before it is told."""
+    platform = Platform(roles={"guards": [1], "cooks": [2]}, version=9)
 
-    found = await AccessService(Snapshots(held), reached).access(USER)
+    found = await platform.service.access(USER)
 
-    assert found == Access(9, frozenset({"device.view"}), super_admin=False)
-    assert reached.versions == [("acme", 9)]
+    functions = frozenset({"device.view"})
+    assert found == Access(9, functions, super_admin=False, viewers_may_command=True)
+    assert platform.restored == [("acme", 9)]
+
+
+async def test_a_super_admin_is_known_by_the_role() -> None:
+    """Whatever other roles it has."""
+    found = await Platform(roles={"guards": [], "super_admin": []}).service.access(USER)
+    assert found.super_admin
 
 
 async def test_of_nobody_nothing_is_told() -> None:
     """Nor is a version restored."""
-    reached = Reached()
-    service = AccessService(Snapshots(), reached)
+    platform = Platform()
 
     with pytest.raises(Unauthenticated):
-        await service.access(USER)
+        await platform.service.access(USER)
     with pytest.raises(Unauthenticated):
-        await service.grants(USER)
+        await platform.service.grants(USER)
 
-    assert reached.versions == []
+    assert platform.restored == []
 
 
 async def test_as_many_grants_as_fit_are_told() -> None:
     """With the longest ids; one more is refused, and says what to do."""
     longest = range(2**53 - MOST_GRANTS, 2**53)
 
-    found = await AccessService(Snapshots(granted=grants(3, entity=longest)), Reached()).grants(
-        USER
-    )
+    found = await Platform(roles={}, version=3, entity=longest).service.grants(USER)
     assert found == GrantedResources(version=3, entities=frozenset(longest))
     assert len(msgspec.json.encode(found)) < MESSAGE
 
-    more = Snapshots(granted=grants(3, entity=longest, device=[1]))
     with pytest.raises(Conflict, match="integrations"):
-        await AccessService(more, Reached()).grants(USER)
+        await Platform(roles={}, entity=longest, device=[1]).service.grants(USER)

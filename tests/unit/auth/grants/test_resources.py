@@ -5,8 +5,7 @@ import pytest
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput
 from services.auth.accounts.grants import Resource
-from services.auth.grants.resources import resources_of, shown_ids
-from services.auth.grants.schemas import SentResource
+from services.auth.grants.schemas import SentResource, resources_of, shown_ids
 
 DEVICE, INTEGRATION = ResourceType.DEVICE, ResourceType.INTEGRATION
 

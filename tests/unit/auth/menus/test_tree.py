@@ -1,9 +1,8 @@
 """Menus as flat lists and trees."""
 
 from libs.common.identity.functions import Function
-from services.auth.accounts.menus import Menu, MenuType
-from services.auth.menus.service import flat, tree, with_ancestors
-from services.auth.tenants.seed import MENUS
+from services.auth.accounts.menus import INITIAL_MENUS, Menu, MenuType
+from services.auth.menus import flat, tree, with_ancestors
 
 
 def menu(menu_id: int, parent: int | None = None) -> Menu:
@@ -56,9 +55,9 @@ def test_pages_lead_to_what_is_granted() -> None:
 def test_every_function_is_seeded_once() -> None:
     """A function that no menu has could not be granted; parents stand before children."""
     seen: set[int] = set()
-    for seed in MENUS:
+    for seed in INITIAL_MENUS:
         assert seed.parent_id is None or seed.parent_id in seen
         seen.add(seed.id)
 
-    assert len(seen) == len({seed.code for seed in MENUS}) == len(MENUS)
-    assert {seed.code for seed in MENUS if seed.type == "FUNCTION"} == set(Function)
+    assert len(seen) == len({seed.code for seed in INITIAL_MENUS}) == len(INITIAL_MENUS)
+    assert {seed.code for seed in INITIAL_MENUS if seed.type == "FUNCTION"} == set(Function)

@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import InvalidInput, TooManyRequests
-from services.auth.passwords import hashing
-from services.auth.passwords.hashing import QUEUE, PasswordHashes
-from services.auth.passwords.rule import checked_password, new_password
-from services.auth.users.rules import checked_email, checked_nickname
+from services.auth import passwords as hashing
+from services.auth.passwords import QUEUE, PasswordHashes
+from services.auth.users.rules import (
+    checked_email,
+    checked_nickname,
+    checked_password,
+    new_password,
+)
 
 PRINTABLE = [chr(code) for code in range(33, 127)]
 

@@ -6,8 +6,8 @@ import pytest
 
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.scheduling import LaneFull
-from services.auth.passwords import throttle as throttling
-from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, Throttle
+from services.auth import passwords as throttling
+from services.auth.passwords import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, LoginThrottle
 
 
 class Buckets:
@@ -27,17 +27,17 @@ class Buckets:
 
 
 @pytest.fixture
-def throttle() -> Throttle:
-    return Throttle(Buckets(), threads=1)
+def throttle() -> LoginThrottle:
+    return LoginThrottle(Buckets(), threads=1)
 
 
-async def attempt(throttle: Throttle, email: str, address: str, *, right: bool) -> None:
+async def attempt(throttle: LoginThrottle, email: str, address: str, *, right: bool) -> None:
     async with throttle.attempt("default", email, address) as made:
         await asyncio.sleep(0)
         made.right = right
 
 
-async def fail(throttle: Throttle, email: str, address: str, times: int = 1) -> None:
+async def fail(throttle: LoginThrottle, email: str, address: str, times: int = 1) -> None:
     for _ in range(times):
         await attempt(throttle, email, address, right=False)
 
@@ -118,7 +118,7 @@ async def test_tenants_and_accounts_take_turns(throttle):
 
 async def test_an_attempt_that_takes_too_long_is_given_up(throttle, monkeypatch):
     """While others of the account go on, or nothing does."""
-    monkeypatch.setattr(throttling, "DEADLINE", 0.01)
+    monkeypatch.setattr(throttling, "LOGIN_DEADLINE", 0.01)
     with pytest.raises(Unavailable):
         async with throttle.attempt("default", "a@b.de", ""):
             await asyncio.Event().wait()

@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind
-from services.auth.revocations.service import SETTLE, Revocation, Revoker
+from services.auth.revocations import SETTLE, Revocation, Revoker
 from tests.unit.auth.fakes import FakeTokens
 
 

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import ThingwayError, Unauthenticated
-from services.auth.sign_in.form import read_grant
-from services.auth.sign_in.schemas import ClientCredentials, PasswordGrant, RefreshGrant
+from services.auth.sign_in.token_requests import (
+    ClientCredentials,
+    PasswordGrant,
+    RefreshGrant,
+    read_grant,
+)
 
 FORM = "application/x-www-form-urlencoded"
 CLIENT = ClientCredentials("iab", "milesight*iab")

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import InvalidInput, MalformedRequest, ThingwayError, UnsupportedMedia
-from services.auth.sign_in.form import FORM_TYPES, read_token_request
-from services.auth.sign_in.schemas import ClientCredentials, RefreshToken
+from services.auth.sign_in.token_requests import (
+    FORM_TYPES,
+    ClientCredentials,
+    RefreshToken,
+    read_token_request,
+)
 
 FORM = FORM_TYPES[0]
 

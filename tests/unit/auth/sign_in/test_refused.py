@@ -6,8 +6,8 @@ import contextlib
 import pytest
 
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.audit.schemas import Deed, Subject
-from services.auth.sign_in.refused import WAITING, RefusedSessions
+from services.auth.audit import AuditEntry, Subject
+from services.auth.refused_logins import WAITING, RefusedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
 
@@ -35,7 +35,7 @@ def claimed(user: int = 7, tenant: str = "t1") -> Caller:
 @contextlib.asynccontextmanager
 async def running(buckets: FakeBuckets):
     changes = FakeChanges()
-    refused = RefusedSessions(changes, buckets)
+    refused = RefusedLoginRecorder(changes, buckets)
     task = asyncio.ensure_future(refused.run())
     yield refused, changes
     task.cancel()
@@ -55,8 +55,8 @@ async def test_a_refusal_is_told_as_a_session_that_was_not():
         await settle()
 
     subject = Subject("session", "7", "a@example.com")
-    assert changes.deeds == [
-        Deed(action="refused", subject=subject, after={"reason": "wrong_password"})
+    assert changes.entries == [
+        AuditEntry(action="refused", subject=subject, after={"reason": "wrong_password"})
     ]
 
 
@@ -76,12 +76,12 @@ async def test_a_storm_is_recorded_in_part(storm, recorded):
             refused.record(each, "wrong_password")
         await settle()
 
-    assert len(changes.deeds) == recorded
+    assert len(changes.entries) == recorded
 
 
 async def test_a_refusal_never_waits():
     """Whatever a full queue cannot take is left out."""
-    refused = RefusedSessions(FakeChanges(), FakeBuckets())
+    refused = RefusedLoginRecorder(FakeChanges(), FakeBuckets())
 
     for user in range(WAITING + 10):
         refused.record(claimed(user), "wrong_password")
@@ -90,14 +90,14 @@ async def test_a_refusal_never_waits():
 async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     """Each has its own short queue, and they take turns."""
     changes = FakeChanges()
-    refused = RefusedSessions(changes, FakeBuckets())
+    refused = RefusedLoginRecorder(changes, FakeBuckets())
     for user in range(WAITING + 10):
         refused.record(claimed(user), "wrong_password")
     refused.record(claimed(9999, "t2"), "wrong_password")
     task = asyncio.ensure_future(refused.run())
     await settle()
     task.cancel()
-    assert [deed.subject.id for deed in changes.deeds].index("9999") < 5
+    assert [entry.subject.id for entry in changes.entries].index("9999") < 5
 
 
 async def test_what_fails_does_not_end_the_recording():
@@ -107,4 +107,4 @@ async def test_what_fails_does_not_end_the_recording():
         refused.record(claimed(2), "disabled")
         await settle()
 
-    assert [deed.subject.id for deed in changes.deeds] == ["2"]
+    assert [entry.subject.id for entry in changes.entries] == ["2"]

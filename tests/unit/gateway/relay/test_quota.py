@@ -6,11 +6,11 @@ import pytest
 
 from libs.common.bus.accounts import PULL
 from libs.common.limits.meter import BURST
-from services.gateway.relay import quota as module
-from services.gateway.relay.quota import FLOOD, QUESTIONS, RelayQuota
-from services.gateway.relay.rules import RefusedError, Speaker
+from services.gateway.relay import service as module
+from services.gateway.relay.rules import RefusedError, Sender
+from services.gateway.relay.service import FLOOD, QUESTIONS, RelayQuota
 
-APPLICATION = Speaker("app.one", "_INBOX.app.one.")
+APPLICATION = Sender("app.one", "_INBOX.app.one.")
 
 
 class Tenants:
@@ -31,7 +31,7 @@ class Floods:
 
 
 def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some refusals are told; then the speaker is shut out, and told nothing."""
+    """Some refusals are told; then the sender is shut out, and told nothing."""
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from libs.common.bus.accounts import ACKS, CREATE, PULL, RELAYED, REPORTS, TOLD
 from services.gateway.relay.rules import (
     RefusedError,
-    Speaker,
+    Sender,
     checked_body,
     checked_creation,
     checked_pull,
     checked_reply,
     kept_headers,
-    speaker_of,
+    sender_of,
 )
 
-DEVICE = Speaker("Ab1", "_INBOX.sn.Ab1.")
+DEVICE = Sender("Ab1", "_INBOX.sn.Ab1.")
 CREATION = "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>"
 CONFIG = {"durable_name": "app1", "ack_policy": "explicit", "filter_subject": "event.t1.>"}
 
@@ -41,12 +41,12 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
 )
 def test_the_subject_tells_who_speaks(pattern, subject, user):
     """The name in it, which nats-server has checked."""
-    assert speaker_of(subject).user == user
+    assert sender_of(subject).user == user
 
 
 def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
     """No two kinds of speakers share inboxes."""
-    inboxes = {speaker_of(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
+    inboxes = {sender_of(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
 
     assert inboxes == {"sn", "app", "integration"}
 

@@ -10,9 +10,8 @@ from nats.aio.msg import Msg
 from libs.common.bus.accounts import REPORTS
 from libs.common.jobs import ended
 from services.gateway.relay import service as module
-from services.gateway.relay.quota import RelayQuota
-from services.gateway.relay.rules import Speaker
-from services.gateway.relay.service import BATCH_MESSAGES, Relay
+from services.gateway.relay.rules import Sender
+from services.gateway.relay.service import BATCH_MESSAGES, Relay, RelayQuota
 
 TENANTS = {"A1": "loud", "A2": "loud", "B1": "quiet"}
 
@@ -23,10 +22,10 @@ class Quota(RelayQuota):
     def __init__(self, tenants: dict[str, str]) -> None:
         self._names = tenants
 
-    def tenant_of(self, speaker: Speaker) -> str:
-        return self._names.get(speaker.user, "")
+    def tenant_of(self, sender: Sender) -> str:
+        return self._names.get(sender.user, "")
 
-    def take(self, pattern: str, speaker: Speaker, size: int) -> None:
+    def take(self, pattern: str, sender: Sender, size: int) -> None:
         pass
 
 

@@ -1,0 +1,191 @@
+"""The audit log, which is only added to and read: its entries, its store and its search.
+
+`audit`: `{_id, tenant, at, actor: {kind, id, name}, action, object: {type, id, name}, address,
+requestId, before, after}`, what is empty left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.clock import from_ms, to_ms
+from libs.common.contracts.events import AccountChanged
+from libs.common.errors import InvalidInput
+from libs.common.http import Requester
+from libs.common.http.console import Page, PageRequest, Shown, post
+from libs.common.http.guards import super_admins
+from libs.common.http.ids import NamedId
+from libs.common.store.mongo import Database, Session, containing, find_page
+
+MOST_ROWS = 1000
+"""Most entries of one answer: the log has no end, so nobody is given it whole."""
+
+Text = Annotated[str, msgspec.Meta(max_length=255)]
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+"""ms, up to the end of the year 9999."""
+
+
+class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What was changed: `user`, `role`, `menu`, `application`, `tenant`, `session`."""
+
+    type: str
+    id: str
+    name: str = ""
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """One change; `before` and `after` never have secrets."""
+
+    action: str
+    """`created`, `updated`, `deleted`, `password_changed`, …"""
+    subject: Subject
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+class AuditSearch(PageRequest):
+    """`POST /audit/search`: an entry is found when it fits everything that is given."""
+
+    largest: ClassVar[int] = MOST_ROWS
+
+    keyword: Text | None = None
+    """Part of the actor's or the object's name, in any case."""
+    action: Text | None = None
+    object_type: Text | None = None
+    object_id: NamedId | None = None
+    actor_id: NamedId | None = None
+    address: Text | None = None
+    request_id: Text | None = None
+    start_timestamp: Timestamp | None = None
+    """ms; the entry's own time counts as inside at both ends."""
+    end_timestamp: Timestamp | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidInput` unless the time begins before it ends."""
+        start, end = self.start_timestamp, self.end_timestamp
+        if start is not None and end is not None and start > end:
+            raise InvalidInput("must not be after end_timestamp", field="start_timestamp")
+
+
+class ShownActor(msgspec.Struct, omit_defaults=True):
+    """Who did it: a user, an application, or the operator (user `0`)."""
+
+    kind: str
+    id: str
+    name: str = ""
+
+
+class ShownObject(msgspec.Struct, omit_defaults=True):
+    """What it was done to."""
+
+    type: str
+    id: str
+    name: str = ""
+
+
+class ShownEntry(Shown):
+    """One entry."""
+
+    id: str
+    created_at: int
+    """ms."""
+    actor: ShownActor
+    action: str
+    object: ShownObject
+    address: str = ""
+    """Where the request came from; absent for the operator's commands."""
+    request_id: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+_FILTERS = {
+    "action": "action",
+    "object_type": "object.type",
+    "object_id": "object.id",
+    "actor_id": "actor.id",
+    "address": "address",
+    "request_id": "requestId",
+}
+_COLUMNS = {
+    "created_at": "at",
+    "action": "action",
+    "actor_name": "actor.name",
+    "object_type": "object.type",
+    "object_name": "object.name",
+    "address": "address",
+}
+"""What can be sorted by."""
+_NEWEST = (("at", -1), ("_id", -1))
+
+
+class AuditStore:
+    """The collection `audit`."""
+
+    def __init__(self, database: Database) -> None:
+        self._audit = database["audit"]
+
+    async def add(self, events: Sequence[AccountChanged], session: Session) -> None:
+        """Write entries in the caller's transaction."""
+        if events:
+            await self._audit.insert_many(list(map(_document, events)), session=session)
+
+    async def search(self, tenant: str, wanted: AuditSearch) -> tuple[list[ShownEntry], int]:
+        """One page of a tenant's entries, and how many there are that fit."""
+        query, order = _query(tenant, wanted), wanted.order(_COLUMNS, _NEWEST)
+        skip = (wanted.number - 1) * wanted.size
+        found, total = await find_page(self._audit, query, order, skip, wanted.size)
+        return list(map(_entry, found)), total
+
+
+def _query(tenant: str, wanted: AuditSearch) -> dict[str, Any]:
+    query: dict[str, Any] = {"tenant": tenant}
+    for name, stored in _FILTERS.items():
+        value = getattr(wanted, name)
+        if value not in {None, ""}:
+            query[stored] = str(value)
+    bounds = {"$gte": wanted.start_timestamp, "$lte": wanted.end_timestamp}
+    at = {name: from_ms(value) for name, value in bounds.items() if value is not None}
+    if at:
+        query["at"] = at
+    if wanted.keyword:
+        part = containing(wanted.keyword)
+        query["$or"] = [{"actor.name": part}, {"object.name": part}]
+    return query
+
+
+def _document(event: AccountChanged) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(event)
+    document["_id"] = document.pop("eventId")
+    document["at"] = from_ms(document.pop("createdAt"))
+    return document
+
+
+def _entry(document: dict[str, Any]) -> ShownEntry:
+    names = {
+        "id": document["_id"],
+        "created_at": to_ms(document["at"]),
+        "request_id": document.get("requestId", ""),
+    }
+    return msgspec.convert(document | names, ShownEntry)
+
+
+@dataclass(frozen=True)
+class AuditHandlers:
+    """What the search of the audit log needs."""
+
+    audit: AuditStore
+
+
+@post("/audit/search", guards=[super_admins], tags=["Audit log"])
+async def search_audit(
+    principal: Requester, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
+) -> Page[ShownEntry]:
+    """Search the audit log, the newest first; always a page, of 1000 entries at most."""
+    data.check()
+    rows, total = await audit.search(principal.tenant, data)
+    return Page(page_size=data.size, page_number=data.number, total=total, content=rows)

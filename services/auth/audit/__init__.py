@@ -1,1 +1,0 @@
-"""The audit log: who changed what, on what, from where; append-only."""

@@ -1,0 +1,69 @@
+"""What the packages of `auth` share: its clients, its stores, and how accounts are changed."""
+
+from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
+from libs.common.identity.access import AccessVersions
+from libs.common.limits import TokenBuckets
+from libs.common.store.mongo import Mongo
+from libs.common.store.redis import Redis
+from services.auth.accounts import Accounts
+from services.auth.applications.store import ApplicationStore
+from services.auth.audit import AuditStore
+from services.auth.bus_credentials import BusCredentials, MqttClients
+from services.auth.changes import Changes
+from services.auth.connections import AdmissionLog, ConnectionsOverRpc, UserConnections
+from services.auth.device_credentials import DeviceStore
+from services.auth.integration_logins import IntegrationLoginStore
+from services.auth.passwords import LoginThrottle, PasswordHashes
+from services.auth.refused_logins import RefusedLoginRecorder
+from services.auth.revocations import RevocationStore, Revoker
+from services.auth.settings import AuthSettings
+from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.writer import TokenWriter
+
+REUSE_GRACE = 60
+"""Seconds in which a console may use a refresh token twice: two tabs, or a late answer."""
+
+
+class Core:
+    """The clients of the process, and the stores and services that several packages use."""
+
+    def __init__(self, settings: AuthSettings, mongo: Mongo, redis: Redis, bus: Bus) -> None:
+        """`mongo`, `redis` and `bus` are connected."""
+        database = mongo.database
+        self.settings, self.mongo, self.redis, self.bus = settings, mongo, redis, bus
+        self.rpc, self.rpc_server = RpcClient(bus), RpcServer(bus, "auth")
+        self.outbox, self.buckets = Outbox(database, bus), TokenBuckets(redis, "auth")
+        self.accounts = Accounts(database, settings.default_limits)
+        self.audit, self.revocations = AuditStore(database), RevocationStore(database)
+        self.applications = ApplicationStore(database)
+        self.integrations = IntegrationLoginStore(database)
+        self.devices = DeviceStore(mongo, self.revocations)
+        self.device_copies = DeviceCopies(redis)
+        self.mqtt_clients, self.versions = MqttClients(self.rpc), AccessVersions(redis)
+        self.connections = UserConnections(
+            AdmissionLog(redis),
+            ConnectionsOverRpc(self.rpc),
+            BusCredentials(self.devices, self.applications, self.integrations, self.mqtt_clients),
+        )
+        self.application_tokens = TokenWriter(
+            redis, access_life=settings.access_token_life, refresh_life=settings.refresh_token_life
+        )
+        self.user_tokens = TokenWriter(
+            redis,
+            access_life=settings.user_access_token_life,
+            refresh_life=settings.user_refresh_token_life,
+            reuse_grace=REUSE_GRACE,
+        )
+        self.revoker = Revoker(self.application_tokens, self.device_copies, self.connections)
+        self.changes = Changes(
+            mongo,
+            self.audit,
+            self.outbox,
+            self.revocations,
+            self.revoker,
+            self.accounts.tenants,
+            self.versions,
+        )
+        self.refused = RefusedLoginRecorder(self.changes, self.buckets)
+        self.hashes = PasswordHashes()
+        self.throttle = LoginThrottle(self.buckets, self.hashes.threads)

@@ -1,1 +1,0 @@
-"""Menus: the tree of pages and functions that roles are given."""

@@ -1,1 +1,0 @@
-"""Passwords of people: the rule they obey, how they are kept, how guessing is slowed down."""

@@ -1,0 +1,198 @@
+"""`/user/roles`: roles, their menus and their users, for super-admins."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, QueryParameter
+
+from libs.common.clock import to_ms
+from libs.common.http import HttpRequest
+from libs.common.http.console import Page, delete, get, ids_of, post, put
+from libs.common.http.guards import super_admins
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
+from libs.common.http.request import caller_of
+from services.auth.accounts.roles import Role
+from services.auth.menus import ShownMenu, flat
+from services.auth.roles.service import (
+    MenuIds,
+    RoleBody,
+    RoleCounts,
+    RoleMade,
+    RoleService,
+    Search,
+    ShownCandidate,
+    ShownMember,
+    ShownRole,
+    UserIds,
+)
+
+Roles = NamedDependency[RoleService]
+
+
+@dataclass(frozen=True)
+class RoleHandlers:
+    """What the operations on roles need."""
+
+    roles: RoleService
+
+
+SearchBody = JSONBody[Search | None]
+"""Searches for everything come without a body as well."""
+
+Keyword = Annotated[str | None, QueryParameter(max_length=255)]
+PageSize = Annotated[int | None, QueryParameter(ge=1)]
+PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
+
+
+@post(example={"name": "Caretakers", "description": "Who look after the roofs"})
+async def create_role(request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
+    """Create a role that has no users, menus and resources yet."""
+    return RoleMade(str(await roles.create(caller_of(request), data)))
+
+
+@put("/{role_id:str}")
+async def update_role(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
+) -> dict[str, str]:
+    """Change the name and description of a role."""
+    await roles.update(caller_of(request), role_id, data)
+    return {}
+
+
+@delete("/{role_id:str}")
+async def delete_role(request: HttpRequest, roles: Roles, role_id: PathId) -> dict[str, str]:
+    """Delete a role without users, and what it grants."""
+    await roles.delete(caller_of(request), role_id)
+    return {}
+
+
+@post("/search")
+async def search_roles(
+    request: HttpRequest, roles: Roles, data: SearchBody = None
+) -> list[ShownRole] | Page[ShownRole]:
+    """Search roles by part of their name."""
+    return await _search(request, roles, data or Search())
+
+
+@get("/search")
+async def search_roles_by_get(
+    request: HttpRequest,
+    roles: Roles,
+    keyword: Keyword = None,
+    page_size: PageSize = None,
+    page_number: PageNumber = None,
+) -> list[ShownRole] | Page[ShownRole]:
+    """The same search, as one reference has it."""
+    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    return await _search(request, roles, wanted)
+
+
+@get("/{role_id:str}/menus")
+async def list_role_menus(request: HttpRequest, roles: Roles, role_id: PathId) -> list[ShownMenu]:
+    """The menus that a role was given, one by one."""
+    return flat(await roles.menus(caller_of(request), role_id))
+
+
+@post("/{role_id:str}/associate-menu")
+async def set_role_menus(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
+) -> dict[str, str]:
+    """Set the complete set of menus of a role."""
+    await roles.set_menus(caller_of(request), role_id, ids_of(data.menu_ids))
+    return {}
+
+
+@post("/{role_id:str}/members")
+async def list_role_members(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
+) -> list[ShownMember] | Page[ShownMember]:
+    """The users of a role, searched by part of their e-mail or nickname."""
+    return await _members(request, roles, role_id, data or Search())
+
+
+@get("/{role_id:str}/members")
+async def list_role_members_by_get(
+    request: HttpRequest,
+    roles: Roles,
+    role_id: PathId,
+    keyword: Keyword = None,
+    page_size: PageSize = None,
+    page_number: PageNumber = None,
+) -> list[ShownMember] | Page[ShownMember]:
+    """The same list, as one reference has it."""
+    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    return await _members(request, roles, role_id, wanted)
+
+
+@post("/{role_id:str}/undistributed-users")
+async def list_other_users(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
+) -> list[ShownCandidate] | Page[ShownCandidate]:
+    """The users who do not have a role."""
+    wanted = data or Search()
+    found, total = await roles.members(caller_of(request), role_id, wanted, having=False)
+    shown = [
+        ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
+        for person in found
+    ]
+    return wanted.listed(shown, total)
+
+
+@post("/{role_id:str}/associate-user")
+async def add_role_members(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+) -> dict[str, str]:
+    """Give a role to users."""
+    await roles.add_members(caller_of(request), role_id, ids_of(data.user_ids))
+    return {}
+
+
+@post("/{role_id:str}/disassociate-user")
+async def remove_role_members(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+) -> dict[str, str]:
+    """Take a role from users."""
+    await roles.remove_members(caller_of(request), role_id, ids_of(data.user_ids))
+    return {}
+
+
+async def _search(
+    request: HttpRequest, roles: RoleService, wanted: Search
+) -> list[ShownRole] | Page[ShownRole]:
+    found, total = await roles.search(caller_of(request), wanted)
+    return wanted.listed([_shown(role, counts) for role, counts in found], total)
+
+
+def _shown(role: Role, counts: RoleCounts) -> ShownRole:
+    return ShownRole(
+        role_id=str(role.id),
+        name=role.name,
+        description=role.description,
+        created_at=str(to_ms(role.created_at)),
+        user_role_count=str(counts.users),
+        role_integration_count=str(counts.integrations),
+    )
+
+
+async def _members(
+    request: HttpRequest, roles: RoleService, role_id: int, wanted: Search
+) -> list[ShownMember] | Page[ShownMember]:
+    found, total = await roles.members(caller_of(request), role_id, wanted)
+    shown = [
+        ShownMember(
+            role_id=str(role_id),
+            user_id=str(person.id),
+            user_nickname=person.nickname,
+            user_email=person.email,
+        )
+        for person in found
+    ]
+    return wanted.listed(shown, total)
+
+
+ROUTER = Router(
+    "/user/roles", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Roles"]
+)

@@ -1,0 +1,280 @@
+"""Requests of both token endpoints, and their answers.
+
+A body is a form under both spellings of its type, or a JSON object. RFC 6749, section 3.2: unknown
+fields are ignored, no known one may come twice. What a client can mend is named: the field, and
+what is wrong with it.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+from urllib.parse import unquote_plus
+
+import msgspec
+from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, RequestBody, Schema
+
+from libs.common.decoding import INVALID_JSON
+from libs.common.errors import (
+    InvalidInput,
+    MalformedRequest,
+    TooLarge,
+    Unauthenticated,
+    UnsupportedMedia,
+)
+from libs.common.identity import OWN_CONSOLE
+from services.auth.tokens.writer import LoginOrigin
+
+MAX_AGENT = 255
+"""Characters of a browser's name that are remembered."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request comes from, and which tenant it names."""
+
+    address: str
+    """Empty when the gateway did not say it."""
+    request_id: str = ""
+    tenant: str | None = None
+    """The header `TENANT_ID`; of people only."""
+    agent: str = ""
+    """The header `User-Agent`; of people only."""
+
+    @property
+    def login(self) -> LoginOrigin:
+        """What is remembered of a log-in from here."""
+        return LoginOrigin(self.address, self.agent[:MAX_AGENT])
+
+
+class ClientCredentials(msgspec.Struct, frozen=True):
+    """The grant `client_credentials`."""
+
+    client_id: str
+    client_secret: str
+
+
+class RefreshToken(msgspec.Struct, frozen=True):
+    """The grant `refresh_token` of applications.
+
+    A client id and a secret that come along must be theirs.
+    """
+
+    refresh_token: str
+    client_id: str | None = None
+    client_secret: str | None = None
+
+
+TokenRequest = ClientCredentials | RefreshToken
+
+
+class TokenDetails(msgspec.Struct, frozen=True):
+    """The tokens of an application, and the whole seconds that are left to them."""
+
+    access_token: str
+    refresh_token: str
+    expires_in: int
+    refresh_token_expires_in: int
+
+
+class PasswordGrant(msgspec.Struct, frozen=True):
+    """The grant `password`."""
+
+    client: ClientCredentials
+    """Which console asks."""
+    username: str
+    """The e-mail address."""
+    password: str
+
+
+class RefreshGrant(msgspec.Struct, frozen=True):
+    """The grant `refresh_token` of people."""
+
+    client: ClientCredentials
+    refresh_token: str
+
+
+Grant = PasswordGrant | RefreshGrant
+
+
+class ConsoleTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair of tokens; `expires_in` is the seconds left to the access token."""
+
+    access_token: str
+    refresh_token: str
+    token_type: str = "Bearer"  # noqa: S105 - it is the scheme of the header
+    expires_in: int
+
+
+class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
+    """The tokens at top level, as specified, and in `data`, where consoles read them."""
+
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    data: ConsoleTokens
+    status: Literal["Success"] = "Success"
+    request_id: str
+
+
+FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
+"""Clients send the first; the vendor's documentation writes the second."""
+JSON_TYPE = "application/json"
+FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
+"""What applications send."""
+PEOPLE_FIELDS = FIELDS | {"username", "password"}
+MAX_BODY = 16 * 1024
+"""Bytes of a token request; a real one has about 200."""
+
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
+    """Read the body of `POST /oauth/token`; a missing content type counts as a form.
+
+    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
+    the field.
+    """
+    fields = _read_fields(content_type, body, FIELDS)
+    match _required(fields, "grant_type"):
+        case "client_credentials":
+            return ClientCredentials(
+                _required(fields, "client_id"), _required(fields, "client_secret")
+            )
+        case "refresh_token":
+            return RefreshToken(
+                _required(fields, "refresh_token"),
+                _optional(fields, "client_id"),
+                _optional(fields, "client_secret"),
+            )
+        case _:
+            raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
+
+
+Code = Literal["invalid_request", "invalid_client", "invalid_grant", "unsupported_grant_type"]
+
+
+def refused(code: Code, text: str, field: str | None = None) -> Unauthenticated:
+    """A refusal of `POST /oauth2/token`: 401 whatever the reason.
+
+    `code` is one of RFC 6749, section 5.2.
+    """
+    return Unauthenticated(f"{code}:{text}", field=field)
+
+
+def read_grant(content_type: str | None, body: bytes) -> Grant:
+    """Read a grant; a missing content type counts as a form.
+
+    Raises `Unauthenticated` that names the field, `UnsupportedMedia` and `TooLarge`.
+    """
+    try:
+        fields = _read_fields(content_type, body, PEOPLE_FIELDS)
+    except InvalidInput as error:
+        raise refused("invalid_request", error.text, error.field) from error
+    client_id = _given(fields, "client_id")
+    secret = "" if client_id == OWN_CONSOLE else _given(fields, "client_secret")
+    client = ClientCredentials(client_id, secret)
+    match _given(fields, "grant_type"):
+        case "password":
+            return PasswordGrant(client, _given(fields, "username"), _given(fields, "password"))
+        case "refresh_token":
+            return RefreshGrant(client, _given(fields, "refresh_token"))
+        case _:
+            raise refused("unsupported_grant_type", "send password or refresh_token.", "grant_type")
+
+
+def grant(name: str, title: str, needed: Mapping[str, str], **optional: str) -> Schema:
+    """The schema `name` of the grant `title`: its fields, each with its description."""
+    return Schema(
+        type=OpenAPIType.OBJECT,
+        title=name,
+        required=["grant_type", *needed],
+        properties={
+            "grant_type": Schema(type=OpenAPIType.STRING, const=title),
+            **{
+                name: Schema(type=OpenAPIType.STRING, pattern=r"\S", description=description)
+                for name, description in {**needed, **optional}.items()
+            },
+        },
+    )
+
+
+def request_body(*grants: Schema, **example: str) -> RequestBody:
+    """A form with one of `grants`; `example` has the fields of the first.
+
+    JSON is taken as well, and left out here: generators of clients stumble over a choice.
+    """
+    media = OpenAPIMediaType(
+        schema=Schema(one_of=list(grants)),
+        examples={example["grant_type"]: Example(value=example)},
+    )
+    return RequestBody(required=True, content={FORM_TYPES[0]: media})
+
+
+def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) -> dict[str, Any]:
+    """Read the fields of a token request; those that are `known` may come only once.
+
+    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
+    the field.
+    """
+    media_type = (content_type or FORM_TYPES[0]).partition(";")[0].strip().lower()
+    if media_type not in (*FORM_TYPES, JSON_TYPE):
+        raise UnsupportedMedia(f"send {FORM_TYPES[0]}, not {media_type!r}", field="Content-Type")
+    if len(body) > MAX_BODY:
+        raise TooLarge(f"a token request has at most {MAX_BODY} bytes")
+    return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known)
+
+
+def _required(fields: Mapping[str, Any], name: str) -> str:
+    """A field's text; raise `InvalidInput` when it is missing, blank or no text."""
+    value = _optional(fields, name)
+    if value is None:
+        raise InvalidInput("is missing", field=name, code="parameter_missing")
+    return value
+
+
+def _optional(fields: Mapping[str, Any], name: str) -> str | None:
+    """A field's text, None without the field; raise `InvalidInput` when blank or no text."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput("must be a string", field=name)
+    if not value.strip():
+        raise InvalidInput("must not be blank", field=name)
+    return value
+
+
+def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
+    try:
+        text = body.decode("ascii")
+        if _BROKEN_ESCAPE.search(text):
+            raise MalformedRequest("the form has a '%' that two hex digits do not follow")
+        pairs = [pair.partition("=") for pair in text.strip("\r\n").split("&") if pair]
+        fields: dict[str, str] = {}
+        for raw_name, equals, raw_value in pairs:
+            name = unquote_plus(raw_name, errors="strict")
+            if not equals:
+                raise MalformedRequest(f"the form has {name[:64]!r} without '='")
+            if name in fields and name in known:
+                raise InvalidInput("must come only once", field=name)
+            fields[name] = unquote_plus(raw_value, errors="strict")
+    except UnicodeDecodeError as error:
+        raise MalformedRequest("the form is not percent-encoded UTF-8") from error
+    return fields
+
+
+def _read_json(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.ValidationError as error:
+        raise MalformedRequest("the body is not a JSON object") from error
+    except INVALID_JSON as error:
+        raise MalformedRequest(f"the body is not JSON: {error}") from error
+
+
+def _given(fields: Mapping[str, Any], name: str) -> str:
+    try:
+        return _required(fields, name)
+    except InvalidInput as error:
+        text = "is null" if error.code == "parameter_missing" else error.message
+        raise refused("invalid_request", f"{name} {text}.", name) from error

@@ -1,0 +1,83 @@
+"""A tenant: the header that names it, its limits with their use, and its settings."""
+
+from dataclasses import dataclass
+
+from litestar.di import NamedDependency
+from litestar.openapi.spec import OpenAPIType, Parameter, Schema
+from litestar.params import JSONBody
+
+from libs.common.errors import InvalidInput
+from libs.common.http import HttpRequest, Requester, open_api
+from libs.common.http.console import get, put
+from libs.common.http.guards import applications, super_admins
+from libs.common.http.request import Connection, caller_of
+from services.auth.accounts.tenants import TENANT, TENANT_RULE, TenantSettings
+from services.auth.tenants.limits import TenantLimitsService, TenantUse
+from services.auth.tenants.service import ChangeTenantSettings, TenantSettingsService
+
+HEADER = "TENANT_ID"
+
+
+def named_tenant(connection: Connection) -> str | None:
+    """The tenant that the header names; raise `InvalidInput` for a name that no tenant has."""
+    named = connection.headers.get(HEADER)
+    if named and not TENANT.fullmatch(named):
+        raise InvalidInput(TENANT_RULE, field=HEADER)
+    return named or None
+
+
+def tenant_parameter() -> Parameter:
+    """The header in the documentation."""
+    return Parameter(
+        name=HEADER,
+        param_in="header",
+        required=False,
+        schema=Schema(type=OpenAPIType.STRING, pattern=r"^[A-Za-z0-9_-]{1,64}$"),
+        description="Which tenant; by default the client's, else `default`",
+    )
+
+
+Limits = NamedDependency[TenantLimitsService]
+Settings = NamedDependency[TenantSettingsService]
+
+
+@dataclass(frozen=True)
+class TenantHandlers:
+    """What the operations on limits and settings need."""
+
+    limits: TenantLimitsService
+    tenant_settings: TenantSettingsService
+
+
+@open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
+async def get_limits(principal: Requester, limits: Limits) -> TenantUse:
+    """Get the limits of the application and its tenant, and what is used of them."""
+    return await limits.use(principal)
+
+
+@get("/tenant/limits", guards=[super_admins], tags=["Limits"])
+async def get_tenant_limits(principal: Requester, limits: Limits) -> TenantUse:
+    """Get the limits of the tenant and of the caller, and what is used of them."""
+    return await limits.use(principal)
+
+
+@get("/tenant/settings", guards=[super_admins], tags=["Tenant settings"])
+async def get_tenant_settings(principal: Requester, tenant_settings: Settings) -> TenantSettings:
+    """Get the settings of the tenant."""
+    return await tenant_settings.get(principal.tenant)
+
+
+@put(
+    "/tenant/settings",
+    guards=[super_admins],
+    tags=["Tenant settings"],
+    example={"viewers_may_command": False},
+)
+async def change_tenant_settings(
+    request: HttpRequest, tenant_settings: Settings, data: JSONBody[ChangeTenantSettings]
+) -> TenantSettings:
+    """Change the settings of the tenant; they apply to the next request of every user."""
+    return await tenant_settings.change(caller_of(request), data)
+
+
+ROUTES = (get_limits, get_tenant_limits, get_tenant_settings, change_tenant_settings)

@@ -1,0 +1,151 @@
+"""The same for plain NATS: INFO, then TLS, then a CONNECT that says whose certificate came.
+
+https://docs.nats.io/reference/reference-protocols/nats-protocol
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from libs.common.http.protocol import HEAD_TIMEOUT
+from libs.common.http.server import listen
+from libs.common.identity.header import PassSigner
+from libs.common.tls import PeerCertificate, ServerTls, peer_certificate, trusting_for
+from services.gateway.connections import Connections
+
+log = logging.getLogger(__name__)
+
+_CREDENTIALS = ("pass", "auth_token", "jwt", "nkey")
+_PART = 64 * 1024
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class NotNatsError(ValueError):
+    """A line that is not the one that has to come."""
+
+
+def encrypted_info(line: bytes) -> bytes:
+    """nats-server's INFO, as it stands at this door: with TLS, and no other servers to go to."""
+    info = _decode(line, b"INFO ") | {"tls_required": True}
+    info.pop("connect_urls", None)
+    return b"INFO " + msgspec.json.encode(info) + b"\r\n"
+
+
+def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSigner) -> bytes:
+    """A client's CONNECT; of one with a certificate and no other credential it says whose it is.
+
+    Its user name is the SN or empty; any other goes on as it is, and is refused.
+    """
+    options = _decode(line, b"CONNECT ")
+    if certificate is None or any(options.get(name) for name in _CREDENTIALS):
+        return line
+    if options.get("user") not in {None, "", certificate.subject}:
+        return line
+    options |= {"user": certificate.subject, "pass": passes.sign(certificate)}
+    return b"CONNECT " + msgspec.json.encode(options) + b"\r\n"
+
+
+class NatsListener:
+    """Lets clients through to nats-server, those with a certificate as its device."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        passes: PassSigner,
+        urls: str,
+        ca_file: str,
+        connect_timeout: float,
+    ) -> None:
+        """`urls` are nats-server's, as services are told them."""
+        self._connections = connections
+        self._passes = passes
+        self._servers = [(urlsplit(url), trusting_for(url, ca_file)) for url in urls.split(",")]
+        self._timeout = connect_timeout
+        self._open: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
+        """Take connections; raise OSError when the port is taken."""
+
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._serve((reader, writer), tls))
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+
+        server = await asyncio.start_server(take, sock=listen(host, port))
+        try:
+            yield
+        finally:
+            server.close()
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, client: Ends, tls: ServerTls) -> None:
+        peer = client[1].get_extra_info("peername")
+        claim = self._connections.claim(peer[0] if peer else "unknown")
+        if claim is not None and not self._connections.take(claim):
+            client[1].close()
+            return
+        try:
+            async with asyncio.timeout(HEAD_TIMEOUT):
+                server = await self._join(client, tls)
+            await asyncio.gather(_pipe(client[0], server[1]), _pipe(server[0], client[1]))
+        except (OSError, EOFError, TimeoutError, ValueError) as error:
+            log.info("certificates: a connection over NATS ended early: %r", error)
+        finally:
+            client[1].close()
+            if claim is not None:
+                self._connections.give(claim)
+
+    async def _join(self, client: Ends, tls: ServerTls) -> Ends:
+        """Let a client say its CONNECT over TLS; return where to it was passed on."""
+        server, info = await self._connect()
+        try:
+            client[1].write(encrypted_info(info))
+            await client[1].start_tls(tls.context)
+            certificate = peer_certificate(client[1].transport)
+            line = await client[0].readuntil(b"\n")
+            server[1].write(with_pass(line, certificate, self._passes))
+        except BaseException:
+            server[1].close()
+            raise
+        return server
+
+    async def _connect(self) -> tuple[Ends, bytes]:
+        """Connect to the first server that answers; its INFO with it."""
+        failed: Exception = OSError("no server is named")
+        for address, trust in self._servers:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    host = address.hostname or ""
+                    ends = await asyncio.open_connection(host, address.port or 4222)
+                    info = await ends[0].readuntil(b"\n")
+                    if trust is not None:
+                        await ends[1].start_tls(trust, server_hostname=host)
+            except (OSError, EOFError, TimeoutError) as error:
+                failed = error
+            else:
+                return ends, info
+        raise failed
+
+
+async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Pass on what comes, at the pace of who takes it, until one end is gone."""
+    try:
+        while data := await source.read(_PART):
+            sink.write(data)
+            await sink.drain()
+    finally:
+        sink.close()
+
+
+def _decode(line: bytes, verb: bytes) -> dict[str, Any]:
+    if line[: len(verb)].upper() != verb:
+        raise NotNatsError(f"this is no {verb.decode()}: {line[:20]!r}")
+    return msgspec.json.decode(line[len(verb) :], type=dict[str, Any])

@@ -1,0 +1,263 @@
+"""The outermost application: every request comes through here.
+
+Requests of the routing table are let in, limited and passed on, in plain ASGI: a
+framework's routing and decoding would cost more than the whole exchange. All others are
+the gateway's own pages, which are an ordinary Litestar application.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from opentelemetry.trace import SpanKind
+
+from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayError, TooManyRequests
+from libs.common.http.request import (
+    REQUEST_ID,
+    REQUEST_ID_HEADER,
+    identify,
+    log_failure,
+    log_refusal,
+    new_request_id,
+    take_query_token,
+)
+from libs.common.limits.counts import Held
+from libs.common.telemetry.tracing import TRACE, door, failed
+from services.gateway.access.addresses import TrustedProxies
+from services.gateway.access.cross_origin import CrossOrigin, preflight
+from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
+from services.gateway.connections import Connections
+from services.gateway.limits.concurrency import ConcurrencyLimiter, key_of
+from services.gateway.limits.rates import Tarpit
+from services.gateway.metrics import Metrics
+from services.gateway.proxy.body import ClientGone, RequestBody
+from services.gateway.proxy.forward import Exchange, Forwarder
+from services.gateway.proxy.refusal import refuse
+from services.gateway.proxy.watch import Watch
+from services.gateway.routes import Route, RouteTable
+from services.gateway.tunnel.tunnels import Tunnels
+
+log = logging.getLogger(__name__)
+
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Pages without a limit: they answer also while Redis does not."""
+FIRST_FAILURE = 400
+"""The least status that says a request failed."""
+PAGES = "page"
+"""The gateway's own answers, as the log names them."""
+CLIENT_CLOSED = 499
+"""How an exchange is counted whose client went away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The ASGI application of the gateway."""
+
+    routes: RouteTable
+    gatekeeper: Gatekeeper
+    concurrency: ConcurrencyLimiter
+    tarpit: Tarpit
+    forwarder: Forwarder
+    proxies: TrustedProxies
+    cross_origin: CrossOrigin
+    pages: ASGIApp
+    connections: Connections
+    """Counts the connections that the server takes."""
+    tunnels: Tunnels
+    """Takes WebSocket clients; the server hands them over before they get here."""
+    metrics: Metrics
+    traced: bool
+    """Whether spans are exported."""
+    max_body: int
+    max_header: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the life of the process."""
+        if scope["type"] != ScopeType.HTTP:
+            await self.pages(scope, receive, send)
+            return
+        if self.cross_origin.on:
+            send = self.cross_origin.telling(scope, send)
+        route = self.routes.find(scope["raw_path"])
+        if scope["method"] == "OPTIONS" and preflight(headers := dict(scope["headers"])):
+            await self._preflight(headers, scope, receive, send)
+        elif route is None:
+            await self._page(scope, receive, send)
+        elif self.traced:
+            await self._traced(route, scope, receive, send)
+        else:
+            await self._service(route, scope, receive, send)
+
+    async def _traced(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
+        with door(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
+            status = await self._service(route, scope, receive, send)
+            span.set_attribute("http.response.status_code", status)
+            if status >= ThingwayError.status:
+                failed(span, str(status))
+
+    async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
+        """Let a service answer; count what came of it, and give the status."""
+        started = time.perf_counter()
+        headers = dict(scope["headers"])
+        request_id = _identify(scope)
+        body = RequestBody(receive, headers, route.max_body or self.max_body)
+        exchange = Exchange(
+            route=route,
+            scope=scope,
+            headers=headers,
+            origin=self.proxies.origin(scope, headers),
+            body=body,
+            watch=Watch(receive, body),
+            request_id=request_id,
+        )
+        try:
+            status = await self._exchange(exchange, send)
+        except ClientGone:
+            status = CLIENT_CLOSED
+        finally:
+            exchange.watch.stop()
+        self.metrics.request(route.name, route.upstream, status, time.perf_counter() - started)
+        return status
+
+    async def _exchange(self, exchange: Exchange, send: Send) -> int:
+        try:
+            await self._admit(exchange)
+            held = self._take(exchange)
+            try:
+                status = await self.forwarder.forward(exchange, send)
+                if status >= FIRST_FAILURE:
+                    log_failure(status, exchange.scope["method"], exchange.route.name)
+                return status
+            finally:
+                held.give()
+        except ThingwayError as error:
+            refused = error
+        except asyncio.CancelledError as cancelled:
+            refused = exchange.watch.why(cancelled)
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("request %s failed", exchange.request_id)
+            refused = ThingwayError(OUR_FAULT)
+        if isinstance(refused, TooManyRequests):
+            self.metrics.limited(exchange.route.name)
+        if not exchange.answered:
+            log_refusal(refused, exchange.scope["method"], exchange.route.name)
+            exchange.watch.stop()
+            if isinstance(refused, TooManyRequests):
+                await self.tarpit.wait(_caller(exchange))
+            await refuse(
+                send,
+                refused,
+                path=exchange.path.decode("latin-1"),
+                request_id=exchange.request_id,
+                credential=exchange.route.credential,
+                body=exchange.body,
+            )
+        return refused.status
+
+    async def _admit(self, exchange: Exchange) -> None:
+        scope = exchange.scope
+        self._check_header_size(scope)
+        exchange.body.check()
+        exchange.watch.limit(ADMISSION, no_store)
+        token, exchange.query = take_query_token(scope["query_string"])
+        exchange.principal = await self.gatekeeper.admit(
+            exchange.route,
+            exchange.path,
+            exchange.origin,
+            exchange.headers.get(b"authorization"),
+            token if exchange.route.takes_query_token else None,
+            scope["state"].get(CERTIFICATE),
+        )
+
+    def _take(self, exchange: Exchange) -> Held:
+        """Count the request as in hand; raise `TooManyRequests`."""
+        route, principal = exchange.route, exchange.principal
+        if principal is None:
+            return self.concurrency.stranger(route, exchange.path, exchange.origin.limit_key)
+        exchange.wait = route.wait(exchange.path, exchange.query)
+        return (
+            self.concurrency.poll(principal)
+            if exchange.wait
+            else self.concurrency.request(principal)
+        )
+
+    def _check_header_size(self, scope: HTTPScope) -> None:
+        size = sum([len(name) + len(value) for name, value in scope["headers"]])
+        if size + len(scope["raw_path"]) + len(scope["query_string"]) > self.max_header:
+            raise HeaderTooLarge(f"the header is larger than {self.max_header} bytes")
+
+    async def _preflight(
+        self, headers: dict[bytes, bytes], scope: HTTPScope, receive: Receive, send: Send
+    ) -> None:
+        """Tell a browser whether a page of another origin may call; no credential comes with it."""
+        origin = headers[b"origin"]
+        refused = None
+        if not self.cross_origin.allows(origin):
+            refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call")
+        if await self._enters(headers, scope, receive, send, refused):
+            fields = self.cross_origin.answer(headers)
+            send = _with_id(scope, send)
+            await send({"type": "http.response.start", "status": 204, "headers": fields})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Show a page of the gateway's own, or its 404."""
+        headers = dict(scope["headers"])
+        if await self._enters(headers, scope, receive, send):
+            await self.pages(scope, receive, _with_id(scope, send))
+
+    async def _enters(
+        self,
+        headers: dict[bytes, bytes],
+        scope: HTTPScope,
+        receive: Receive,
+        send: Send,
+        refused: ThingwayError | None = None,
+    ) -> bool:
+        """Let a request in that the gateway answers itself, or answer why not."""
+        request_id = _identify(scope)
+        body = RequestBody(receive, headers, self.max_body)
+        try:
+            self._check_header_size(scope)
+            body.check()
+            if scope["path"] not in PROBES:
+                await self.gatekeeper.admit_page(self.proxies.origin(scope, headers).limit_key)
+            if refused is not None:
+                raise refused
+        except ThingwayError as error:
+            log_refusal(error, scope["method"], PAGES)
+            await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
+            return False
+        return True
+
+
+def _identify(scope: HTTPScope) -> str:
+    """Give a request a new id, whatever the client sent; return it."""
+    extra: dict[str, Any] = scope  # type: ignore[assignment]
+    extra[REQUEST_ID] = new_request_id()
+    return identify(scope)
+
+
+def _with_id(scope: HTTPScope, send: Send) -> Send:
+    """Return a `send` whose answer has the id of the request."""
+    field = (REQUEST_ID_HEADER.encode(), identify(scope).encode())
+
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], field]
+        await send(message)
+
+    return add
+
+
+def _caller(exchange: Exchange) -> str:
+    """Whose refusals are counted together."""
+    principal = exchange.principal
+    return exchange.origin.limit_key if principal is None else key_of(principal)

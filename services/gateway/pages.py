@@ -1,0 +1,221 @@
+"""The gateway's own pages, a Litestar application: probes, metrics, the console, documentation.
+
+`/docs` is Swagger UI (`docs/static`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from litestar import Litestar, Response, get
+from litestar.params import FromPath
+from litestar.types import ControllerRouterHandler
+from yarl import URL
+
+from libs.common.contracts.mqtt import WS_PATH
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.http.app import (
+    CHECK_TIMEOUT,
+    VERSION_HEADER,
+    Application,
+    Check,
+    is_ready,
+    states_of,
+)
+from libs.common.http.failures import HANDLERS
+from libs.common.http.request import HttpRequest
+from libs.common.http.static import YEAR, Static
+from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
+from services.gateway.docs.catalogue import Catalogue
+from services.gateway.docs.document import DOCUMENTS
+from services.gateway.routes import API
+
+_MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+CACHED = 1.0
+"""Seconds for which an answer is given again."""
+
+
+def service_check(session: ClientSession, base: URL) -> Check:
+    """Make the check that a service says it is ready; it tells the version of the service."""
+
+    timeout = ClientTimeout(total=CHECK_TIMEOUT)
+
+    async def check() -> str | None:
+        async with session.get(base / "readyz", timeout=timeout) as answer:
+            if answer.status != 200:  # noqa: PLR2004 - the number is the name
+                raise ClientError(f"/readyz answered {answer.status}")
+            return answer.headers.get(VERSION_HEADER)
+
+    return check
+
+
+class Readiness:
+    """The state of each part: `ok`, of a service `ok: 0.2.0` with its version, or why not."""
+
+    def __init__(self, checks: Mapping[str, Check]) -> None:
+        self._checks = checks
+        self._states: dict[str, str] = {}
+        self._at = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def states(self) -> dict[str, str]:
+        """The state of every part, not older than a second."""
+        async with self._lock:
+            if time.monotonic() - self._at > CACHED:
+                self._states = await states_of("gateway", self._checks)
+                self._at = time.monotonic()
+            return self._states
+
+
+BUILT = Path(__file__).parents[2] / "console" / "dist"
+CONSOLE_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'; worker-src 'self'"
+)
+"""Of the console: nothing is loaded from anywhere else, and nothing runs that no file holds."""
+
+
+def _static(path: Path, seconds: int = 0, policy: str = "") -> Static:
+    return Static(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy)
+
+
+class ConsoleFiles:
+    """The files under `built`, in memory; none when the console was not built."""
+
+    def __init__(self, built: Path = BUILT) -> None:
+        page = built / "index.html"
+        self.page = _static(page, policy=CONSOLE_POLICY) if page.is_file() else None
+        worker = built / "sw.js"
+        self.worker = _static(worker) if worker.is_file() else None
+        """The service worker. Browsers ask for it again: it names the files of this build."""
+        self.assets = {
+            path.name: _static(path, YEAR)
+            for path in (built / "assets").glob("*")
+            if path.suffix in _MEDIA_TYPES
+        }
+        """Their names tell what is in them: a file of a name never changes."""
+
+
+_DAY = 86400
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'none'"
+)
+"""Nothing is loaded from anywhere else."""
+
+
+FILES = {
+    path.name: _static(path, 0, POLICY) if path.suffix == ".html" else _static(path, _DAY)
+    for path in (Path(__file__).parent / "docs" / "static").iterdir()
+    if path.suffix in _MEDIA_TYPES
+}
+"""The pages, `start.html` and `docs.html`, and what they load."""
+
+
+def create_pages(
+    readiness: Readiness,
+    catalogue: Catalogue,
+    telemetry: Telemetry,
+    lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
+    console: ConsoleFiles | None = None,
+) -> Litestar:
+    """Build the application; `lifespan` opens and closes what the process has.
+
+    Without a console that was built, `/` is a page of links.
+    """
+    return Application(
+        route_handlers=[
+            *_probes(readiness, telemetry),
+            *_console(console),
+            *_documentation(catalogue),
+            upgrade_needed,
+        ],
+        exception_handlers=HANDLERS,
+        lifespan=[lifespan],
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+@get(["/websocket", f"{API.decode()}/websocket", WS_PATH])
+async def upgrade_needed() -> None:
+    """Refuse a plain request to an address of WebSockets; upgrades never get here."""
+    raise InvalidInput("must be websocket: this address takes WebSockets only", field="Upgrade")
+
+
+def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:
+    @get("/healthz", sync_to_thread=False)
+    def healthz() -> dict[str, str]:
+        return {"status": "ok", "version": VERSION}
+
+    @get("/readyz")
+    async def readyz() -> Response[dict[str, str]]:
+        states = await readiness.states()
+        ready = all(map(is_ready, states.values()))
+        return Response(states, status_code=200 if ready else 503)
+
+    @get("/metrics", media_type="text/plain")
+    async def metrics() -> bytes:
+        await readiness.states()
+        return await asyncio.to_thread(telemetry.exposition)
+
+    return [healthz, readyz, metrics]
+
+
+def _console(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
+    page = (console and console.page) or FILES["start.html"]
+    assets = console.assets if console else {}
+
+    @get("/")
+    async def start(request: HttpRequest) -> Response[bytes]:
+        return page.answer(request)
+
+    @get("/assets/{name:str}")
+    async def asset(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        if name not in assets:
+            raise NotFound("the console has no such file")
+        return assets[name].answer(request)
+
+    @get("/sw.js")
+    async def worker(request: HttpRequest) -> Response[bytes]:
+        if console is None or console.worker is None:
+            raise NotFound("the console has no service worker")
+        return console.worker.answer(request)
+
+    return [start, asset, worker]
+
+
+def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
+    @get("/openapi.json")
+    async def openapi(request: HttpRequest) -> Response[bytes]:
+        return (await catalogue.document()).answer(request)
+
+    @get("/openapi/{name:str}")
+    async def openapi_of(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        api = DOCUMENTS.get(name)
+        if api is None:
+            raise NotFound(f"there is {' and '.join(DOCUMENTS)}")
+        return (await catalogue.document(api)).answer(request)
+
+    @get("/docs")
+    async def docs(request: HttpRequest) -> Response[bytes]:
+        return FILES["docs.html"].answer(request)
+
+    @get("/docs/{name:str}")
+    async def file(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        if name not in FILES:
+            raise NotFound("the documentation has no such file")
+        return FILES[name].answer(request)
+
+    return [openapi, openapi_of, docs, file]

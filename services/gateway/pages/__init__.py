@@ -1,1 +1,0 @@
-"""The gateway's own pages: probes, metrics, documentation."""

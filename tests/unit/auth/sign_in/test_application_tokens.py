@@ -1,0 +1,143 @@
+"""Both grants, with fakes for MongoDB and Redis."""
+
+import pytest
+
+from libs.common.errors import Forbidden, Unauthenticated
+from libs.common.identity import Caller, Kind, Principal
+from services.auth.sign_in.application_tokens import WRONG_CREDENTIALS, ApplicationTokenService
+from services.auth.sign_in.token_requests import (
+    ClientCredentials,
+    Origin,
+    RefreshToken,
+    TokenDetails,
+)
+from tests.unit.auth.fakes import (
+    CLIENT_ID,
+    REUSED,
+    SECRET,
+    STALE,
+    FakeApplications,
+    FakeTokens,
+    application,
+)
+
+HOST = Origin("192.0.2.1", "r1")
+RIGHT = ClientCredentials(CLIENT_ID, SECRET)
+HOLDER = Principal(
+    kind=Kind.APPLICATION, tenant="t1", subject="1000000", name="old name", family="f"
+)
+
+
+class FakeRefusals:
+    """Notes refused log-ins."""
+
+    def __init__(self, told: list | None) -> None:
+        self._told = [] if told is None else told
+
+    def record(self, claimed: Caller, reason: str) -> None:
+        self._told.append((claimed, reason))
+
+
+def service(tokens: FakeTokens, *applications, told: list | None = None) -> ApplicationTokenService:
+    return ApplicationTokenService(
+        FakeApplications(*applications),
+        tokens,
+        FakeRefusals(told),
+        access_life=60,
+        refresh_life=90,
+    )
+
+
+async def test_tokens_are_issued_under_the_generation_that_was_checked():
+    """The script can refuse them when the secret has changed since."""
+    tokens = FakeTokens()
+
+    details = await service(tokens, application()).grant(RIGHT, HOST)
+
+    assert details == TokenDetails("access", "refresh", 59, 89)
+    assert tokens.asked == [(application().principal, 3)]
+
+
+@pytest.mark.parametrize("credentials", [(CLIENT_ID, "wrong"), ("unknown", SECRET)])
+async def test_wrong_credentials_have_one_answer_and_issue_nothing(credentials):
+    """An unknown client is not told from a wrong secret."""
+    tokens = FakeTokens()
+
+    with pytest.raises(Unauthenticated, match=WRONG_CREDENTIALS):
+        await service(tokens, application()).grant(ClientCredentials(*credentials), HOST)
+
+    assert tokens.asked == []
+
+
+async def test_a_secret_that_is_regenerated_meanwhile_is_wrong():
+    """The refusal of the script is a 401."""
+    with pytest.raises(Unauthenticated):
+        await service(FakeTokens(STALE), application()).grant(RIGHT, HOST)
+
+
+async def test_a_refresh_keeps_the_family_and_takes_the_newest_name():
+    """The principal is made anew from the application."""
+    tokens = FakeTokens(holder=HOLDER)
+
+    await service(tokens, application()).grant(RefreshToken("r"), HOST)
+
+    ((token, principal, generation),) = tokens.asked
+    assert (token, principal.family, principal.name, generation) == ("r", "f", "first", 3)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "known", "client_id"),
+    [
+        (FakeTokens(), [application()], None),
+        (FakeTokens(holder=HOLDER), [], None),
+        (FakeTokens(holder=HOLDER), [application()], "another"),
+        (FakeTokens(REUSED, holder=HOLDER), [application()], None),
+        (
+            FakeTokens(holder=Principal(kind=Kind.USER, tenant="t1", subject="u")),
+            [application()],
+            None,
+        ),
+    ],
+    ids=["unknown token", "deleted application", "foreign client id", "used twice", "a person's"],
+)
+async def test_a_refresh_token_that_is_not_valid_is_401(tokens, known, client_id):
+    """Whatever the reason, the answer is one."""
+    with pytest.raises(Unauthenticated, match="refresh_token"):
+        await service(tokens, *known).grant(RefreshToken("r", client_id), HOST)
+
+
+@pytest.mark.parametrize("request_", [RIGHT, RefreshToken("r")], ids=["log-in", "refresh"])
+async def test_an_application_gets_tokens_where_it_may_call_from(request_):
+    """The allow-list goes into the token, for the gateway to hold at each request."""
+    allowed = ("192.0.2.0/24", "2001:db8::/32")
+    tokens = FakeTokens(holder=HOLDER)
+
+    await service(tokens, application(allowed_addresses=allowed)).grant(request_, HOST)
+
+    assert tokens.asked[0][-2].networks == allowed
+
+
+@pytest.mark.parametrize("request_", [RIGHT, RefreshToken("r")], ids=["log-in", "refresh"])
+@pytest.mark.parametrize("address", ["192.0.3.1", "2001:db9::1", "", "unknown"])
+async def test_from_elsewhere_even_the_right_credentials_are_403(request_, address):
+    """Nothing is issued, the refresh token is not used up, and the audit log is told."""
+    tokens, told = FakeTokens(holder=HOLDER), []
+    known = application(allowed_addresses=("192.0.2.0/24", "2001:db8::/32"))
+
+    with pytest.raises(Forbidden):
+        await service(tokens, known, told=told).grant(request_, Origin(address, "r1"))
+
+    assert tokens.asked == []
+    assert told == [(Caller(known.principal, address, "r1"), "address")]
+
+
+async def test_only_who_has_the_secret_learns_of_the_allow_list():
+    """A wrong secret from elsewhere is as wrong as anywhere."""
+    known, told = application(allowed_addresses=("192.0.2.0/24",)), []
+
+    with pytest.raises(Unauthenticated):
+        await service(FakeTokens(), known, told=told).grant(
+            ClientCredentials(CLIENT_ID, "wrong"), Origin("10.0.0.1")
+        )
+
+    assert told == []

@@ -1,0 +1,147 @@
+"""What callers hold at the same time: counted, bounded, given back."""
+
+import contextlib
+
+import pytest
+
+from libs.common.contracts.limits import AskUse, Limits
+from libs.common.errors import TooManyRequests
+from libs.common.identity import Kind, Principal
+from libs.common.limits import counts as module
+from libs.common.limits.counts import Held
+from services.gateway.limits.concurrency import Bounds, ConcurrencyLimiter
+from services.gateway.routes import RouteTable
+
+LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)
+BOUNDS = Bounds(requests=100, polls=100, websockets=100, address_requests=2)
+
+
+class Known:
+    """Limits that are known already."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+
+    def of(self, _: str) -> Limits:
+        return self._limits
+
+
+def limiter(limits: Limits = LIMITS, bounds: Bounds = BOUNDS) -> ConcurrencyLimiter:
+    return ConcurrencyLimiter(Known(limits), bounds)
+
+
+def device(name: str, tenant: str = "t1") -> Principal:
+    return Principal(kind=Kind.DEVICE, tenant=tenant, subject=name)
+
+
+TAKING = {"request": "Requests", "poll": "Polls", "websocket": "Websockets"}
+
+
+@pytest.mark.parametrize("what", TAKING)
+def test_a_principal_holds_so_many_and_no_more(what: str) -> None:
+    """It is told which limit; when one is given back, the next is let in."""
+    hand = limiter()
+    take = getattr(hand, what)
+    held = [take(device("a")) for _ in range(2)]
+    with pytest.raises(TooManyRequests, match=f"2 each{TAKING[what]}") as refused:
+        take(device("a"))
+    assert refused.value.retry_after > 0
+    held.pop().give()
+    take(device("a"))
+
+
+def test_a_refusal_is_counted_with_limit_and_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a principal, and of a tenant; strangers have none."""
+    counted: list[tuple[str, str]] = []
+    monkeypatch.setattr(module, "count_limited", lambda *given: counted.append(given))
+    hand = limiter()
+    for name in ("a", "a", "a", "b", "b"):
+        with contextlib.suppress(TooManyRequests):
+            hand.request(device(name))
+    assert counted == [("eachRequests", "t1"), ("requests", "t1")]
+
+
+@pytest.mark.parametrize("what", TAKING)
+def test_principals_of_a_tenant_hold_so_many_together(what: str) -> None:
+    """Another tenant is not concerned."""
+    hand = limiter()
+    take = getattr(hand, what)
+    for name in ("a", "a", "b"):
+        take(device(name))
+    with pytest.raises(TooManyRequests, match=f"3 {TAKING[what].lower()}"):
+        take(device("c"))
+    take(device("c", "t2"))
+
+
+def test_what_is_refused_is_not_counted() -> None:
+    """A principal that is refused for its tenant may come when the tenant has room."""
+    hand = limiter()
+    first: list[Held] = [hand.request(device("a")) for _ in range(2)]
+    hand.request(device("b"))
+    for _ in range(5):
+        with pytest.raises(TooManyRequests):
+            hand.request(device("c"))
+    for held in first:
+        held.give()
+    assert [hand.request(device("c")) for _ in range(2)]
+
+
+def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
+    """Whatever its limits are."""
+    hand = limiter(Limits(), Bounds(requests=8, polls=8, websockets=8, address_requests=2))
+    for number in range(6):
+        hand.poll(device(str(number)))
+    with pytest.raises(TooManyRequests, match="6 polls"):
+        hand.poll(device("more"))
+    hand.poll(device("a", "t2"))
+
+
+def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
+    """Of what a service may have in hand they get half; a hook is one whoever calls it."""
+    hand = limiter(bounds=Bounds(requests=10, polls=1, websockets=1, address_requests=2))
+    table = RouteTable()
+
+    def take(path: bytes, address: str) -> Held:
+        route = table.find(path)
+        assert route is not None
+        return hand.stranger(route, path, address)
+
+    held = [take(b"/workflow/hooks/a", "192.0.2.1"), take(b"/workflow/hooks/b", "192.0.2.1")]
+    with pytest.raises(TooManyRequests, match="address"):
+        take(b"/workflow/hooks/c", "192.0.2.1")
+    take(b"/workflow/hooks/a", "192.0.2.2")
+    with pytest.raises(TooManyRequests, match="of a flow"):
+        take(b"/workflow/hooks/a", "192.0.2.3")
+    held.pop().give()
+    for number in range(3):
+        take(b"/workflow/hooks/%d" % number, f"192.0.2.1{number}")
+    with pytest.raises(TooManyRequests, match="without a login"):
+        take(b"/workflow/hooks/z", "192.0.2.30")
+    take(b"/oauth/token", "192.0.2.30")
+
+
+async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
+    """By the names of the limits; what is given back is none."""
+    hand = limiter()
+    held = [hand.request(device("a")), hand.request(device("b")), hand.poll(device("b"))]
+    used = await hand.use(AskUse("t1", "device", "a"))
+    assert {name: number for name, number in used.items() if number} == {
+        "requests": 2, "eachRequests": 1, "polls": 1
+    }  # fmt: skip
+    for one in held:
+        one.give()
+    assert set((await hand.use(AskUse("t1", "device", "a"))).values()) == {0}
+
+
+def test_sockets_without_a_login_leave_room_for_others() -> None:
+    """One address has an eighth of them, all together half; those with a login are apart."""
+    hand = limiter(bounds=Bounds(requests=1, polls=1, websockets=16, address_requests=1))
+    held = [hand.nameless_websocket("a") for _ in range(2)]
+    with pytest.raises(TooManyRequests, match="one address"):
+        hand.nameless_websocket("a")
+    held += [hand.nameless_websocket(f"b{number}") for number in range(6)]
+    with pytest.raises(TooManyRequests, match="more than 8 MQTT"):
+        hand.nameless_websocket("c")
+    hand.websocket(device("d"))
+    held.pop().give()
+    hand.nameless_websocket("c")

@@ -1,0 +1,64 @@
+"""Refusals are held back from who is refused again and again, and from nobody else."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from services.gateway.limits import rates as module
+from services.gateway.limits.rates import Tarpit
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each refusal was held back; no time passes."""
+    found: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
+    return found
+
+
+async def test_the_first_refusals_are_told_at_once(slept: list[float]) -> None:
+    """Whoever goes beyond a limit now and then is not slowed down."""
+    tarpit = Tarpit()
+    for _ in range(20):
+        await tarpit.wait("a")
+    assert slept == []
+
+
+async def test_further_refusals_wait_longer_each_time(slept: list[float]) -> None:
+    """Up to a bound, however many there are."""
+    tarpit = Tarpit()
+    for _ in range(50):
+        await tarpit.wait("a")
+    assert slept[:3] == [0.5, 1.0, 1.5]
+    assert slept[-20:] == [5.0] * 20
+
+
+async def test_refusals_of_others_are_their_own(slept: list[float]) -> None:
+    """Who was not refused before is told at once beside a flood."""
+    tarpit = Tarpit()
+    for _ in range(50):
+        await tarpit.wait("a")
+    slept.clear()
+    await tarpit.wait("b")
+    assert slept == []
+
+
+async def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next is told at once."""
+    monkeypatch.setattr(module, "MOST", 3)
+    tarpit = Tarpit()
+    for _ in range(20):
+        await tarpit.wait("a")
+    held = [asyncio.ensure_future(tarpit.wait("a")) for _ in range(3)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await tarpit.wait("a")
+    assert not any(one.done() for one in held)
+    for one in held:
+        one.cancel()
