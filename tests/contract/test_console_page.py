@@ -19,7 +19,7 @@ from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import ServerBroker, running_broker
 from tests.templates import library, packed, small
-from tests.unit.management.builtin.networks.samples import (
+from tests.unit.management.networks.samples import (
     APPLICATION,
     chirpstack,
     device_of,

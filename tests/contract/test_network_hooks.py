@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, console_accepted, console_refused
 from tests.e2e.waiting import until
-from tests.unit.management.builtin.networks.samples import TTS_UP
+from tests.unit.management.networks.samples import TTS_UP
 
 pytestmark = pytest.mark.xdist_group("platform")
 

@@ -12,7 +12,7 @@ from tests.e2e.callers import Application, Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import running_broker
-from tests.unit.management.builtin.networks.samples import (
+from tests.unit.management.networks.samples import (
     APPLICATION,
     chirpstack,
     device_of,

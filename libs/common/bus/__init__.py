@@ -6,7 +6,7 @@ from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.publishing import Outgoing, acknowledge
-from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
+from libs.common.bus.rpc import NobodyAnswers, RawRequest, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "Outgoing",
+    "RawRequest",
     "RpcClient",
     "RpcServer",
     "SecureClient",

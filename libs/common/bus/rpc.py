@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -60,6 +60,13 @@ class NobodyAnswers(Unavailable):
     """503: no service offers the operation at the moment."""
 
 
+class RawRequest(NamedTuple):
+    """A request that is no JSON: its body is the payload, its tenant is in a header."""
+
+    tenant: str
+    body: bytes
+
+
 class RpcServer:
     """The operations that a service offers to the others.
 
@@ -86,7 +93,7 @@ class RpcServer:
         *,
         at_once: int = AT_ONCE,
     ) -> None:
-        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`.
+        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request` or a `RawRequest`.
 
         `at_once` are handled at a time; the others wait in the lane of their tenant.
         """
@@ -117,7 +124,7 @@ class RpcServer:
         async def handle(message: Request) -> None:
             who = message.subject.rpartition(".")[2]
             try:
-                decoded = msgspec.json.decode(message.data or b"{}", type=request)
+                decoded = _decode(message, request)
             except INVALID_JSON as error:
                 await message.respond_error("400", str(error)[:LONGEST_TEXT])
                 return
@@ -204,8 +211,10 @@ class RpcClient:
         if tenant := getattr(request, "tenant", None) or line_name("tenant"):
             headers[TENANT] = tenant
         try:
+            raw = isinstance(request, RawRequest)
+            payload = request.body if raw else msgspec.json.encode(request)
             message = await self._bus.client.request(
-                subject, msgspec.json.encode(request), timeout=timeout, headers=headers
+                subject, payload, timeout=timeout, headers=headers
             )
         except MaxPayloadError as error:
             raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error
@@ -223,6 +232,12 @@ class RpcClient:
             return msgspec.json.decode(message.data, type=answer)
         except INVALID_JSON as error:
             raise UpstreamFailed(f"{subject} answered nonsense: {error}") from error
+
+
+def _decode(message: Request, request: type[Q]) -> Q:
+    if request is RawRequest:
+        return cast("Q", RawRequest((message.headers or {}).get(TENANT, ""), message.data))
+    return msgspec.json.decode(message.data or b"{}", type=request)
 
 
 async def _respond(message: Request, answer: bytes) -> None:

@@ -132,14 +132,8 @@ class TellLink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 
 
 LARGEST_HOOK = 64 * 1024
-"""Bytes of a body: an uplink that many gateways heard has some 10,000."""
+"""Bytes of what comes to a webhook: an uplink that many gateways heard has some 10,000.
 
-
-class HookCall(msgspec.Struct, frozen=True, kw_only=True):
-    """`rpc.integration.{integration}.hook`: a body that came to the webhook of a tenant.
-
-    It is answered by the replica that the integration works in, when what it says is stored.
-    """
-
-    tenant: Tenant
-    body: Annotated[bytes, msgspec.Meta(max_length=LARGEST_HOOK)]
+It goes to the integration as it came: `rpc.integration.{integration}.hook` is a `RawRequest`,
+answered by the replica that the integration works in when what it says is stored.
+"""

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from functools import partial
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from datetime import datetime
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
 
+from libs.common.clock import to_ms
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.ids import Id
@@ -46,6 +48,40 @@ def ids_of(values: Sequence[int]) -> list[int]:
 
 class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Base of what answers show: fields that are None by default are left out."""
+
+    @classmethod
+    def from_fields(cls, source: Any, **more: Any) -> Self:
+        """Return what shows `source`: its attributes of the same names, and `more`.
+
+        Where text is shown, an id becomes decimal text and a time the text of its ms.
+        """
+        kind: Any = type(source)
+        shown = {
+            name: _text(getattr(source, name)) if is_text else getattr(source, name)
+            for name, is_text in _fields_of(cls, kind)
+            if name not in more
+        }
+        return cls(**shown, **more)
+
+
+_TEXT = (str, str | None)
+
+
+@cache
+def _fields_of(kind: type[Shown], source: type) -> list[tuple[str, bool]]:
+    """Return the fields that both have, and whether one of them is text."""
+    there = {*dir(source), *getattr(source, "__struct_fields__", ())}
+    return [
+        (field.name, field.type in _TEXT)
+        for field in msgspec.structs.fields(kind)
+        if field.name in there
+    ]
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, datetime):
+        value = to_ms(value)
+    return str(value) if isinstance(value, int) else value
 
 
 class Page(msgspec.Struct, Generic[T], kw_only=True):

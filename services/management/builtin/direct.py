@@ -1,37 +1,27 @@
-"""`direct`: devices that connect to the platform themselves, over MQTT, HTTP or NATS."""
+"""`direct` and `system`: integrations without connections of their own."""
 
 import re
 
 from libs.common.contracts.integrations import AddDevice, Manifest, NewDevice
 from libs.common.errors import InvalidInput
 from libs.common.integrations import Integration
-from libs.common.things import DIRECT
-from services.management.builtin.tsl import document, service, text_input
+from libs.common.things import DIRECT, SYSTEM
+from services.management.tsl import ADD, DELETE, document, text_input
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A token of a subject and a level of a topic, as `device` takes it."""
 
-TSL = document(
-    service(
-        "add_device",
-        "Add device",
-        text_input(
-            "add_device",
-            "sn",
-            "SN",
-            "Serial number, as the device logs in with it",
-            validator={"minSize": 1, "maxSize": 64, "required": True},
-        ),
-        text_input(
-            "add_device",
-            "model",
-            "Model",
-            "A product of yours; without it the SN's prefix decides",
-            validator={"maxSize": 64},
-        ),
-    ),
-    service("delete_device", "Delete device"),
-)
+
+class System(Integration):
+    """Has no devices; what is called on it is answered by its owners, not here."""
+
+    manifest = Manifest(
+        id=SYSTEM,
+        name="System",
+        description="Custom entities and flows",
+        icon="/public/system.svg",
+        hidden=True,
+    )
 
 
 class Direct(Integration):
@@ -42,10 +32,15 @@ class Direct(Integration):
         name="Direct connection",
         description="Devices that connect over MQTT, HTTP or NATS with SN and device key",
         icon="/public/direct.svg",
-        tsl=TSL,
-        add_device_service="add_device",
+        tsl=document(
+            text_input("sn", "SN", "Serial number, as the device logs in with it", 64, least=1),
+            text_input(
+                "model", "Model", "A product of yours; without it the SN's prefix decides", 64
+            ),
+        ),
+        add_device_service=ADD,
         identifier_input="sn",
-        delete_device_service="delete_device",
+        delete_device_service=DELETE,
     )
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:

@@ -1,24 +1,26 @@
-"""Dashboards on the wire, and as kept."""
+"""Dashboards and canvases on the wire."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from libs.common.contracts.names import MOST_DEVICES
 from libs.common.http.console import Shown
-from services.management.dashboards.content import (
-    CanvasIds,
-    Content,
-    Name,
-    ShownWidget,
-    Widget,
-)
-from services.management.dashboards.covers import Cover
+from libs.common.http.ids import Id
+from libs.common.things import AccessMod, EntityType, ValueType
+from services.management.dashboards.model import AttachType, CanvasIds, Name, ShownWidget, Widget
 
 MAX_WIDGETS = 200
 """Most widgets of a dashboard; consoles draw some dozens."""
 MAX_BYTES = 4 * 1024 * 1024
 """Most bytes of a canvas's widgets together: older consoles keep icons in them."""
+MAX_CANVAS_WIDGETS = 120
+MAX_ENTITIES = 1000
+LARGEST_WIDGET = 50 * 1024
+"""Characters of a widget's data as JSON text."""
+MOST_CANVASES = 20
+"""Most canvases of a dashboard besides its main one."""
 
 Description = Annotated[str, msgspec.Meta(max_length=64)]
 CoverType = Literal["DEFAULT_IMAGE", "RESOURCE"]
@@ -90,24 +92,59 @@ class FoundDashboard(Shown, kw_only=True):
     created_at: str
 
 
-class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
-    """A dashboard as it is kept, with its main canvas, which has its id and its name."""
+class SaveCanvas(msgspec.Struct, kw_only=True):
+    """Body of `PUT /canvas/{canvas_id}`: all widgets that shall be left, and what they show."""
 
-    id: int
-    tenant: str
+    name: Name
+    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_CANVAS_WIDGETS)]
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_ENTITIES)] | None = None
+    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] | None = None
+
+
+class NameCanvas(msgspec.Struct):
+    """Body of `POST /dashboard/{dashboard_id}/canvas`."""
+
+    name: Name
+
+
+class DeleteCanvases(msgspec.Struct):
+    """Body of `POST /dashboard/{dashboard_id}/canvas/batch-delete`."""
+
+    canvas_ids: CanvasIds
+
+
+class CanvasEntity(Shown, kw_only=True):
+    """An entity that widgets show, as they draw it."""
+
+    entity_id: str
+    entity_key: str
+    entity_name: str
+    entity_type: EntityType
+    entity_value_type: ValueType
+    entity_value_attribute: dict[str, Any]
+    entity_access_mod: AccessMod | None = None
+    device_name: str | None = None
+
+
+class ShownCanvas(Shown, kw_only=True):
+    """Answer of `GET /canvas/{canvas_id}`; `entities` are those that the caller sees."""
+
+    id: str
     name: str
-    description: str | None = None
-    cover: Cover | None = None
-    user_id: int | None = None
-    content: Content
-    created_at: int
-    """ms."""
+    attach_type: AttachType
+    attach_id: str
+    widgets: list[ShownWidget]
+    entity_ids: list[str]
+    entities: list[CanvasEntity]
+    device_ids: list[str]
 
 
-class DashboardChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set of a dashboard; the rest stays."""
+class CanvasOfDashboard(Shown, kw_only=True):
+    """A canvas in the list of a dashboard's; `canvas_id` repeats `id`."""
 
+    id: str
+    canvas_id: str
     name: str
-    description: str | UnsetType | None = UNSET
-    cover: Cover | UnsetType | None = UNSET
-    content: Content | UnsetType = UNSET
+    attach_type: AttachType
+    attach_id: str
+    is_main: bool

@@ -1,25 +1,32 @@
 """Creates, changes, lists and deletes dashboards on behalf of users."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
 
-from libs.common.clock import now_ms
+from libs.common.clock import to_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import ids_of, name_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants, Sharing
-from services.management.dashboards.content import Content, NextId, checked_name, placed
-from services.management.dashboards.covers import UPLOADED, Cover, cover_of
+from services.management.dashboards.model import (
+    UPLOADED,
+    Cover,
+    Dashboard,
+    DashboardChanges,
+    NextId,
+    StoredWidget,
+    checked_name,
+    cover_of,
+    replace_widgets,
+)
 from services.management.dashboards.schemas import (
     MAX_BYTES,
     CreateDashboard,
-    Dashboard,
-    DashboardChanges,
     DeleteDashboards,
     FoundDashboard,
     MainCanvas,
@@ -27,21 +34,18 @@ from services.management.dashboards.schemas import (
     ShownDashboard,
     UpdateDashboard,
 )
-from services.management.dashboards.store import DashboardStore, Forgetting
+from services.management.dashboards.store import DashboardStore
 
 C = TypeVar("C", Cover | None, Cover | UnsetType | None)
 
 
 class DashboardService:
-    """The operations on dashboards; `forget` forgets the canvases of those that are deleted."""
+    """The operations on dashboards."""
 
-    def __init__(
-        self, store: DashboardStore, sharing: Sharing, next_id: NextId, forget: Forgetting
-    ) -> None:
+    def __init__(self, store: DashboardStore, sharing: Sharing, next_id: NextId) -> None:
         self._store = store
         self._sharing = sharing
         self._next_id = next_id
-        self._forget = forget
 
     async def create(self, user: Principal, wanted: CreateDashboard) -> MainCanvas:
         """Add an empty dashboard, which all roles of its creator see.
@@ -56,8 +60,7 @@ class DashboardService:
             description=wanted.description,
             cover=await self._known(user, cover_of(wanted.cover_type, wanted.cover_data)),
             user_id=user.user_id,
-            content=Content(),
-            created_at=now_ms(),
+            created_at=datetime.now(UTC),
         )
         await self._sharing.share(user, dashboard.id)
         try:
@@ -70,27 +73,26 @@ class DashboardService:
     async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
         """Set the name and what else is wanted; widgets are set as a whole."""
         name = name_of(wanted.name)
-        dashboard = await self._visible(user, dashboard_id)
-        content: Content | UnsetType = UNSET
+        dashboard = await self.find_visible(user, dashboard_id)
+        widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
         if wanted.widgets is not UNSET:
-            widgets = await placed(dashboard.content, wanted.widgets, self._next_id)
-            content = replace(dashboard.content, widgets=widgets)
-            if content.size > MAX_BYTES:
+            widgets = await replace_widgets(dashboard, wanted.widgets, self._next_id)
+            if sum(len(widget.data.encode()) for widget in widgets) > MAX_BYTES:
                 raise TooLarge(f"widgets have at most {MAX_BYTES} bytes together", field="widgets")
         changes = DashboardChanges(
             name=checked_name(name, dashboard.name),
             description=wanted.description,
             cover=await self._known(user, _cover_of(wanted)),
-            content=content,
+            widgets=widgets,
         )
-        if not await self._store.change(user.tenant, dashboard_id, changes):
-            raise gone(dashboard_id)
+        if not await self._store.update(user.tenant, dashboard_id, changes):
+            raise dashboard_missing(dashboard_id)
 
     async def delete(self, user: Principal, dashboard_id: int) -> None:
         """Delete a dashboard with its canvases and grants."""
-        await self._visible(user, dashboard_id)
+        await self.find_visible(user, dashboard_id)
         if not await self._remove(user.tenant, [dashboard_id]):
-            raise gone(dashboard_id)
+            raise dashboard_missing(dashboard_id)
 
     async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
         """Delete those that the user sees; the others are passed over."""
@@ -102,13 +104,29 @@ class DashboardService:
     async def seen_by(self, user: Principal) -> Streamed[list[ShownDashboard]]:
         """Stream the dashboards that a user sees, the oldest first."""
         found = self._store.read(user.tenant, _granted_ids(await self._sharing.of(user)))
-        return Streamed([], (_shown(dashboard) async for dashboard in found))
+        shown = (
+            ShownDashboard.from_fields(
+                one, dashboard_id=str(one.id), widgets=[widget.shown for widget in one.widgets]
+            )
+            async for one in found
+        )
+        return Streamed([], shown)
 
     async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
         """The dashboards that a user sees: the home first, then the newest."""
         found = await self._seen(user, await self._sharing.of(user), wanted.name or "")
-        home = await self._store.home(user.tenant, user.user_id)
-        rows = [_found(dashboard, home=dashboard.id == home) for dashboard in reversed(found)]
+        home = await self._store.find_home(user.tenant, user.user_id)
+        rows = [
+            FoundDashboard.from_fields(
+                one,
+                dashboard_id=str(one.id),
+                main_canvas_id=str(one.id),
+                home=one.id == home,
+                cover_type=one.cover and one.cover.type,
+                cover_data=one.cover and one.cover.data,
+            )
+            for one in reversed(found)
+        ]
         return sorted(rows, key=lambda row: not row.home)
 
     async def main_canvas(self, user: Principal) -> MainCanvas:
@@ -120,7 +138,7 @@ class DashboardService:
         if grants.nothing:
             raise Forbidden("user does not have data permission", code="no_data_permission")
         found = await self._seen(user, grants)
-        home = await self._store.home(user.tenant, user.user_id)
+        home = await self._store.find_home(user.tenant, user.user_id)
         chosen = [one for one in found if one.id == home] or found[-1:]
         return _main_canvas(chosen[0]) if chosen else MainCanvas()
 
@@ -140,27 +158,28 @@ class DashboardService:
         return DescribedDashboards(
             [
                 DescribedDashboard(
-                    id=one.id, name=one.name, created_at=one.created_at, user_id=one.user_id
+                    id=one.id, name=one.name, created_at=to_ms(one.created_at), user_id=one.user_id
                 )
                 for one in sorted(found, key=lambda one: one.name.casefold())
             ]
         )
 
-    async def _seen(self, user: Principal, grants: Grants, keyword: str = "") -> list[Dashboard]:
-        return await self._store.list(user.tenant, _granted_ids(grants), keyword)
-
-    async def _visible(self, user: Principal, dashboard_id: int) -> Dashboard:
+    async def find_visible(self, user: Principal, dashboard_id: int) -> Dashboard:
+        """Return a dashboard; raise `NotFound`, and `Forbidden` for a user without any grant."""
         grants = await self._sharing.of(user)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         return await self._granted(user, grants, dashboard_id)
+
+    async def _seen(self, user: Principal, grants: Grants, keyword: str = "") -> list[Dashboard]:
+        return await self._store.list(user.tenant, _granted_ids(grants), keyword)
 
     async def _granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
         found = None
         if grants.dashboard(dashboard_id):
             found = await self._store.get(user.tenant, dashboard_id)
         if found is None:
-            raise gone(dashboard_id)
+            raise dashboard_missing(dashboard_id)
         return found
 
     async def _known(self, user: Principal, cover: C) -> C:
@@ -171,7 +190,7 @@ class DashboardService:
         return cover
 
     async def _remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
-        removed = await self._store.remove(tenant, ids, self._forget)
+        removed = await self._store.remove(tenant, ids)
         await self._sharing.forget(tenant, removed)
         return removed
 
@@ -181,7 +200,7 @@ def _granted_ids(grants: Grants) -> list[int] | None:
     return None if grants.everything else sorted(grants.resources.dashboards)
 
 
-def gone(dashboard_id: int) -> NotFound:
+def dashboard_missing(dashboard_id: int) -> NotFound:
     """No dashboard has the id, or none that the user sees."""
     return NotFound(f"dashboard not exist: {dashboard_id}", field="dashboard_id")
 
@@ -195,28 +214,3 @@ def _cover_of(wanted: UpdateDashboard) -> Cover | UnsetType | None:
 
 def _main_canvas(dashboard: Dashboard) -> MainCanvas:
     return MainCanvas(dashboard_id=str(dashboard.id), main_canvas_id=str(dashboard.id))
-
-
-def _shown(dashboard: Dashboard) -> ShownDashboard:
-    return ShownDashboard(
-        dashboard_id=str(dashboard.id),
-        name=dashboard.name,
-        user_id=None if dashboard.user_id is None else str(dashboard.user_id),
-        created_at=str(dashboard.created_at),
-        widgets=[widget.shown for widget in dashboard.content.widgets],
-    )
-
-
-def _found(dashboard: Dashboard, *, home: bool) -> FoundDashboard:
-    cover = dashboard.cover
-    return FoundDashboard(
-        dashboard_id=str(dashboard.id),
-        main_canvas_id=str(dashboard.id),
-        name=dashboard.name,
-        home=home,
-        description=dashboard.description,
-        cover_type=None if cover is None else cover.type,
-        cover_data=None if cover is None else cover.data,
-        user_id=None if dashboard.user_id is None else str(dashboard.user_id),
-        created_at=str(dashboard.created_at),
-    )

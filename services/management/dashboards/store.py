@@ -1,39 +1,113 @@
-"""Dashboards in MongoDB: one document each, with its main canvas.
+"""Dashboards and canvases in MongoDB. The main canvas of a dashboard is in its document.
 
-`dashboards`: `{_id, tenant, name, description?, cover?: {type, data}, userId?, createdAt}` and the
-fields of `services.management.dashboards.content`. `home_dashboards`: `{_id, tenant, dashboard}`,
-where `_id` is a user.
+- `dashboards`: `{_id, tenant, name, description?, cover?: {type, data}, userId?, createdAt}` and
+  the fields of `Content`.
+- `canvases`: `{_id, tenant, name, attachType, attachId, createdAt}` and the fields of `Content`. A
+  device has one at most.
+- `home_dashboards`: `{_id, tenant, dashboard}`, where `_id` is a user.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 from pymongo import ReturnDocument
 
-from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
+from libs.common.store.documents import read_document, to_document
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
-from services.management.dashboards.content import content_of, stored
-from services.management.dashboards.covers import Cover
-from services.management.dashboards.schemas import Dashboard, DashboardChanges
+from services.management.dashboards.model import (
+    AttachType,
+    Canvas,
+    Content,
+    Dashboard,
+    DashboardChanges,
+)
 from services.management.resources.store import ResourceStore
 
-Forgetting = Callable[[str, Sequence[int], Session], Awaitable[None]]
-"""What goes with dashboards of a tenant, in the same transaction."""
+
+class CanvasStore:
+    """The collection `canvases`."""
+
+    def __init__(self, mongo: Mongo, resources: ResourceStore) -> None:
+        self._mongo = mongo
+        self._canvases = mongo.database["canvases"]
+        self._resources = resources
+
+    async def get(self, tenant: str, canvas_id: int) -> Canvas | None:
+        """Return a canvas of a tenant."""
+        document = await self._canvases.find_one({"_id": canvas_id, "tenant": tenant})
+        return read_document(document, Canvas)
+
+    async def list_of_dashboard(self, tenant: str, dashboard_id: int) -> list[Canvas]:
+        """Return the canvases of a dashboard, the oldest first, without their content."""
+        query = _attached(tenant, "DASHBOARD", [dashboard_id])
+        found = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
+        return [msgspec.convert(document, Canvas) async for document in found]
+
+    async def find_of_device(self, tenant: str, device_id: int) -> Canvas | None:
+        """Return the canvas of a device, without its content."""
+        query = _attached(tenant, "DEVICE", [device_id])
+        document = await self._canvases.find_one(query, {"widgets": 0})
+        return read_document(document, Canvas)
+
+    async def insert(self, canvas: Canvas) -> None:
+        """Add a canvas; raise `DuplicateKey` for a second one of a device."""
+        await self._canvases.insert_one(to_document(canvas))
+
+    async def update(self, tenant: str, canvas_id: int, name: str, content: Content) -> bool:
+        """Set name and content; return False when the canvas is gone."""
+
+        async def set_content(session: Session) -> bool:
+            outcome = await self._canvases.update_one(
+                {"_id": canvas_id, "tenant": tenant},
+                {"$set": {"name": name, **to_document(content)}},
+                session=session,
+            )
+            if not outcome.matched_count:
+                return False
+            texts = [widget.data for widget in content.widgets]
+            await self._resources.hold(tenant, canvas_id, texts, session)
+            return True
+
+        return await self._mongo.transaction(set_content)
+
+    async def remove(self, tenant: str, dashboard_id: int, ids: Sequence[int]) -> None:
+        """Delete canvases of a dashboard."""
+        query = _attached(tenant, "DASHBOARD", [dashboard_id]) | {"_id": {"$in": list(ids)}}
+        await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
+
+    async def remove_of_dashboards(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+        """Delete the canvases of dashboards, in the transaction that deletes these."""
+        await self._remove(tenant, _attached(tenant, "DASHBOARD", ids), session)
+
+    async def remove_of_devices(self, tenant: str, ids: Sequence[int]) -> None:
+        """Delete the canvases of devices."""
+        query = _attached(tenant, "DEVICE", ids)
+        await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
+
+    async def _remove(self, tenant: str, query: Document, session: Session) -> None:
+        found = self._canvases.find(query, {"_id": 1}, session=session)
+        ids = [document["_id"] async for document in found]
+        if ids:
+            removed: Document = {"tenant": tenant, "_id": {"$in": ids}}
+            await self._canvases.delete_many(removed, session=session)
+            await self._resources.release(tenant, ids, session)
 
 
 class DashboardStore:
     """The collections `dashboards` and `home_dashboards`."""
 
-    def __init__(self, mongo: Mongo, limits: KnownLimits, resources: ResourceStore) -> None:
+    def __init__(
+        self, mongo: Mongo, limits: KnownLimits, canvases: CanvasStore, resources: ResourceStore
+    ) -> None:
         self._mongo = mongo
         self._dashboards = mongo.database["dashboards"]
         self._homes = mongo.database["home_dashboards"]
         self._quota = Quota(self._dashboards, limits, "records")
+        self._canvases = canvases
         self._resources = resources
 
     async def insert(self, dashboard: Dashboard) -> None:
@@ -43,28 +117,31 @@ class DashboardStore:
         """
         await self._quota.take(dashboard.tenant)
 
-        async def work(session: Session) -> None:
-            document = _document(dashboard)
+        async def insert_one(session: Session) -> None:
+            document = to_document(dashboard)
             await self._dashboards.insert_one(document, session=session)
             await self._resources.hold(dashboard.tenant, dashboard.id, _texts(document), session)
 
         try:
-            await self._mongo.transaction(work)
+            await self._mongo.transaction(insert_one)
         except DuplicateKey as error:
-            raise _taken(dashboard.name) from error
+            raise _name_taken(dashboard.name) from error
 
     async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
-        """One dashboard of a tenant."""
+        """Return a dashboard of a tenant."""
         document = await self._dashboards.find_one({"_id": dashboard_id, "tenant": tenant})
-        return None if document is None else _dashboard(document)
+        return read_document(document, Dashboard)
 
-    async def change(self, tenant: str, dashboard_id: int, changes: DashboardChanges) -> bool:
-        """Set what `changes` has; False when it is gone. Raises `Conflict` for the name."""
+    async def update(self, tenant: str, dashboard_id: int, changes: DashboardChanges) -> bool:
+        """Set what `changes` has; return False when the dashboard is gone.
 
-        async def work(session: Session) -> bool:
+        Raises `Conflict` when the tenant has another one of that name.
+        """
+
+        async def set_fields(session: Session) -> bool:
             document = await self._dashboards.find_one_and_update(
                 {"_id": dashboard_id, "tenant": tenant},
-                {"$set": _changed(changes)},
+                {"$set": to_document(changes)},
                 return_document=ReturnDocument.AFTER,
                 session=session,
             )
@@ -74,26 +151,26 @@ class DashboardStore:
             return True
 
         try:
-            return await self._mongo.transaction(work)
+            return await self._mongo.transaction(set_fields)
         except DuplicateKey as error:
-            raise _taken(changes.name) from error
+            raise _name_taken(changes.name) from error
 
-    async def remove(self, tenant: str, ids: Sequence[int], also: Forgetting) -> list[int]:
-        """Delete dashboards with all that goes with them; which of `ids` there were."""
+    async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
+        """Delete dashboards with their canvases and homes; return those of `ids` that existed."""
 
-        async def work(session: Session) -> list[int]:
+        async def delete(session: Session) -> list[int]:
             query: Document = {"_id": {"$in": list(ids)}, "tenant": tenant}
             found = self._dashboards.find(query, {"_id": 1}, session=session)
-            gone = [document["_id"] async for document in found]
+            removed = [document["_id"] async for document in found]
             await self._dashboards.delete_many(query, session=session)
             await self._homes.delete_many(
-                {"tenant": tenant, "dashboard": {"$in": gone}}, session=session
+                {"tenant": tenant, "dashboard": {"$in": removed}}, session=session
             )
-            await self._resources.release(tenant, gone, session)
-            await also(tenant, gone, session)
-            return gone
+            await self._resources.release(tenant, removed, session)
+            await self._canvases.remove_of_dashboards(tenant, removed, session)
+            return removed
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(delete)
 
     async def list(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
@@ -108,7 +185,7 @@ class DashboardStore:
         if keyword:
             query["name"] = containing(keyword, "name")
         found = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
-        return [_dashboard(document) async for document in found]
+        return [msgspec.convert(document, Dashboard) async for document in found]
 
     async def read(
         self, tenant: str, ids: Sequence[int] | None = None
@@ -120,8 +197,8 @@ class DashboardStore:
 
     # The dashboard that a user begins with.
 
-    async def home(self, tenant: str, user_id: int) -> int | None:
-        """The home of a user; it may be gone by now."""
+    async def find_home(self, tenant: str, user_id: int) -> int | None:
+        """Return the home of a user; it may be gone by now."""
         found = await self._homes.find_one({"_id": user_id, "tenant": tenant})
         return None if found is None else int(found["dashboard"])
 
@@ -135,56 +212,26 @@ class DashboardStore:
         """Let a user have no home, if it is this dashboard."""
         await self._homes.delete_one({"_id": user_id, "tenant": tenant, "dashboard": dashboard_id})
 
-    async def forget_users(self, tenant: str, ids: Sequence[int]) -> None:
-        """Users are gone."""
-        await self._homes.delete_many({"tenant": tenant, "_id": {"$in": list(ids)}})
+    async def remove_homes(self, tenant: str, users: Sequence[int]) -> None:
+        """Delete the homes of users."""
+        await self._homes.delete_many({"tenant": tenant, "_id": {"$in": list(users)}})
 
     async def has_resource(self, tenant: str, url: str) -> bool:
-        """Whether a URL is that of a resource of the tenant."""
+        """Return whether a URL is that of a resource of the tenant."""
         return await self._resources.has(tenant, url)
 
 
-def _taken(name: str) -> Conflict:
+def _name_taken(name: str) -> Conflict:
     return Conflict(
         f"there is a dashboard {name!r} already", field="name", code="dashboard_name_exist"
     )
 
 
-def _document(dashboard: Dashboard) -> Document:
-    cover = dashboard.cover
-    return {
-        "_id": dashboard.id,
-        "tenant": dashboard.tenant,
-        "name": dashboard.name,
-        "description": dashboard.description,
-        "cover": None if cover is None else msgspec.to_builtins(cover),
-        "userId": dashboard.user_id,
-        "createdAt": from_ms(dashboard.created_at),
-        **stored(dashboard.content),
-    }
-
-
-def _dashboard(document: Document) -> Dashboard:
-    cover = document.get("cover")
-    return Dashboard(
-        id=document["_id"],
-        tenant=document["tenant"],
-        name=document["name"],
-        description=document.get("description"),
-        cover=None if cover is None else msgspec.convert(cover, Cover),
-        user_id=document.get("userId"),
-        content=content_of(document),
-        created_at=to_ms(document["createdAt"]),
-    )
-
-
-def _changed(changes: DashboardChanges) -> Document:
-    fields: Document = msgspec.to_builtins(changes)
-    fields.pop("content", None)
-    return fields if changes.content is UNSET else fields | stored(changes.content)
+def _attached(tenant: str, kind: AttachType, ids: Sequence[int]) -> Document:
+    return {"tenant": tenant, "attachType": kind, "attachId": {"$in": list(ids)}}
 
 
 def _texts(document: Document) -> list[str]:
-    """Where a dashboard may name resources."""
+    """Return the texts in which a dashboard may name resources."""
     cover = (document.get("cover") or {}).get("data", "")
     return [cover, *(widget["data"] for widget in document["widgets"])]

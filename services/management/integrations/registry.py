@@ -1,39 +1,76 @@
-"""Which integrations there are: announced, checked, and forgotten when they fall silent."""
+"""Integrations that have announced themselves, and their manifests in MongoDB.
+
+`integrations`: `{_id, manifest (JSON), announcedAt}`; MongoDB's clock alone tells the age.
+"""
+
+import msgspec
 
 from libs.common.contracts.integrations import (
+    LEASE,
     Acknowledged,
     GetIntegrations,
+    Integration,
     KnownIntegrations,
     Manifest,
 )
 from libs.common.errors import Forbidden, InvalidInput
+from libs.common.store.mongo import Database
 from libs.common.tsl import TslDocument, TslInvalid
-from services.management.integrations.store import IntegrationStore
 
 
-def tsl_of(manifest: Manifest) -> TslDocument:
-    """The manifest's TSL; raise `InvalidInput` naming every fault."""
+def parse_tsl(manifest: Manifest) -> TslDocument:
+    """Return the manifest's TSL; raise `InvalidInput` naming every fault."""
     try:
         return manifest.document()
     except TslInvalid as error:
         raise InvalidInput(f"tsl: {error}", field="tsl") from error
 
 
+class IntegrationStore:
+    """The collection `integrations`, the same for every replica."""
+
+    def __init__(self, database: Database) -> None:
+        self._integrations = database["integrations"]
+
+    async def save(self, manifest: Manifest) -> None:
+        """Store a manifest, and that it was announced just now."""
+        text = msgspec.json.encode(manifest).decode()
+        await self._integrations.update_one(
+            {"_id": manifest.id},
+            [{"$set": {"manifest": {"$literal": text}, "announcedAt": "$$NOW"}}],
+            upsert=True,
+        )
+
+    async def list_all(self) -> list[Integration]:
+        """Return every integration that was ever announced, by id, and whether it is there now."""
+        oldest = {"$subtract": ["$$NOW", int(LEASE * 1000)]}
+        found = await self._integrations.aggregate(
+            [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
+        )
+        return [
+            Integration(
+                manifest=msgspec.json.decode(document["manifest"], type=Manifest),
+                alive=document["alive"],
+            )
+            async for document in found
+        ]
+
+
 class Registry:
-    """Takes announcements and answers who is there."""
+    """Checks announcements, and answers which integrations there are."""
 
     def __init__(self, store: IntegrationStore) -> None:
         self._store = store
 
     async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
-        """Take the announcement of `who`, the id its login may speak for.
+        """Store the announcement of `who`, the id that its login may speak for.
 
         Raises `Forbidden` for another's manifest, `InvalidInput` for one that does not hold
         together: a broken TSL, or an add or delete service that its TSL does not have.
         """
         if manifest.id != who:
             raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
-        services = {service.id: service.inputs for service in tsl_of(manifest).services}
+        services = {service.id: service.inputs for service in parse_tsl(manifest).services}
         for field in ("add_device_service", "delete_device_service"):
             service = getattr(manifest, field)
             if service is not None and service not in services:
@@ -42,20 +79,14 @@ class Registry:
         inputs = services.get(manifest.add_device_service or "", [])
         if named is not None and named not in {one.id.rpartition(".")[2] for one in inputs}:
             raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
-        await self._store.announced(manifest)
+        await self._store.save(manifest)
         return Acknowledged()
 
-    async def known(self, _: GetIntegrations | None = None) -> KnownIntegrations:
-        """Every integration, hidden and silent ones too."""
-        return KnownIntegrations(list(await self._store.all()))
+    async def list_all(self, _: GetIntegrations) -> KnownIntegrations:
+        """Return every integration, hidden and silent ones too."""
+        return KnownIntegrations(await self._store.list_all())
 
-    async def present(self) -> list[Manifest]:
-        """The integrations that people may see: there now, and not hidden."""
-        return [
-            one.manifest for one in await self._store.all() if one.alive and not one.manifest.hidden
-        ]
-
-    async def find(self, integration: str) -> Manifest | None:
-        """One that people may see."""
-        found = (one for one in await self.present() if one.id == integration)
-        return next(found, None)
+    async def list_visible(self) -> list[Manifest]:
+        """Return the integrations that people may see: there now, and not hidden."""
+        known = await self._store.list_all()
+        return [one.manifest for one in known if one.alive and not one.manifest.hidden]

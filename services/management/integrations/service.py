@@ -3,7 +3,6 @@
 from operator import attrgetter
 from typing import Any
 
-from libs.common.contracts.entities import ThingEntity
 from libs.common.contracts.integrations import Manifest
 from libs.common.contracts.names import (
     DescribedIntegration,
@@ -16,8 +15,8 @@ from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.things import integration_key, member_key
-from services.management.integrations.messages import ThingsOverRpc
-from services.management.integrations.registry import Registry, tsl_of
+from services.management.device_client import DeviceClient
+from services.management.integrations.registry import Registry, parse_tsl
 from services.management.integrations.schemas import (
     IntegrationDetail,
     IntegrationEntity,
@@ -33,9 +32,9 @@ _NONE = DeviceCount(devices=0, entities=0)
 class IntegrationService:
     """The operations on integrations."""
 
-    def __init__(self, registry: Registry, things: ThingsOverRpc, grants: GrantReader) -> None:
+    def __init__(self, registry: Registry, devices: DeviceClient, grants: GrantReader) -> None:
         self._registry = registry
-        self._things = things
+        self._devices = devices
         self._grants = grants
 
     async def search(
@@ -46,11 +45,14 @@ class IntegrationService:
         grants = await self._grants.of(user)
         found = [
             manifest
-            for manifest in await self._registry.present()
+            for manifest in await self._registry.list_visible()
             if grants.integration(manifest.id) and _matches(manifest, wanted)
         ]
-        counts = await self._things.counts(user.tenant) if found else {}
-        shown = [ShownIntegration(**_shown(one, counts.get(one.id, _NONE))) for one in found]
+        counts = await self._devices.count_devices(user.tenant) if found else {}
+        shown = [
+            ShownIntegration.from_fields(one, **_counted(one, counts.get(one.id, _NONE)))
+            for one in found
+        ]
         for column, direction in reversed(order):
             if column in COLUMNS:
                 shown.sort(key=attrgetter(column), reverse=direction < 0)
@@ -60,14 +62,16 @@ class IntegrationService:
         """One integration with its entities; raise `NotFound`, or `Forbidden` without a grant."""
         if not (await self._grants.of(user)).integration(integration):
             raise Forbidden("user does not have data permission", field="integration_id")
-        manifest = await self._registry.find(integration)
+        visible = await self._registry.list_visible()
+        manifest = next((one for one in visible if one.id == integration), None)
         if manifest is None:
             raise NotFound(f"Integration {integration} not found!", field="integration_id")
-        counts = await self._things.counts(user.tenant)
-        entities = await self._things.entities(user.tenant, integration)
-        return IntegrationDetail(
-            **_shown(manifest, counts.get(integration, _NONE)),
-            integration_entities=[_entity(entity) for entity in entities],
+        counts = await self._devices.count_devices(user.tenant)
+        entities = await self._devices.describe_integration(user.tenant, integration)
+        return IntegrationDetail.from_fields(
+            manifest,
+            **_counted(manifest, counts.get(integration, _NONE)),
+            integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
         )
 
     async def describe(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
@@ -76,10 +80,10 @@ class IntegrationService:
         ids = None if wanted.ids is None else frozenset(wanted.ids)
         found = [
             manifest
-            for manifest in await self._registry.present()
+            for manifest in await self._registry.list_visible()
             if (ids is None or manifest.id in ids) and keyword in manifest.name.casefold()
         ]
-        counts = await self._things.counts(wanted.tenant) if found else {}
+        counts = await self._devices.count_devices(wanted.tenant) if found else {}
         return DescribedIntegrations(
             [
                 DescribedIntegration(
@@ -99,16 +103,12 @@ def _matches(manifest: Manifest, wanted: SearchIntegrations) -> bool:
     return wanted.device_addable in {None, addable} and wanted.device_deletable in {None, deletable}
 
 
-def _shown(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+    """Return what is shown of an integration besides the fields of its manifest."""
     devices, entities = counts.devices, _entity_count(manifest, counts)
     return {
-        "id": manifest.id,
-        "icon": manifest.icon,
-        "name": manifest.name,
-        "description": manifest.description,
         "add_device_service_key": _service_key(manifest, manifest.add_device_service),
         "delete_device_service_key": _service_key(manifest, manifest.delete_device_service),
-        "carries_frames": manifest.carries_frames,
         "device_count": devices,
         "entity_count": entities,
         "device_count_camel": devices,
@@ -118,7 +118,7 @@ def _shown(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
 
 def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
     """Entities of the devices, and those of the integration itself: every member is one."""
-    tsl = tsl_of(manifest)
+    tsl = parse_tsl(manifest)
     own = len(tsl.properties)
     own += sum(1 + len(event.outputs) for event in tsl.events)
     own += sum(1 + len(service.inputs) for service in tsl.services)
@@ -127,18 +127,3 @@ def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
 
 def _service_key(manifest: Manifest, service: str | None) -> str | None:
     return None if service is None else member_key(integration_key(manifest.id), service)
-
-
-def _entity(entity: ThingEntity) -> IntegrationEntity:
-    return IntegrationEntity(
-        id=str(entity.id),
-        key=entity.key,
-        name=entity.name,
-        type=entity.type,
-        value_attribute=entity.value_attribute,
-        value_type=entity.value_type,
-        access_mod=entity.access_mod,
-        parent=entity.parent,
-        description=entity.description,
-        value=entity.value,
-    )

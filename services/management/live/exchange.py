@@ -20,10 +20,10 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
 from libs.common.things import SYSTEM
-from services.management.live.closing import Closer, Turns
 from services.management.live.numbers import Numbers
 from services.management.live.packets import publish
-from services.management.live.subscriber import TOO_SLOW, Listener
+from services.management.live.sockets import TRY_AGAIN, Closer, Turns
+from services.management.live.subscriber import Listener
 
 PAUSE = 0.01
 """Seconds for which changes are gathered at least; who shows them asks anew every 10 s."""
@@ -77,7 +77,7 @@ class MqttListener(Listener):
             self.queued.add((len(self._waiting) - before) * ID_BYTES)
             if len(self._waiting) > (MOST_IDS if self.queued.full else MOST_WAITING):
                 self._note_overflow(len(self._waiting))
-                self.close(TOO_SLOW, "too slow")
+                self.close(TRY_AGAIN, "too slow")
         self._send()
 
     def _waits(self) -> bool:

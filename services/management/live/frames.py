@@ -1,21 +1,168 @@
 """The frames of `/websocket`: JSON text, snake_case."""
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
+from libs.common.changes import Changed
 from libs.common.decoding import INVALID_JSON, worded
 from libs.common.errors import InvalidInput
-from services.management.live.following import Pattern
+from libs.common.http.ids import find_id, parse_id
 
+MOST_CHANGES = 1000
+"""Events that wait for a slow reader; the oldest are skipped."""
+MOST_BYTES = 256 * 1024
+"""Bytes of them, unless one event alone has more."""
+Scope = Literal["TENANT", "GROUP", "DEVICE"]
 MOST_KEYS = 10_000
 """Most keys of one subscription."""
 LONGEST_KEY = 512
-
 EXCHANGE = "Exchange"
 HEARTBEAT = "Heartbeat"
 SUBSCRIBE = "Subscribe"
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """Payload of `Subscribe`: the changes to follow, of those that the user sees."""
+
+    scope: Scope
+    id: Any = None
+    """Of the group or the device."""
+    type: Literal["PROPERTY", "EVENT"] | None = None
+    keyword: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    """Part of the entity key or of the device's name, in any case."""
+
+    def check(self) -> None:
+        """Raise `InvalidInput` unless a group or a device has its id."""
+        if self.scope != "TENANT":
+            parse_id(self.id, "payload.id")
+        elif self.id is not None:
+            raise InvalidInput("is not for TENANT", field="payload.id")
+
+    def covers(self, change: Changed) -> bool:
+        """Return whether the thing and the kind of a change fit."""
+        thing = change.thing
+        if self.type is not None and (self.type == "EVENT") != change.is_event:
+            return False
+        if self.scope == "TENANT":
+            return True
+        wanted = find_id(self.id)
+        return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
+
+    def select(self, change: Changed) -> Mapping[str, Any]:
+        """Return the values of a change that fit the pattern, by entity key."""
+        if not self.covers(change):
+            return {}
+        word = self.keyword.casefold()
+        if not word or word in change.thing.name.casefold():
+            return change.values
+        return {key: value for key, value in change.values.items() if word in key.casefold()}
+
+
+class _Change(msgspec.Struct, omit_defaults=True):
+    type: str
+    thing_key: str
+    timestamp: int
+    values: Mapping[str, Any]
+    device_id: str = ""
+    device_name: str = ""
+
+
+class _Changes(msgspec.Struct):
+    skipped: int
+    changes: list[msgspec.Raw]
+
+
+class _ChangesFrame(msgspec.Struct):
+    payload: _Changes
+    event_type: str = "Changes"
+
+
+_encoder = msgspec.json.Encoder()
+
+
+class EncodedChange(NamedTuple):
+    """A change as the sockets that see the same of it are sent it."""
+
+    text: bytes
+    values: int
+    """How many it has."""
+
+    @classmethod
+    def of(cls, change: Changed, values: Mapping[str, Any]) -> Self:
+        """Encode `values` of a change, by entity key."""
+        thing = change.thing
+        encoded = _Change(
+            type="EVENT" if change.is_event else "PROPERTY",
+            thing_key=thing.key,
+            timestamp=change.ts,
+            values=values,
+            device_id=str(thing.id) if thing.device else "",
+            device_name=thing.name,
+        )
+        return cls(_encoder.encode(encoded), len(values))
+
+
+class QueuedBytes:
+    """Counts the bytes that wait, and those of the `whole` that they are part of."""
+
+    __slots__ = ("most", "size", "whole")
+
+    def __init__(self, most: int, whole: "QueuedBytes | None" = None) -> None:
+        self.most = most
+        self.whole = whole
+        self.size = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits than may, here or of the whole."""
+        return self.size > self.most or (self.whole is not None and self.whole.full)
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more."""
+        self.size += size
+        if self.whole is not None:
+            self.whole.add(size)
+
+
+class ChangeQueue:
+    """Changes that wait for one socket."""
+
+    def __init__(self, whole: QueuedBytes) -> None:
+        self._waiting: deque[EncodedChange] = deque()
+        self._skipped = 0
+        self._queued = QueuedBytes(MOST_BYTES, whole)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, change: EncodedChange) -> int:
+        """Append a change; return how many of the oldest values were skipped beyond the bounds."""
+        before = self._skipped
+        self._waiting.append(change)
+        self._queued.add(len(change.text))
+        while len(self._waiting) > (1 if self._queued.full else MOST_CHANGES):
+            oldest = self._waiting.popleft()
+            self._queued.add(-len(oldest.text))
+            self._skipped += oldest.values
+        return self._skipped - before
+
+    def take(self) -> str | None:
+        """Return the frame of everything that waits, None when nothing does."""
+        if not self._waiting:
+            return None
+        changes = [msgspec.Raw(change.text) for change in self._waiting]
+        frame = _ChangesFrame(_Changes(self._skipped, changes))
+        self.clear()
+        return _encoder.encode(frame).decode()
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._waiting.clear()
+        self._queued.add(-self._queued.size)
+        self._skipped = 0
 
 
 class BadFrame(Exception):
@@ -62,7 +209,6 @@ class _Push(msgspec.Struct):
 _frames = msgspec.json.Decoder(_Frame)
 _subscriptions = msgspec.json.Decoder(_Subscription)
 _patterns = msgspec.json.Decoder(Pattern | None)
-_encoder = msgspec.json.Encoder()
 
 
 def read_frame(text: str) -> frozenset[str] | Follow | str | None:

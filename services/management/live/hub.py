@@ -13,10 +13,9 @@ from typing import TypeVar
 
 from libs.common.changes import Changed, ChangedThing
 from libs.common.recent import Recent
-from services.management.live.closing import Pause
 from services.management.live.exchange import Exchange
-from services.management.live.following import EncodedChange, Pattern, QueuedBytes
-from services.management.live.frames import Update, Value
+from services.management.live.frames import EncodedChange, Pattern, QueuedBytes, Update, Value
+from services.management.live.sockets import Pause
 from services.management.live.subscriber import Listener, Subscriber
 
 REMEMBERED = 5_000

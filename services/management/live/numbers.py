@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from libs.common.bus import RpcClient
 from libs.common.changes import Changed
-from libs.common.contracts.entities import MOST, RESOLVE, ResolvedEntities, ResolveEntities
+from libs.common.contracts.entities import MOST
 from libs.common.errors import ThingwayError
 from libs.common.recent import Recent
 from libs.common.things import GENERIC, entity_id, number_of
+from services.management.device_client import DeviceClient
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class _Asked(NamedTuple):
 class Numbers:
     """Finds ids; one per process."""
 
-    def __init__(self, rpc: RpcClient) -> None:
-        self._rpc = rpc
+    def __init__(self, devices: DeviceClient) -> None:
+        self._devices = devices
         self._known: Recent[Owner, tuple[float, Paths]] = Recent(KEPT)
         """With the time until which it holds."""
 
@@ -87,15 +87,14 @@ class Numbers:
     async def _learn(self, tenant: str, wanted: dict[str, _Asked]) -> None:
         rest = iter(wanted)
         while keys := list(islice(rest, MOST)):
-            question = ResolveEntities(tenant=tenant, keys=keys)
             try:
-                answer = await self._rpc.call(RESOLVE, question, ResolvedEntities)
+                entities = await self._devices.resolve(tenant, keys=keys)
             except ThingwayError as error:
                 log.warning("%d entities were not told of: %s", len(keys), error)
                 for asked in map(wanted.__getitem__, keys):
                     asked.paths.pop(asked.path, None)
                 continue
-            found = {entity.key: number_of(entity.id) for entity in answer.entities}
+            found = {entity.key: number_of(entity.id) for entity in entities}
             for key in keys:
                 asked = wanted[key]
                 asked.paths[asked.path] = found.get(key)

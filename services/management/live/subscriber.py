@@ -10,12 +10,17 @@ from opentelemetry import metrics
 from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from services.management.live.closing import Closer
-from services.management.live.following import ChangeQueue, EncodedChange, Pattern, QueuedBytes
-from services.management.live.frames import Update, Value, push_frame
+from services.management.live.frames import (
+    ChangeQueue,
+    EncodedChange,
+    Pattern,
+    QueuedBytes,
+    Update,
+    Value,
+    push_frame,
+)
+from services.management.live.sockets import TRY_AGAIN, Closer
 
-TOO_SLOW = 1013
-"""Close code "try again later" (RFC 6455, registry)."""
 MOST_WAITING = 256
 """Frames that wait for a slow reader; beyond them only the latest values are kept."""
 MOST_BYTES = 1024 * 1024
@@ -75,7 +80,7 @@ class Listener(ABC):
             while self._waits():
                 await self._closer.send_next(self.principal.tenant, self._next)
         except TimeoutError:
-            self.close(TOO_SLOW, "too slow")
+            self.close(TRY_AGAIN, "too slow")
         finally:
             self._sending = None
 

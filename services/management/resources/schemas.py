@@ -5,6 +5,8 @@ from typing import Annotated
 
 import msgspec
 
+from libs.common.store.documents import Stored
+
 UPLOAD_MINUTES = 15
 """How long an upload URL can be used."""
 LONGEST_MINUTES = 360
@@ -51,16 +53,19 @@ class Ticket(msgspec.Struct, frozen=True):
     """ms."""
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it is kept."""
+class Resource(Stored, frozen=True, kw_only=True):
+    """A file as it is kept; its id is its key."""
 
-    key: str
+    id: str
     tenant: str
     name: str
     type: str
     """Its media type, as its content shows."""
-    content: bytes
+    content: bytes = b""
     size: int
     """Bytes of the content."""
-    expires_at: datetime | None
+    used_by: tuple[int, ...] = ()
+    """Dashboards and canvases that name it."""
+    created_at: datetime
+    expires_at: datetime | None = None
     """When it is deleted, unless something names it by then."""

@@ -4,6 +4,7 @@ An upload URL is a sealed ticket: nothing is kept of it until the file has come.
 longer than its ticket, so a ticket that was used finds the file's key taken.
 """
 
+import re
 import secrets
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,6 @@ from libs.common.http.streaming import PIECE
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.scheduling import FairScheduler
-from services.management.resources.media import TYPES, ZIP, type_of
 from services.management.resources.schemas import (
     PREFIX,
     UPLOAD_MINUTES,
@@ -37,6 +37,37 @@ FILES = 8
 """Files that are sent at a time, half of them of one tenant. Each is in memory until it is read."""
 NO_LIBRARY = "blueprint_library_resources_fetch_failed"
 """What consoles know of a library of device templates that cannot be read."""
+
+SVG = "image/svg+xml"
+ZIP = "application/zip"
+TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
+_BEGINS = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"PK\x03\x04"), ZIP),
+)
+_SVG = re.compile(rb"<svg[\s>/]")
+_LOOKED = 8192
+"""Bytes of a text before the first of which an SVG's root must stand."""
+
+
+def type_of(content: bytes) -> str | None:
+    """The media type, None for what is neither a picture that browsers show nor a ZIP."""
+    for begins, media_type in _BEGINS:
+        if begins.match(content):
+            return media_type
+    return SVG if _is_svg(content[:_LOOKED]) else None
+
+
+def _is_svg(text: bytes) -> bool:
+    """Whether the first element is `svg`; a document that declares entities is not taken."""
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    while text.startswith((b"<?", b"<!")):
+        end = b"-->" if text.startswith(b"<!--") else b">"
+        text = text.partition(end)[2].lstrip()
+    return _SVG.match(text) is not None
 
 
 class ResourceService:
@@ -74,14 +105,16 @@ class ResourceService:
             raise UnsupportedMedia(text, code=NO_LIBRARY if library else None)
         if media_type == ZIP and len(content) > LARGEST_LIBRARY:
             raise TooLarge(f"a ZIP has at most {LARGEST_LIBRARY} bytes")
+        now = datetime.now(UTC)
         resource = Resource(
-            key=ticket.key,
+            id=ticket.key,
             tenant=ticket.tenant,
             name=ticket.name,
             type=media_type,
             content=content,
             size=len(content),
-            expires_at=datetime.now(UTC) + timedelta(minutes=ticket.minutes),
+            created_at=now,
+            expires_at=now + timedelta(minutes=ticket.minutes),
         )
         if not await self._store.insert(resource):
             raise InvalidInput("was used", field="ticket")
@@ -89,7 +122,7 @@ class ResourceService:
     async def read(self, resource: Resource) -> AsyncGenerator[bytes, None]:
         """Yield the content of a file. Its tenant's files are in memory a few at a time."""
         async with self._files.slot(resource.tenant):
-            content = (await self.get(resource.key, whole=True)).content
+            content = (await self.get(resource.id, whole=True)).content
             for start in range(0, len(content), PIECE):
                 yield content[start : start + PIECE]
 
@@ -100,7 +133,7 @@ class ResourceService:
             raise NotFound("there is no such resource", field="key")
         return found
 
-    async def part(self, asked: ReadResource) -> ResourcePart:
+    async def read_part(self, asked: ReadResource) -> ResourcePart:
         """A part of a file of the tenant; raise `NotFound`."""
         for key in keys_in([asked.url]):
             found = await self._store.get(key)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import AGAIN, Quota
 from libs.common.limits.tenants import KnownLimits, count_limited
+from libs.common.store.documents import read_document, to_document
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 from services.management.resources.schemas import PREFIX, UPLOAD_MINUTES, Resource
 
@@ -36,19 +37,7 @@ class ResourceStore:
         await self._quota.take(resource.tenant)
         await self._check_bytes(resource)
         try:
-            await self._resources.insert_one(
-                {
-                    "_id": resource.key,
-                    "tenant": resource.tenant,
-                    "name": resource.name,
-                    "type": resource.type,
-                    "size": len(resource.content),
-                    "content": resource.content,
-                    "usedBy": [],
-                    "createdAt": datetime.now(UTC),
-                    "expiresAt": resource.expires_at,
-                }
-            )
+            await self._resources.insert_one(to_document(resource))
         except DuplicateKey:
             return False
         return True
@@ -59,17 +48,7 @@ class ResourceStore:
         Who knows its key may read it.
         """
         found = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
-        if found is None:
-            return None
-        return Resource(
-            key=key,
-            tenant=found["tenant"],
-            name=found["name"],
-            type=found["type"],
-            content=found.get("content", b""),
-            size=found["size"],
-            expires_at=found.get("expiresAt"),
-        )
+        return read_document(found, Resource)
 
     async def has(self, tenant: str, url: str) -> bool:
         """Whether a URL is that of a resource of the tenant."""

@@ -28,7 +28,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.app import build_app
-from services.management.live.protocol import PatientProtocol
+from services.management.live.sockets import PatientProtocol
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import Grants

@@ -15,9 +15,9 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.mqtt import live_topic
 from libs.common.identity.tokens import live_key
 from libs.common.mqtt import encoded
-from services.management.live import mqtt as module
+from services.management.live import console as module
 from services.management.live.packets import LARGEST
-from services.management.live.protocol import PatientProtocol
+from services.management.live.sockets import PatientProtocol
 from tests.integration.management.live import ENTITY_ID, World
 
 MESSAGE = {"event_type": "EXCHANGE", "payload": {"entity_ids": [str(ENTITY_ID)]}}

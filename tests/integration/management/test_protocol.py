@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.management.live.protocol import PatientProtocol
+from services.management.live.sockets import PatientProtocol
 from tests.serving import serving
 
 HANDSHAKE = (

@@ -15,15 +15,15 @@ from libs.common.contracts.limits import AskUse, Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from services.management.live import closing, frames
-from services.management.live.admission import Admission
-from services.management.live.closing import Closer, Turns
+from services.management.live import frames, sockets
+from services.management.live.access import Admission
+from services.management.live.events import create_consumer
 from services.management.live.exchange import Exchange
-from services.management.live.following import EncodedChange, Pattern
+from services.management.live.frames import EncodedChange, Pattern
 from services.management.live.hub import TENANT_BYTES, Hub
-from services.management.live.messages import change_consumer
-from services.management.live.service import Subscriptions
+from services.management.live.sockets import Closer, Turns
 from services.management.live.subscriber import MOST_BYTES, MOST_WAITING, Subscriber
+from services.management.live.subscriptions import Subscriptions
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 KEYS = [f"direct.device.S1.k{number}" for number in range(480)]
@@ -110,14 +110,14 @@ async def test_a_change_is_encoded_once_for_all_sockets_with_the_same_keys(
     hub: Hub, encoded: list[int]
 ) -> None:
     """One hundred sockets with 480 keys each cost one frame a report."""
-    sockets = [Socket(hub) for _ in range(100)]
-    for one in sockets:
+    opened = [Socket(hub) for _ in range(100)]
+    for one in opened:
         hub.subscribe(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
     for number in range(3):
         await changes.report(**{f"k{name}": number for name in range(480)})
     assert encoded == [480] * 3
-    for one in sockets:
+    for one in opened:
         assert [told["values"][KEY]["value"] for told in await one.read()] == [0, 1, 2]
 
 
@@ -197,14 +197,14 @@ async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes(hub: Hub) -> Non
 
 async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
     """However many sockets a tenant has, so many bytes wait, and one frame of each socket."""
-    sockets = [Socket(hub) for _ in range(60)]
-    for number, one in enumerate(sockets):  # none has the same keys, so nothing is shared
+    opened = [Socket(hub) for _ in range(60)]
+    for number, one in enumerate(opened):  # none has the same keys, so nothing is shared
         hub.subscribe(one.subscriber, frozenset((KEY, KEYS[number + 1])), {})
     changes = Changes(hub)
     for number in range(12):
         await changes.report(k0=f"{number:02}" + "x" * 90_000)
     assert waiting(hub) < TENANT_BYTES + 100_000
-    for one in sockets:
+    for one in opened:
         assert (await one.read())[-1]["values"][KEY]["value"][:2] == "11"
         one.subscriber.stop()
     assert waiting(hub) == 0
@@ -222,13 +222,13 @@ async def test_followers_of_one_pattern_share_a_change(
 
     original = EncodedChange.of
     monkeypatch.setattr(EncodedChange, "of", classmethod(of))
-    sockets = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
-    for one in sockets:
+    opened = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
+    for one in opened:
         hub.follow(one.subscriber, Pattern(scope="TENANT"))
         one.subscriber.granted_keys = frozenset((KEY,))
     await Changes(hub).report(k0=1, k1=2)
     assert sorted(made) == [1, 2]
-    told = [len((await one.read())[0]["changes"][0]["values"]) for one in sockets]
+    told = [len((await one.read())[0]["changes"][0]["values"]) for one in opened]
     assert told == [2, 2, 1, 1]
 
 
@@ -262,18 +262,18 @@ async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
     limits = Limits()
     admission = Admission(None, None, KnownLimits(limits))  # type: ignore[arg-type]
     subscriptions = Subscriptions(hub, None, admission, Turns())  # type: ignore[arg-type]
-    sockets = [Socket(hub).subscriber for _ in range(limits.each_websockets)]
-    for one in sockets:
+    opened = [Socket(hub).subscriber for _ in range(limits.each_websockets)]
+    for one in opened:
         await subscriptions.subscribe(one, frozenset(KEYS))
-    await subscriptions.subscribe(sockets[0], frozenset(KEYS[:10]))
+    await subscriptions.subscribe(opened[0], frozenset(KEYS[:10]))
     used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 99 * 480 + 10
     many = [frozenset(f"a.{number}.{key}" for key in range(10_000)) for number in range(6)]
-    for one, keys in zip(sockets[1:], many[:5], strict=False):
+    for one, keys in zip(opened[1:], many[:5], strict=False):
         await subscriptions.subscribe(one, keys)
     with pytest.raises(TooManyRequests, match="eachWebsocketKeys"):
-        await subscriptions.subscribe(sockets[6], many[5])
-    for one in sockets:
+        await subscriptions.subscribe(opened[6], many[5])
+    for one in opened:
         subscriptions.leave(one)
     used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 0
@@ -283,7 +283,7 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
     """Once a slice is used up, others take their turn beside whoever has much to do."""
     clock = iter(range(1_000_000))
     monkeypatch.setattr(
-        closing, "time", SimpleNamespace(monotonic=lambda: next(clock) * closing.SLICE / 4)
+        sockets, "time", SimpleNamespace(monotonic=lambda: next(clock) * sockets.SLICE / 4)
     )
     turns, done = Turns(), []
 
@@ -295,7 +295,7 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
     await asyncio.sleep(0)
     quiet = asyncio.ensure_future(step("quiet"))
     await quiet
-    assert len(done) < 10 * closing.STEPS
+    assert len(done) < 10 * sockets.STEPS
     await asyncio.gather(*loud)
     assert len(done) == 1_001
 
@@ -307,7 +307,7 @@ async def test_a_client_that_does_not_keep_up_holds_no_turn() -> None:
     class WebSocket:
         def __init__(self) -> None:
             self.writable = asyncio.Event()
-            self.scope = {"state": {closing.WRITABLE: self.writable}}
+            self.scope = {"state": {sockets.WRITABLE: self.writable}}
 
         async def send_data(self, data: str, mode: str) -> None:
             sent.append((data, mode))
@@ -341,7 +341,7 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
         pass
 
     client = SimpleNamespace(_send_command=write, _flush_pending=flush)
-    handle = change_consumer(SimpleNamespace(client=client), hub).handle  # type: ignore[arg-type]
+    handle = create_consumer(SimpleNamespace(client=client), hub).handle  # type: ignore[arg-type]
     message = SimpleNamespace(subject="event.t.device.7.reported", reply="ack", headers=None)
     await handle([message])  # type: ignore[list-item]
     one = Socket(hub)

@@ -12,13 +12,7 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceCommand
-from libs.common.errors import (
-    Conflict,
-    InvalidInput,
-    NotFound,
-    ThingwayError,
-    UpstreamFailed,
-)
+from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, UpstreamFailed
 from libs.common.integrations import IntegrationThings
 from libs.common.jobs import Beside
 from libs.common.scheduling import FairScheduler

@@ -13,6 +13,7 @@ from libs.common.contracts.integrations import (
     CallService,
     DeviceCommand,
     DeviceRef,
+    Manifest,
     NewDevice,
     PropertiesUpdated,
     ServiceResult,
@@ -20,25 +21,92 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import Beside, happened
-from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.accounts import SECRET, Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
-from services.management.builtin.openapi_client.manifest import (
-    DONE,
-    FAILED,
-    LONGEST,
-    MANIFEST,
-    RUNNING,
-    SHORTEST,
-)
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
 from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
+from services.management.tsl import (
+    ADD,
+    DELETE,
+    document,
+    own_property,
+    service,
+    text_input,
+    text_property,
+)
 
 log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST = 30, 86_400
+"""Seconds between two scheduled syncs."""
+RUNNING, DONE, FAILED = "running", "done", "failed"
+"""What becomes of a sync; existing consoles find no label for keys in capitals."""
 
 LOOK_EVERY = 30.0
 """Most seconds between two looks at what is scheduled."""
 SYNC_SECONDS = 3600
 """Most seconds of one sync; the next one goes on."""
+
+MANIFEST = Manifest(
+    id="openapi-client",
+    name="Open API client",
+    description="Devices of another platform that speaks the device open API",
+    icon="/public/openapi-client.svg",
+    tsl=document(
+        text_input("device", "Device", "SN or device ID at the other platform", 64, least=1),
+        services=[
+            service(
+                "sync", "Sync", description="Bring devices, TSLs and history since the last sync"
+            )
+        ],
+        properties=[
+            text_property("base_url", "Base URL", "RW", "Address of the other platform", 1024),
+            text_property("client_id", "Client ID", "RW", "Of an application there", 128),
+            text_property(
+                SECRET,
+                "Client secret",
+                "W",
+                "Its secret, which is never shown; empty leaves it as it is; it is given anew with "
+                "another base URL or client ID",
+                255,
+            ),
+            own_property("scheduled", "Scheduled sync", "RW", "Sync by itself", dataType="STRUCT"),
+            own_property(
+                "scheduled.enabled",
+                "Enabled",
+                "RW",
+                "Whether it does",
+                dataType="BOOL",
+                parentId="scheduled",
+            ),
+            own_property(
+                "scheduled.period",
+                "Period",
+                "RW",
+                "Time between two syncs",
+                dataType="INT",
+                parentId="scheduled",
+                unitName="s",
+                validator={"min": SHORTEST, "max": LONGEST},
+            ),
+            own_property(
+                "sync_status",
+                "Sync status",
+                "R",
+                "What became of the last sync",
+                dataType="ENUM",
+                mapping={RUNNING: "Running", DONE: "Done", FAILED: "Failed"},
+            ),
+            text_property("last_sync", "Last sync", "R", "When it ended, UTC"),
+            text_property("last_error", "Last error", "R", "What was wrong"),
+            own_property("synced_devices", "Devices", "R", "Devices of the sync", dataType="INT"),
+            own_property("synced_reports", "Reports", "R", "Reports of the sync", dataType="INT"),
+        ],
+    ),
+    add_device_service=ADD,
+    delete_device_service=DELETE,
+    carries_commands=True,
+)
 
 
 class OpenApiClient(Integration):

@@ -1,28 +1,23 @@
-"""The other platform: its device open API, called as an application of it."""
+"""The other platform: its device open API, called as an application of it.
+
+Unknown fields are ignored; ids come as numbers or as decimal text.
+"""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from libs.common.decoding import INVALID_JSON, decode_json
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
-from services.management.builtin.openapi_client.schemas import (
-    CreatedTasks,
-    DevicePage,
-    Envelope,
-    HistoryPage,
-    RemoteDevice,
-    Task,
-    Token,
-)
 
+Id = int | Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+"""It becomes part of a path."""
 T = TypeVar("T")
-
 API = "/device/openapi/v1"
 PAGE = 100
 HISTORY_PAGE = 1000
@@ -30,11 +25,80 @@ LARGEST_ANSWER = 32 * 1024**2
 LONGEST_TEXT = 500
 """Characters of a refusal that are passed on."""
 TRIES_WHILE_BUSY = 5
-LONGEST_PAUSE = 10.0
-"""Most seconds waited between two tries when the other side asks for more."""
+USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds waited between two tries when the other side asks for more."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
 BUSY = (429, 503)
 _TASK = re.compile(r"/tasks/([0-9]{1,19})\Z")
+
+
+class Envelope(msgspec.Struct, rename="camel"):
+    """What every answer is wrapped in."""
+
+    status: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    err_code: str | None = None
+    err_msg: str | None = None
+
+
+class Token(msgspec.Struct):
+    """`data` of `POST /oauth/token`."""
+
+    access_token: str
+
+
+class RemoteDevice(msgspec.Struct, rename="camel"):
+    """A device of the other platform."""
+
+    sn: str
+    device_id: Id
+    name: str | None = None
+    model: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id there, as text."""
+        return str(self.device_id)
+
+
+class DevicePage(msgspec.Struct):
+    """`data` of `POST /devices/search`."""
+
+    content: list[RemoteDevice] = []
+
+
+class Record(msgspec.Struct):
+    """One report of the history; `ts` in ms."""
+
+    ts: int
+    properties: dict[str, Any] = {}
+
+
+class HistoryPage(msgspec.Struct, rename="camel"):
+    """`data` of `GET …/properties/history`."""
+
+    records: list[Record] = msgspec.field(name="list", default_factory=list)
+    next_page_key: str | None = None
+
+
+class Task(msgspec.Struct, rename="camel"):
+    """`data` of `GET /tasks/{taskId}`."""
+
+    status: str
+    err_msg: str | None = None
+    outputs: dict[str, Any] | None = None
+
+
+class DeviceTask(msgspec.Struct, rename="camel"):
+    """The task of one device."""
+
+    task_id: Id
+
+
+class CreatedTasks(msgspec.Struct, rename="camel"):
+    """`data` of `POST /tasks`."""
+
+    device_task_relations: list[DeviceTask] = []
 
 
 class Refused(InvalidInput):
@@ -54,9 +118,7 @@ class Account:
 class _Answer:
     status: int
     body: bytes
-    content_type: str
-    location: str
-    pause: float
+    headers: Mapping[str, str]
 
 
 class Remote:
@@ -144,9 +206,9 @@ class Remote:
         return await self._data("GET", f"/tasks/{task_id}", Task)
 
     async def _started(self, method: str, path: str, body: Any) -> str | None:
-        answer = await self._call(method, path, body, {})
+        answer = await self._call(method, path, body)
         _envelope(answer)
-        task = _TASK.search(answer.location)
+        task = _TASK.search(answer.headers.get("Location", ""))
         return task[1] if task else None
 
     async def _data(
@@ -157,30 +219,31 @@ class Remote:
         body: Any = None,
         query: dict[str, str] | None = None,
     ) -> T:
-        answer = await self._call(method, path, body, query or {})
+        answer = await self._call(method, path, body, query)
         try:
             return msgspec.json.decode(_envelope(answer).data, type=kind)
         except INVALID_JSON as error:
             raise UpstreamFailed(f"{method} {path} answered nonsense: {error}") from error
 
-    async def _call(self, method: str, path: str, body: Any, query: dict[str, str]) -> _Answer:
-        """Call with a token; once again with a new one when it is refused."""
-        token = await self._valid_token(None)
-        answer = await self._patiently(method, path, body, query, token)
-        if answer.status == UNAUTHORIZED:
-            token = await self._valid_token(token)
-            answer = await self._patiently(method, path, body, query, token)
-        return answer
-
-    async def _patiently(
-        self, method: str, path: str, body: Any, query: dict[str, str], token: str
+    async def _call(
+        self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
     ) -> _Answer:
-        options = {"headers": {"Authorization": f"Bearer {token}"}, "params": query, "json": body}
-        for _ in range(TRIES_WHILE_BUSY):
-            answer = await self._send(method, API + path, **options)
-            if answer.status not in BUSY:
+        """Call with a token; once again with a new one when it is refused."""
+        token: str | None = None
+        for _ in range(2):
+            token = await self._valid_token(token)
+            headers = {"Authorization": f"Bearer {token}"}
+            for _ in range(TRIES_WHILE_BUSY):
+                answer = await self._send(
+                    method, API + path, headers=headers, params=query or {}, json=body
+                )
+                if answer.status not in BUSY:
+                    break
+                pause = answer.headers.get("Retry-After", "")
+                seconds = float(pause) if pause.isdigit() else USUAL_PAUSE
+                await asyncio.sleep(min(seconds, LONGEST_PAUSE))
+            if answer.status != UNAUTHORIZED:
                 break
-            await asyncio.sleep(min(answer.pause, LONGEST_PAUSE))
         return answer
 
     async def _valid_token(self, refused: str | None) -> str:
@@ -207,22 +270,20 @@ class Remote:
                 body = await answer.content.read(LARGEST_ANSWER + 1)
                 while len(body) <= LARGEST_ANSWER and (more := await answer.content.readany()):
                     body += more
-                pause = answer.headers.get("Retry-After", "")
-                location = answer.headers.get("Location", "")
-                content_type = answer.headers.get("Content-Type", "")
-                seconds = float(pause) if pause.isdigit() else 0.5
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"{base} does not answer: {reason}") from error
         if len(body) > LARGEST_ANSWER:
             raise UpstreamFailed(f"{base} answered more than {LARGEST_ANSWER} bytes")
-        return _Answer(answer.status, body, content_type, location, seconds)
+        return _Answer(answer.status, body, answer.headers)
 
 
 def _envelope(answer: _Answer) -> Envelope:
     """The envelope of a success; raise what a failure is."""
     try:
-        envelope: Envelope = decode_json(answer.body, answer.content_type, type=Envelope)
+        envelope: Envelope = decode_json(
+            answer.body, answer.headers.get("Content-Type", ""), type=Envelope
+        )
     except INVALID_JSON as error:
         text = f"the other platform answered {answer.status} and nonsense"
         raise UpstreamFailed(text) from error

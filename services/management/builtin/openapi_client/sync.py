@@ -1,13 +1,19 @@
 """One sync of one tenant: devices with their TSLs, then what they have reported since.
 
 Everything may be done again: devices that are here are left as they are, and history goes on
-behind the last report that was taken over, page by page.
+behind the last report that was taken over, page by page. Reports may arrive at the other platform
+a little out of order, so each time the last minutes are asked for again; what was taken over then
+is known by its digest.
 """
 
 import asyncio
+import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice, starmap
+
+import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import NewDevice
@@ -15,17 +21,52 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, Upstr
 from libs.common.integrations import IntegrationThings
 from libs.common.scheduling import FairScheduler
 from libs.common.things import GENERIC
-from services.management.builtin.openapi_client.history import remember, start_of, unseen
-from services.management.builtin.openapi_client.remote import Remote
-from services.management.builtin.openapi_client.schemas import HistoryPage, Record, RemoteDevice
+from services.management.builtin.openapi_client.remote import (
+    HistoryPage,
+    Record,
+    Remote,
+    RemoteDevice,
+)
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
 
+OVERLAP_MS = 10 * 60_000
+MOST_SEEN = 2000
+"""Most digests of one device; beyond that the oldest are forgotten and only time counts."""
+FIRST_DAYS = 30
+"""Days of history that a first sync asks for."""
+DAY_MS = 86_400_000
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Reports of a page that are told at the same time."""
 PAGES = 4
 """Pages of history in hand, of all tenants."""
+
+
+def start_of(link: Link, now: int) -> int:
+    """From when on to ask, ms."""
+    return max(link.at - OVERLAP_MS, now - FIRST_DAYS * DAY_MS, 0)
+
+
+def digest_of(record: Record) -> str:
+    """Names a report by its time and content."""
+    content = msgspec.json.encode([record.ts, record.properties], order="deterministic")
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
+    """Those that were not taken over yet, by digest."""
+    oldest = min(link.seen.values(), default=0) if len(link.seen) >= MOST_SEEN else 0
+    found = {digest_of(one): one for one in records if one.ts >= oldest}
+    return {digest: one for digest, one in found.items() if digest not in link.seen}
+
+
+def remember(link: Link, taken: dict[str, Record]) -> None:
+    """Move on behind reports that were taken over."""
+    link.at = max([link.at, *(one.ts for one in taken.values())])
+    seen = link.seen | {digest: one.ts for digest, one in taken.items()}
+    recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
+    link.seen = {digest: ts for ts, digest in sorted(recent)[-MOST_SEEN:]}
 
 
 @dataclass

@@ -48,8 +48,7 @@ from services.device.reports.history.partitions import Partitions, history_key, 
 from services.device.reports.wiring import DURABLE
 from services.device.settings import DeviceSettings
 from services.device.things import integrations as known
-from services.management.builtin.direct import Direct
-from services.management.builtin.system import System
+from services.management.builtin.direct import Direct, System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
@@ -188,10 +187,10 @@ class _Announced:
         self.manifests: dict[str, Manifest] = {}
         self.silent: set[str] = set()
 
-    async def announced(self, manifest: Manifest) -> None:
+    async def save(self, manifest: Manifest) -> None:
         self.manifests[manifest.id] = manifest
 
-    async def all(self) -> Sequence[Integration]:
+    async def list_all(self) -> Sequence[Integration]:
         return [Integration(one, one.id not in self.silent) for one in self.manifests.values()]
 
 
@@ -362,10 +361,10 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     announced, keys = _Announced(), {}
     registry = Registry(announced)
     for built_in in (Direct, System):
-        await announced.announced(built_in.manifest)
+        await announced.save(built_in.manifest)
     management, auth_rpc = RpcServer(outside, "management"), RpcServer(outside, "auth")
     management.offer_each("announce_integration", Manifest, registry.announce)
-    management.offer("get_integrations", GetIntegrations, registry.known)
+    management.offer("get_integrations", GetIntegrations, registry.list_all)
     shown: set[str] = set()
     _play_auth(auth_rpc, keys, shown)
     await management.start()

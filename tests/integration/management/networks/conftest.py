@@ -31,9 +31,9 @@ from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.jobs import running
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
-from services.management.builtin.networks.server import NetworkServer
-from services.management.builtin.networks.store import NetworkStore
 from services.management.migrations import MIGRATIONS
+from services.management.networks.server import NetworkServer
+from services.management.networks.store import NetworkStore
 from tests.certificates import Files
 from tests.integration.management.played import PlayedDevice
 from tests.integration.workflow.outgoing.conftest import wait_for

@@ -10,14 +10,14 @@ from pymongo.errors import AutoReconnect
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.contracts.frames import Downlink
 from libs.common.errors import InvalidInput
-from services.management.builtin.networks import mqtt
-from services.management.builtin.networks.chirpstack.integration import ChirpStack
-from services.management.builtin.networks.milesight.integration import Milesight
-from services.management.builtin.networks.store import NetworkStore
-from services.management.builtin.networks.tts.integration import TheThingsStack
+from services.management.networks import broker as broker_module
+from services.management.networks.chirpstack import ChirpStack
+from services.management.networks.milesight import Milesight
+from services.management.networks.store import NetworkStore
+from services.management.networks.the_things_stack import TheThingsStack
 from tests.integration.management.networks.conftest import PASSWORD, USER, running_broker
-from tests.unit.management.builtin.networks import samples
-from tests.unit.management.builtin.networks.samples import APPLICATION, EUI
+from tests.unit.management.networks import samples
+from tests.unit.management.networks.samples import APPLICATION, EUI
 
 EVENT = f"application/{APPLICATION}/device/{EUI}/event/"
 COMMAND = f"application/{APPLICATION}/device/{EUI}/command/down"
@@ -156,7 +156,7 @@ async def test_an_odd_message_holds_up_no_other(broker, hosted, case):
 
 async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch):
     """Without one, or with one of another authority, the reason is shown."""
-    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(broker_module, "CONNECT_SECONDS", 1.0)
     with running_broker(tmp_path / "broker", verify=True) as broker:
         good, other = broker.files.authority, Authority(new_authority("others"))
         async with asyncio.timeout(60), hosted(ChirpStack) as played:

@@ -14,9 +14,9 @@ from chirpstack_api.api import device_pb2_grpc
 from google.protobuf.empty_pb2 import Empty
 
 from libs.common.errors import ThingwayError
-from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.networks.chirpstack import ChirpStack
 from tests.certificates import Files
-from tests.unit.management.builtin.networks.samples import APPLICATION, EUI
+from tests.unit.management.networks.samples import APPLICATION, EUI
 
 TOKEN, PROFILE, KEY = "good token", "14855bf7-d10d-4aee-b618-ebfcb64dc7ad", "0f" * 16
 PARAMS = {
@@ -136,7 +136,7 @@ async def test_a_key_that_is_refused_leaves_no_device(api, hosted):
 
 async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
     """What was begun is undone."""
-    monkeypatch.setattr("services.management.builtin.networks.chirpstack.registering.SECONDS", 1.0)
+    monkeypatch.setattr("services.management.networks.chirpstack.REGISTER_SECONDS", 1.0)
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
         api.holds_keys = True

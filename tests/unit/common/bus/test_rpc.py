@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from libs.common.bus import RpcClient, RpcServer, rpc
+from libs.common.bus import RawRequest, RpcClient, RpcServer, rpc
 from libs.common.telemetry.logs import name_lines
 
 
@@ -130,3 +131,37 @@ async def test_a_client_names_the_tenant(request_: Any, named: str):
     await RpcClient(bus).call("rpc.test.x", request_, None, timeout=2.5)
     assert bus.client.headers.get(rpc.TENANT) == named
     assert bus.client.headers[rpc.PATIENCE] == "2.5"
+
+
+class Wire:
+    """A bus whose client hands each request to a server of `rpc.test.x`."""
+
+    def __init__(self, server: RpcServer) -> None:
+        self.client = self
+        self._server = server
+        self.payloads: list[bytes] = []
+
+    async def request(
+        self, subject: str, payload: bytes, *, timeout: float, headers: dict[str, str]
+    ) -> Any:
+        self.payloads.append(payload)
+        request = Request(subject, None, headers)
+        request.data = payload
+        await send(self._server, request)
+        await request.answered.wait()
+        return SimpleNamespace(headers={}, data=b"null")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\x00", b'{"tenant": "other"}'])
+async def test_a_raw_request_is_its_body_with_the_tenant_beside_it(body: bytes):
+    """Nothing in it is read, or encoded once more."""
+    server, received = RpcServer(None, "test"), []
+
+    async def answer(request: RawRequest) -> None:
+        received.append(request)
+
+    server.offer("x", RawRequest, answer)
+    wire: Any = Wire(server)
+    await RpcClient(wire).call("rpc.test.x", RawRequest("t", body), type(None))
+    assert received == [RawRequest("t", body)]
+    assert wire.payloads == [body]

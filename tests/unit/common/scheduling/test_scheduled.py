@@ -20,7 +20,8 @@ PRIMITIVES = {
 OURS = ("libs/common/scheduling/",)
 """The scheduler itself."""
 ENDLESS = "endless loop"
-SIMULATOR = "services/management/builtin/simulator/integration.py"
+NETWORK = "services/management/networks/tenant_connection.py"
+SIMULATOR = "services/management/builtin/simulator.py"
 
 REASONS: dict[str, list[str]] = {
     "The platform's own work or a measurement; no tenant can make it longer, none waits for it.": [
@@ -84,7 +85,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/reports/notify.py StoredWaiter.__aenter__: subscription",
         "services/device/reports/presence/watch.py PresenceWatch.run: subscription",
         "services/device/things/directory.py ThingDirectory.watch: subscription",
-        "services/management/builtin/simulator/messages.py told_of_changes: subscription",
+        "services/management/builtin/simulator.py follow_changes: subscription",
     ],
     "One read that all wait for alike: it is for all tenants, and bounded in time.": [
         "libs/common/store/ids.py IdAllocator.__init__: Lock",
@@ -100,12 +101,15 @@ REASONS: dict[str, list[str]] = {
         "services/device/products/templates/service.py Templates._turn: Lock",
         "services/gateway/upstream/connection.py Answer.__init__: deque",
         "services/gateway/upstream/connection.py Answer.part: deque",
-        "services/management/builtin/networks/mqtt.py _Waiting: Queue",
-        "services/management/builtin/networks/server.py Line.__init__: Lock",
-        "services/management/builtin/networks/server.py Line._show: endless loop",
-        "services/management/builtin/networks/server.py Line._stay_connected: endless loop",
+        "services/management/networks/broker.py Connection.__init__: deque",
+        "services/management/networks/broker.py Connection.batches: endless loop",
+        "services/management/networks/broker.py Connection.ping: endless loop",
+        "services/management/networks/broker.py Connection.receive: endless loop",
+        f"{NETWORK} TenantConnection.__init__: Lock",
+        f"{NETWORK} TenantConnection._show: endless loop",
+        f"{NETWORK} TenantConnection._stay_connected: endless loop",
         "services/management/builtin/openapi_client/remote.py Remote.__init__: Lock",
-        "services/management/live/following.py ChangeQueue.__init__: deque",
+        "services/management/live/frames.py ChangeQueue.__init__: deque",
         "services/management/live/exchange.py MqttListener.__init__: deque",
         "services/management/live/subscriber.py Subscriber.__init__: deque",
     ],
@@ -139,7 +143,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/reports/presence/watch.py PresenceWatch._repeat: endless loop",
     ],
     "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
-        "services/management/live/watch.py Watch.run: repeat",
+        "services/management/live/subscriptions.py Watch.run: repeat",
     ],
 }
 """Why what has no lanes cannot let one tenant wait for another."""

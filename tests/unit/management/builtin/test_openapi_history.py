@@ -1,6 +1,8 @@
 """Which reports of a history are new, and how far it has come."""
 
-from services.management.builtin.openapi_client.history import (
+from services.management.builtin.openapi_client.remote import Record
+from services.management.builtin.openapi_client.store import Link
+from services.management.builtin.openapi_client.sync import (
     DAY_MS,
     FIRST_DAYS,
     MOST_SEEN,
@@ -10,8 +12,6 @@ from services.management.builtin.openapi_client.history import (
     start_of,
     unseen,
 )
-from services.management.builtin.openapi_client.schemas import Record
-from services.management.builtin.openapi_client.store import Link
 
 NOW = 1_700_000_000_000
 

@@ -8,11 +8,10 @@ from typing import Any
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceRef
 from libs.common.jobs import ended
-from services.management.builtin.networks.chirpstack.integration import ChirpStack
-from services.management.builtin.networks.server import LOOKS
+from services.management.builtin import simulator as simulator_module
 from services.management.builtin.openapi_client.commands import AT_ONCE, CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
-from services.management.builtin.openapi_client.schemas import (
+from services.management.builtin.openapi_client.remote import (
     HistoryPage,
     Record,
     RemoteDevice,
@@ -20,8 +19,9 @@ from services.management.builtin.openapi_client.schemas import (
 )
 from services.management.builtin.openapi_client.store import Carried, Link
 from services.management.builtin.openapi_client.sync import PAGES
-from services.management.builtin.simulator import integration as simulator_module
-from services.management.builtin.simulator.integration import Simulator
+from services.management.builtin.simulator import Simulator
+from services.management.networks.chirpstack import ChirpStack
+from services.management.networks.server import LOOKS
 
 CROWD = 200
 

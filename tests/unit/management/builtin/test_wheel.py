@@ -2,7 +2,7 @@
 
 import random
 
-from services.management.builtin.simulator.wheel import Wheel
+from services.management.builtin.simulator import Wheel
 
 
 def wheel() -> Wheel:

@@ -11,9 +11,9 @@ from deploy.local.lorawan.payloads import Uplink
 from deploy.local.lorawan.sensors import Queued, Sensor, dev_eui
 from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
 from libs.common.contracts.frames import Downlink, TellDownlink, TellLink, ToldFrame
-from services.management.builtin.networks.chirpstack import events
-from services.management.builtin.networks.heard import Carried, Route
-from services.management.builtin.networks.tts import messages
+from services.management.networks import the_things_stack
+from services.management.networks.chirpstack_events import encode_command, read_event
+from services.management.networks.messages import OutboundDownlink, Route
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 UPLINKS = [Uplink(85, b"\x01"), Uplink(85, b"\x02")]
@@ -29,21 +29,21 @@ def network(server: NetworkServer, loss: float = 0.0) -> tuple[Network, Sensor]:
 def told(server: NetworkServer, said: list[Published]) -> list[Any]:
     """What the integration tells of messages."""
     if isinstance(server, ChirpStack):
-        heard = [events.read("t", one.topic, one.payload) for one in said]
+        heard = [read_event("t", one.topic, one.payload) for one in said]
     else:
-        heard = [messages.read("t", one.payload) for one in said]
-    return [one.told for one in heard if one is not None]
+        heard = [the_things_stack.read_message("t", one.payload) for one in said]
+    return [one.report for one in heard if one is not None]
 
 
 def queued(server: NetworkServer, eui: str) -> list[Queued]:
     """A downlink as the integration publishes it, and the server takes it."""
     route = Route(application="app", device=f"eui-{eui.lower()}")
     downlink = Downlink(id="1-1", port=7, data=b"\xff", confirmed=True)
-    carried = Carried(eui, route, downlink, ITEM)
+    carried = OutboundDownlink(eui, route, downlink, ITEM)
     if isinstance(server, ChirpStack):
-        topic, payload = events.queued(carried)
+        topic, payload = encode_command(carried)
     else:
-        topic, payload = messages.queued(carried, "app@ttn")
+        topic, payload = the_things_stack.encode_push(carried, "app@ttn")
     assert server.device(topic) == eui
     return server.read(payload)
 

@@ -1,1 +1,0 @@
-"""`milesight`: devices of the network server in Milesight gateways, over MQTT."""

@@ -1,1 +1,0 @@
-"""`tts`: devices of an application of The Things Stack 3, over MQTT or its webhooks."""

@@ -1,1 +1,0 @@
-"""`webhook`: devices of any network server that posts JSON, told by pointers into it."""

@@ -1,0 +1,278 @@
+"""`simulator`: virtual devices of any product, which report plausible values and obey commands.
+
+They run in one replica, with one clock for those of all tenants.
+"""
+
+import asyncio
+import heapq
+import logging
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import lru_cache
+
+import msgspec
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus
+from libs.common.contracts.events import DeviceChanged
+from libs.common.contracts.integrations import (
+    AddDevice,
+    DeviceCommand,
+    DeviceRef,
+    Manifest,
+    NewDevice,
+)
+from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.integrations import Integration, IntegrationThings
+from libs.common.jobs import happened
+from libs.common.scheduling import FairScheduler, LaneFull
+from libs.common.simulation import SimulatedDevice
+from libs.common.things import GENERIC, device_key
+from libs.common.tsl import TslDocument, parse_document
+from services.management.tsl import ADD, DELETE, device_input, document, text_input
+
+log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
+"""Seconds between the reports of a device."""
+LOOK_EVERY = 60.0
+"""Seconds between two looks at which devices there are; what is heard of needs no look."""
+LOOK_PAUSE = 0.5
+"""Least seconds between two looks."""
+AT_ONCE = 32
+"""Reports on their way at the same time, of all tenants."""
+
+MANIFEST = Manifest(
+    id="simulator",
+    name="Simulator",
+    description="Virtual devices of your products, with plausible values",
+    icon="/public/simulator.svg",
+    tsl=document(
+        text_input("model", "Model", "The product that the device is one of", 64, least=1),
+        device_input(
+            "interval",
+            "Interval",
+            "Time between two reports",
+            {"dataType": "INT"},
+            unitName="s",
+            defaultValue=str(DEFAULT),
+            validator={"min": SHORTEST, "max": LONGEST},
+        ),
+    ),
+    add_device_service=ADD,
+    delete_device_service=DELETE,
+    carries_commands=True,
+)
+
+
+class Wheel:
+    """Turns that come back every so many seconds; times are those of one monotonic clock."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._heap: list[tuple[float, int]] = []
+        self._turns: dict[int, tuple[float, float]] = {}
+        """Due time and interval by key; what the heap says otherwise is out of date."""
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._turns
+
+    def put(self, key: int, interval: float, now: float) -> None:
+        """Give a key its turns; the first within the interval, so that not all come at once."""
+        known = self._turns.get(key)
+        if known is None or known[1] != interval:
+            self._set(key, interval, now + self._rng.random() * interval)
+
+    def remove(self, key: int) -> None:
+        """No more turns; unknown keys are fine."""
+        self._turns.pop(key, None)
+
+    def take(self, now: float) -> list[int]:
+        """The keys whose turn it is. Turns that were missed are not made up for."""
+        due: list[int] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heapq.heappop(self._heap)
+            turn = self._turns.get(key)
+            if turn is not None and turn[0] == at:
+                due.append(key)
+                following = at + turn[1]
+                self._set(key, turn[1], following if following > now else now + turn[1])
+        return due
+
+    def next(self) -> float | None:
+        """When the next turn may be; None without any."""
+        return self._heap[0][0] if self._heap else None
+
+    def _set(self, key: int, interval: float, at: float) -> None:
+        self._turns[key] = (at, interval)
+        heapq.heappush(self._heap, (at, key))
+
+
+class Simulator(Integration):
+    """Keeps virtual devices going while `run` runs."""
+
+    manifest = MANIFEST
+
+    def __init__(self, things: IntegrationThings) -> None:
+        self._things = things
+        self._rng = random.Random()  # noqa: S311 - measurements are no secrets
+        self._known: dict[int, DeviceRef] = {}
+        self._virtual: dict[int, SimulatedDevice] = {}
+        self._stale: set[int] = set()
+        """Devices whose TSL may be another one than they have."""
+        self._wheel = Wheel(self._rng)
+        self._look = asyncio.Event()
+        self._turned = asyncio.Event()
+        self._reports = FairScheduler("simulator", AT_ONCE)
+        self._failing = False
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        """Invent an SN; which products there are, `device` knows."""
+        model, interval = wanted.params["model"], wanted.params.get("interval")
+        if model == GENERIC:
+            raise InvalidInput("has no TSL that could be simulated", field="model")
+        return NewDevice(
+            identifier=f"SIM{secrets.token_hex(6).upper()}",
+            model=model,
+            additional={"interval": DEFAULT if interval is None else interval},
+        )
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        """Fall silent."""
+        self.forget(device.device_id)
+
+    async def command(self, wanted: DeviceCommand) -> None:
+        """Obey, answer, and report what has changed."""
+        ref = wanted.device
+        outcome = (await self._device(ref)).handle(wanted.command)
+        reply = outcome.reply
+        await self._things.reply(
+            ref.tenant,
+            ref.identifier,
+            reply["commandId"],
+            reply["status"],
+            outputs=reply.get("outputs"),
+            error=reply.get("error"),
+        )
+        if outcome.report:
+            await self._things.report(ref.tenant, ref.identifier, outcome.report)
+
+    def changed(self, device_id: int) -> None:
+        """Hear that a device is new or has changed; its TSL may be another one now."""
+        self._stale.add(device_id)
+        self._look.set()
+
+    def forget(self, device_id: int) -> None:
+        """Hear that a device is gone."""
+        self._known.pop(device_id, None)
+        self._virtual.pop(device_id, None)
+        self._stale.discard(device_id)
+        self._wheel.remove(device_id)
+
+    async def run(self) -> None:
+        """Keep the devices going for ever."""
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._keep_looking())
+            while True:
+                self._turned.clear()
+                for device_id in self._wheel.take(time.monotonic()):
+                    if (ref := self._known.get(device_id)) is not None:
+                        jobs.create_task(self._report(ref))
+                await self._next_turn()
+
+    async def _next_turn(self) -> None:
+        due = self._wheel.next()
+        wait = None if due is None else max(0.0, due - time.monotonic())
+        await happened(self._turned, wait)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            self._look.clear()
+            try:
+                await self._look_around()
+            except ThingwayError as error:
+                log.warning("simulator: the devices are not known: %s", error)
+                self._look.set()
+            await asyncio.sleep(LOOK_PAUSE)
+            await happened(self._look, LOOK_EVERY)
+
+    async def _look_around(self) -> None:
+        found = {device.device_id: device async for device in self._things.devices()}
+        for gone in self._known.keys() - found.keys():
+            self.forget(gone)
+        self._known = found
+        now = time.monotonic()
+        for device in found.values():
+            self._wheel.put(device.device_id, _interval(device), now)
+        self._turned.set()
+
+    async def _report(self, ref: DeviceRef) -> None:
+        """Report, unless too many reports of the tenant wait: then the turn is missed."""
+        try:
+            async with self._reports.slot(ref.tenant):
+                properties = (await self._device(ref)).measure()
+                if properties:
+                    await self._things.report(ref.tenant, ref.identifier, properties)
+            self._failing = False
+        except LaneFull:
+            pass  # the scheduler counts it
+        except NotFound:
+            self.forget(ref.device_id)
+        except InvalidInput as error:
+            log.info("simulator: the TSL of device %d is read anew: %s", ref.device_id, error)
+            self._stale.add(ref.device_id)
+        except ThingwayError as error:
+            if not self._failing:
+                log.warning("simulator: reports are not taken: %s", error)
+            self._failing = True
+
+    async def _device(self, ref: DeviceRef) -> SimulatedDevice:
+        device = self._virtual.get(ref.device_id)
+        if device is not None and ref.device_id not in self._stale:
+            return device
+        self._stale.discard(ref.device_id)
+        document = _document(
+            msgspec.json.encode(await self._things.tsl(ref.tenant, ref.identifier))
+        )
+        device = self._virtual.setdefault(ref.device_id, SimulatedDevice(document, self._rng))
+        device.adopt(document)
+        return device
+
+
+def _interval(device: DeviceRef) -> int:
+    return int(device.additional.get("interval", DEFAULT))
+
+
+@lru_cache(maxsize=256)
+def _document(tsl: bytes) -> TslDocument:
+    """One document for all devices that have it."""
+    return parse_document(tsl, stored=True)
+
+
+@asynccontextmanager
+async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
+    """Tell the simulator of added, changed and deleted devices; a look finds what is missed."""
+    ours = device_key(MANIFEST.id, "")
+
+    async def hear(message: Msg) -> None:
+        event = msgspec.json.decode(message.data, type=DeviceChanged)
+        if not event.device.thing_key.startswith(ours):
+            return
+        if event.change == "deleted":
+            simulator.forget(event.device.device_id)
+        else:
+            simulator.changed(event.device.device_id)
+
+    subscriptions = [
+        await bus.client.subscribe(f"event.*.device.*.{change}", cb=hear)
+        for change in ("added", "updated", "deleted")
+    ]
+    try:
+        yield
+    finally:
+        if bus.connected:
+            for subscription in subscriptions:
+                await subscription.unsubscribe()

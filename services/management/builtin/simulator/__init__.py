@@ -1,1 +1,0 @@
-"""`simulator`: virtual devices of any product, which report plausible values and obey commands."""

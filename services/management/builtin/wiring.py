@@ -1,0 +1,81 @@
+"""Wiring of the integrations that come with the platform."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from libs.common.bus import Bus, RawRequest, RpcClient, RpcServer
+from libs.common.http.outgoing import outgoing_session
+from libs.common.identity.seal import Seal
+from libs.common.integrations import IntegrationHost, IntegrationThings
+from libs.common.store.lease import Job, Leader
+from libs.common.store.mongo import Database
+from services.management.builtin.direct import Direct, System
+from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.commands import CommandCarrier
+from services.management.builtin.openapi_client.integration import OpenApiClient
+from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.store import OpenApiStore
+from services.management.builtin.simulator import Simulator, follow_changes
+from services.management.networks.chirpstack import ChirpStack
+from services.management.networks.milesight import Milesight
+from services.management.networks.server import NetworkServer
+from services.management.networks.store import NetworkStore
+from services.management.networks.the_things_stack import TheThingsStack
+from services.management.networks.webhook import Webhook
+
+NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
+LEASE_SECONDS = 4.0
+"""Seconds after which another replica takes over from one that is gone."""
+REQUEST_SECONDS = 8.0
+"""Seconds that another platform has for an answer; people wait for some of them."""
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """Integrations: `hosts` run in each replica, those of `leader` in one at a time."""
+
+    hosts: tuple[IntegrationHost, ...]
+    leader: Leader
+
+
+def wire(
+    *, database: Database, bus: Bus, rpc_client: RpcClient, seal: Seal, allowed: tuple[str, ...]
+) -> BuiltIn:
+    """Build the hosts; `allowed` are networks that may be called though they are not public."""
+    open_api_store = OpenApiStore(database, seal)
+
+    async def simulate() -> None:
+        simulator = Simulator(IntegrationThings(rpc_client, Simulator.manifest.id))
+        async with follow_changes(bus, simulator), IntegrationHost(bus, simulator):
+            await simulator.run()
+
+    async def serve_open_api() -> None:
+        things = IntegrationThings(rpc_client, OpenApiClient.manifest.id)
+        async with outgoing_session(allowed, REQUEST_SECONDS) as session:
+            accounts = Accounts(things, open_api_store, partial(Remote, session), allowed)
+            carrier = CommandCarrier(things, open_api_store, accounts)
+            integration = OpenApiClient(things, open_api_store, accounts, carrier)
+            async with IntegrationHost(bus, integration):
+                await integration.run()
+
+    async def serve_network(kind: type[NetworkServer]) -> None:
+        things = IntegrationThings(rpc_client, kind.manifest.id)
+        server = kind(things, NetworkStore(database, seal, kind.manifest.id), allowed)
+        hooks = RpcServer(bus, f"integration.{kind.manifest.id}", discovered=False)
+        hooks.offer("hook", RawRequest, server.receive_hook)
+        async with IntegrationHost(bus, server):
+            await hooks.start()
+            try:
+                await server.run()
+            finally:
+                await hooks.stop()
+
+    jobs: dict[str, Job] = {
+        Simulator.manifest.id: simulate,
+        OpenApiClient.manifest.id: serve_open_api,
+        **{kind.manifest.id: partial(serve_network, kind) for kind in NETWORKS},
+    }
+    return BuiltIn(
+        hosts=(IntegrationHost(bus, System()), IntegrationHost(bus, Direct())),
+        leader=Leader(database, "integrations", jobs, life=LEASE_SECONDS),
+    )

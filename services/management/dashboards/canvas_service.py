@@ -1,0 +1,230 @@
+"""Shows and saves canvases on behalf of users: who sees its owner sees a canvas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from msgspec.structs import asdict
+
+from libs.common.contracts.entities import ResolvedEntity
+from libs.common.contracts.names import AskCanvas, DescribedDevice, DeviceCanvas
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
+from libs.common.http.console import ids_of, name_of
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.grants import GrantReader, Grants
+from libs.common.store.mongo import DuplicateKey
+from services.management.dashboards.model import (
+    AttachType,
+    Canvas,
+    Content,
+    DashboardChanges,
+    NextId,
+    checked_name,
+    replace_widgets,
+)
+from services.management.dashboards.schemas import (
+    LARGEST_WIDGET,
+    MOST_CANVASES,
+    CanvasEntity,
+    CanvasOfDashboard,
+    DeleteCanvases,
+    NameCanvas,
+    SaveCanvas,
+    ShownCanvas,
+)
+from services.management.dashboards.service import DashboardService, dashboard_missing
+from services.management.dashboards.store import CanvasStore, DashboardStore
+from services.management.device_client import DeviceClient
+
+LOOKS = {
+    "DASHBOARD": (Function.DASHBOARD_VIEW,),
+    "DEVICE": (Function.DEVICE_VIEW, Function.DASHBOARD_VIEW),
+}
+SAVES = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
+"""What a user needs for canvases, by what they are attached to; any one suffices."""
+
+
+@dataclass(frozen=True)
+class CanvasService:
+    """The operations on canvases."""
+
+    store: CanvasStore
+    dashboards: DashboardStore
+    dashboard_service: DashboardService
+    grants: GrantReader
+    devices: DeviceClient
+    next_id: NextId
+
+    async def get(self, user: Principal, canvas_id: int) -> ShownCanvas:
+        """A canvas with the entities on it that the user sees."""
+        canvas, grants = await self._visible(user, canvas_id, LOOKS)
+        entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
+        return ShownCanvas.from_fields(
+            canvas,
+            widgets=[widget.shown for widget in canvas.widgets],
+            entity_ids=list(map(str, canvas.entity_ids)),
+            entities=[_shown_entity(one) for one in entities if _sees(grants, one)],
+            device_ids=list(map(str, canvas.device_ids)),
+        )
+
+    async def save(self, user: Principal, canvas_id: int, wanted: SaveCanvas) -> None:
+        """Set the name and the whole content; what is unknown is passed over.
+
+        The name of a dashboard's main canvas is that of the dashboard.
+        """
+        name = name_of(wanted.name)
+        canvas, _ = await self._visible(user, canvas_id, SAVES)
+        name = checked_name(name, canvas.name)
+        content = await self._content(canvas, wanted)
+        if canvas.is_main:
+            changes = DashboardChanges(name=name, **asdict(content))
+            saved = await self.dashboards.update(user.tenant, canvas_id, changes)
+        else:
+            saved = await self.store.update(user.tenant, canvas_id, name, content)
+        if not saved:
+            raise _unknown(canvas_id)
+
+    async def of_device(self, wanted: AskCanvas) -> DeviceCanvas:
+        """Answer `device`, which has looked whether the user sees the device."""
+        tenant, device_id = wanted.tenant, wanted.device_id
+        found = await self.store.find_of_device(tenant, device_id)
+        if found is None:
+            found = await self._create_for_device(tenant, device_id)
+        return DeviceCanvas(str(found.id), found.name)
+
+    async def of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasOfDashboard]:
+        """The canvases of a dashboard, the main one first."""
+        dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
+        others = await self.store.list_of_dashboard(user.tenant, dashboard_id)
+        return list(map(_row, [dashboard.main_canvas, *others]))
+
+    async def add(
+        self, user: Principal, dashboard_id: int, wanted: NameCanvas
+    ) -> CanvasOfDashboard:
+        """Add an empty canvas to a dashboard."""
+        name = checked_name(name_of(wanted.name))
+        await self.dashboard_service.find_visible(user, dashboard_id)
+        if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
+            raise Conflict(f"a dashboard has at most {MOST_CANVASES} of these", field="name")
+        canvas = await self._new_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
+        await self.store.insert(canvas)
+        if await self.dashboards.get(user.tenant, dashboard_id) is None:
+            await self.store.remove(user.tenant, dashboard_id, [canvas.id])
+            raise dashboard_missing(dashboard_id)
+        return _row(canvas)
+
+    async def remove(self, user: Principal, dashboard_id: int, wanted: DeleteCanvases) -> None:
+        """Delete canvases of a dashboard, but not its main one; unknown ones are passed over."""
+        await self.dashboard_service.find_visible(user, dashboard_id)
+        ids = ids_of(wanted.canvas_ids)
+        if dashboard_id in ids:
+            raise InvalidInput("names the main canvas, which stays", field="canvas_ids")
+        await self.store.remove(user.tenant, dashboard_id, ids)
+
+    async def _create_for_device(self, tenant: str, device_id: int) -> Canvas:
+        device = await self._device(tenant, device_id)
+        canvas = await self._new_canvas(tenant, device.name, "DEVICE", device_id)
+        try:
+            await self.store.insert(canvas)
+        except DuplicateKey:  # another request made it
+            found = await self.store.find_of_device(tenant, device_id)
+            if found is None:
+                raise
+            return found
+        try:
+            await self._device(tenant, device_id)
+        except NotFound:  # the event that it is gone may have come before its canvas
+            await self.store.remove_of_devices(tenant, [device_id])
+            raise
+        return canvas
+
+    async def _new_canvas(self, tenant: str, name: str, kind: AttachType, attach_id: int) -> Canvas:
+        return Canvas(
+            id=await self.next_id(),
+            tenant=tenant,
+            name=name,
+            attach_type=kind,
+            attach_id=attach_id,
+            created_at=datetime.now(UTC),
+        )
+
+    async def _device(self, tenant: str, device_id: int) -> DescribedDevice:
+        for device in await self.devices.describe_devices(tenant, [device_id]):
+            return device
+        raise NotFound(f"device {device_id} not found", field="device_id")
+
+    async def _content(self, canvas: Canvas, wanted: SaveCanvas) -> Content:
+        widgets = await replace_widgets(canvas, wanted.widgets, self.next_id)
+        for at, widget in enumerate(widgets):
+            if len(widget.data) > LARGEST_WIDGET:
+                raise TooLarge(
+                    f"has more than {LARGEST_WIDGET} characters as JSON",
+                    field=f"widgets[{at}].data",
+                )
+        entities = await self.devices.resolve_all(canvas.tenant, ids_of(wanted.entity_ids or ()))
+        devices = ids_of(wanted.device_ids or ())
+        known = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
+        return Content(
+            widgets=widgets,
+            entity_ids=tuple(one.id for one in entities),
+            device_ids=tuple(one.id for one in known),
+        )
+
+    async def _visible(
+        self, user: Principal, canvas_id: int, needed: Mapping[str, tuple[Function, ...]]
+    ) -> tuple[Canvas, Grants]:
+        """The canvas and what its user sees.
+
+        Raises `NotFound`, and `Forbidden` for a canvas of what the user does not see.
+        """
+        canvas = await self._find(user.tenant, canvas_id)
+        grants = await self.grants.of(user)
+        if not user.may(*needed[canvas.attach_type]):
+            raise Forbidden("user does not have permission")
+        if not await self._granted(grants, canvas):
+            raise Forbidden("user does not have data permission")
+        return canvas, grants
+
+    async def _find(self, tenant: str, canvas_id: int) -> Canvas:
+        dashboard = await self.dashboards.get(tenant, canvas_id)
+        if dashboard is not None:
+            return dashboard.main_canvas
+        canvas = await self.store.get(tenant, canvas_id)
+        if canvas is None:
+            raise _unknown(canvas_id)
+        return canvas
+
+    async def _granted(self, grants: Grants, canvas: Canvas) -> bool:
+        if canvas.attach_type == "DASHBOARD":
+            return grants.dashboard(canvas.attach_id)
+        device = await self._device(canvas.tenant, canvas.attach_id)
+        return grants.device(device.id, device.integration, device.group)
+
+
+def _row(canvas: Canvas) -> CanvasOfDashboard:
+    return CanvasOfDashboard.from_fields(canvas, canvas_id=str(canvas.id))
+
+
+def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
+    whole = grants.thing(
+        entity.thing_id, entity.integration, device=entity.device, group=entity.group
+    )
+    return whole or grants.entity(entity.id)
+
+
+def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:
+    return CanvasEntity(
+        entity_id=str(entity.id),
+        entity_key=entity.key,
+        entity_name=entity.name,
+        entity_type=entity.type,
+        entity_value_type=entity.value_type,
+        entity_value_attribute=entity.value_attribute,
+        entity_access_mod=entity.access_mod,
+        device_name=entity.device_name,
+    )
+
+
+def _unknown(canvas_id: int) -> NotFound:
+    return NotFound(f"canvas not exist: {canvas_id}", field="canvas_id")

@@ -1,0 +1,197 @@
+"""`/dashboard` and `/canvas`: dashboards, their covers and canvases, and the home of a user."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import Requester, provide
+from libs.common.http.console import delete, get, post, put
+from libs.common.http.guards import holders, users
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
+from libs.common.http.streaming import Streamed
+from libs.common.identity.functions import Function
+from services.management.dashboards.canvas_service import CanvasService
+from services.management.dashboards.model import PRESETS, PresetCover
+from services.management.dashboards.schemas import (
+    CanvasOfDashboard,
+    CreateDashboard,
+    DeleteCanvases,
+    DeleteDashboards,
+    FoundDashboard,
+    MainCanvas,
+    NameCanvas,
+    SaveCanvas,
+    SearchDashboards,
+    ShownCanvas,
+    ShownDashboard,
+    UpdateDashboard,
+)
+from services.management.dashboards.service import DashboardService
+
+Dashboards = NamedDependency[DashboardService]
+Canvases = NamedDependency[CanvasService]
+
+
+@dataclass(frozen=True)
+class DashboardHandlers:
+    """Dependencies of the handlers."""
+
+    dashboards: DashboardService
+    canvases: CanvasService
+
+
+@post(
+    "/dashboard",
+    guards=[holders(Function.DASHBOARD_ADD)],
+    example={
+        "name": "Roofs",
+        "cover_type": "DEFAULT_IMAGE",
+        "cover_data": "public/cover-purple.svg",
+    },
+)
+async def create_dashboard(
+    principal: Requester, dashboards: Dashboards, data: JSONBody[CreateDashboard]
+) -> MainCanvas:
+    """Create an empty dashboard; every role of its creator sees it."""
+    return await dashboards.create(principal, data)
+
+
+@put("/dashboard/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)])
+async def update_dashboard(
+    principal: Requester,
+    dashboards: Dashboards,
+    dashboard_id: PathId,
+    data: JSONBody[UpdateDashboard],
+) -> dict[str, str]:
+    """Set its name, description and cover, or all widgets of its main canvas."""
+    await dashboards.update(principal, dashboard_id, data)
+    return {}
+
+
+@delete(
+    "/dashboard/{dashboard_id:str}",
+    guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
+)
+async def delete_dashboard(
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+) -> dict[str, str]:
+    """Delete a dashboard with its canvases and grants."""
+    await dashboards.delete(principal, dashboard_id)
+    return {}
+
+
+@post("/dashboard/batch-delete", guards=[holders(Function.DASHBOARD_DELETE)])
+async def delete_dashboards(
+    principal: Requester, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
+) -> None:
+    """Delete dashboards with their canvases and grants; unknown ones are passed over."""
+    await dashboards.delete_all(principal, data)
+
+
+@get("/dashboard/dashboards", guards=[holders(Function.DASHBOARD_VIEW)])
+async def list_dashboards(
+    principal: Requester, dashboards: Dashboards
+) -> Streamed[list[ShownDashboard]]:
+    """The dashboards that the caller sees, with their widgets, the oldest first."""
+    return await dashboards.seen_by(principal)
+
+
+@post("/dashboard/search", guards=[holders(Function.DASHBOARD_VIEW)])
+async def search_dashboards(
+    principal: Requester, dashboards: Dashboards, data: JSONBody[SearchDashboards | None] = None
+) -> list[FoundDashboard]:
+    """The dashboards that the caller sees: the caller's home first, then the newest."""
+    wanted = data or SearchDashboards()
+    return await dashboards.search(principal, wanted)
+
+
+@get("/dashboard/covers", guards=[users])
+async def list_dashboard_covers() -> list[PresetCover]:
+    """Pictures that a dashboard can have."""
+    return PRESETS
+
+
+@get("/dashboard/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)])
+async def get_main_canvas(principal: Requester, dashboards: Dashboards) -> MainCanvas:
+    """The canvas of the caller's home, else of the newest dashboard; empty without any."""
+    return await dashboards.main_canvas(principal)
+
+
+@post("/dashboard/{dashboard_id:str}/home", guards=[users])
+async def set_home_dashboard(
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+) -> None:
+    """Let the caller begin with it, and with no other one."""
+    await dashboards.set_home(principal, dashboard_id)
+
+
+@post("/dashboard/{dashboard_id:str}/cancel-home", guards=[users])
+async def end_home_dashboard(
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+) -> None:
+    """Let the caller begin with it no more."""
+    await dashboards.end_home(principal, dashboard_id)
+
+
+@get("/canvas/{canvas_id:str}", guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)])
+async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId) -> ShownCanvas:
+    """The canvas of a dashboard needs `dashboard.view`, that of a device either function."""
+    return await canvases.get(principal, canvas_id)
+
+
+@put(
+    "/canvas/{canvas_id:str}",
+    guards=[holders(Function.DASHBOARD_EDIT, Function.DEVICE_EDIT)],
+    example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
+)
+async def save_canvas(
+    principal: Requester, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
+) -> None:
+    """Set all that lies on it: widgets that are left out are deleted.
+
+    The canvas of a dashboard needs `dashboard.edit`, that of a device `device.edit`.
+    """
+    await canvases.save(principal, canvas_id, data)
+
+
+@get("/dashboard/{dashboard_id:str}/canvas", guards=[holders(Function.DASHBOARD_VIEW)])
+async def list_canvases(
+    principal: Requester, canvases: Canvases, dashboard_id: PathId
+) -> list[CanvasOfDashboard]:
+    """The main one first, then the oldest."""
+    return await canvases.of_dashboard(principal, dashboard_id)
+
+
+@post(
+    "/dashboard/{dashboard_id:str}/canvas",
+    guards=[holders(Function.DASHBOARD_EDIT)],
+    example={"name": "Second page"},
+)
+async def add_canvas(
+    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[NameCanvas]
+) -> CanvasOfDashboard:
+    """An empty one, besides the main canvas that every dashboard has."""
+    return await canvases.add(principal, dashboard_id, data)
+
+
+@post(
+    "/dashboard/{dashboard_id:str}/canvas/batch-delete", guards=[holders(Function.DASHBOARD_EDIT)]
+)
+async def delete_canvases(
+    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[DeleteCanvases]
+) -> None:
+    """All but the main one can be deleted; unknown ones are passed over."""
+    await canvases.remove(principal, dashboard_id, data)
+
+
+def create_router(handlers: DashboardHandlers) -> Router:
+    """Return the operations with their dependencies."""
+    return Router(
+        "/",
+        route_handlers=operations_of(globals()),
+        dependencies=provide(handlers),
+        tags=["Dashboards"],
+    )

@@ -1,0 +1,189 @@
+"""Dashboards and canvases as they are stored, their widgets and covers.
+
+The main canvas of a dashboard is the dashboard's own document, every other canvas one of its
+own; both hold their content as `{widgets: [{id, data}], entityIds, deviceIds}`. `data` is kept as
+JSON text: its keys are a console's own and may be such as MongoDB gives a meaning.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from libs.common.errors import InvalidInput
+from libs.common.http.ids import Id, OptionalId
+from libs.common.store.documents import Stored
+
+NextId = Callable[[], Awaitable[int]]
+"""Of dashboards, canvases and widgets: one sequence."""
+LONGEST_NAME = 64
+"""Characters of a name; one that was longer before may stay (see `checked_name`)."""
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+CanvasIds = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=1000)]
+AttachType = Literal["DASHBOARD", "DEVICE"]
+PRESET, UPLOADED = "DEFAULT_IMAGE", "RESOURCE"
+_COVER_NAMES = ("Purple", "Blue", "Green", "Yellow", "City", "Building", "Field", "Plant")
+"""Consoles preselect the one that is called Purple."""
+
+
+class Widget(msgspec.Struct):
+    """One widget; without an id, or with an empty one, it is new. `data` is opaque."""
+
+    data: dict[str, Any]
+    widget_id: OptionalId = None
+
+
+class ShownWidget(msgspec.Struct):
+    """A widget in an answer."""
+
+    widget_id: str
+    data: dict[str, Any]
+
+
+class StoredWidget(msgspec.Struct, frozen=True):
+    """A widget with its id; `data` is what a console wrote, as JSON text."""
+
+    id: int
+    data: str
+
+    @property
+    def shown(self) -> ShownWidget:
+        """The widget as consoles have it; its data goes out as it is stored."""
+        return ShownWidget(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
+
+
+class Content(Stored, frozen=True):
+    """All that lies on a canvas."""
+
+    widgets: tuple[StoredWidget, ...] = ()
+    entity_ids: tuple[int, ...] = ()
+    device_ids: tuple[int, ...] = ()
+
+
+async def replace_widgets(
+    before: Content, wanted: Sequence[Widget], next_id: NextId
+) -> tuple[StoredWidget, ...]:
+    """Return the wanted widgets with their ids; an unknown id is passed over.
+
+    Raises `InvalidInput` for a widget that comes twice.
+    """
+    known = {widget.id for widget in before.widgets}
+    kept: dict[int, StoredWidget] = {}
+    for widget in wanted:
+        widget_id = widget.widget_id or await next_id()
+        if widget_id in kept:
+            raise InvalidInput(f"has widget {widget_id} twice", field="widgets")
+        if widget_id in known or not widget.widget_id:
+            data = msgspec.json.encode(widget.data).decode()
+            kept[widget_id] = StoredWidget(widget_id, data)
+    return tuple(kept.values())
+
+
+def checked_name(name: str, before: str = "") -> str:
+    """`name` when it is not too long, or is the one from `before`; raise `InvalidInput`."""
+    if len(name) > LONGEST_NAME and name != before:
+        raise InvalidInput(f"must have at most {LONGEST_NAME} characters", field="name")
+    return name
+
+
+class Cover(msgspec.Struct, frozen=True):
+    """The picture of a dashboard: a preset, or an uploaded resource by its URL."""
+
+    type: str
+    data: str
+
+
+class PresetCover(msgspec.Struct):
+    """A preset; `data` is its path."""
+
+    id: str
+    name: str
+    type: str
+    data: str
+    ordered: int
+
+
+PRESETS = [
+    PresetCover(
+        id=str(at),
+        name=name,
+        type=PRESET,
+        data=f"public/cover-{name.lower()}.svg",
+        ordered=at * 10_000,
+    )
+    for at, name in enumerate(_COVER_NAMES, 1)
+]
+_PATHS = frozenset(preset.data for preset in PRESETS)
+
+
+def cover_of(kind: str | None, data: str | None) -> Cover | None:
+    """The cover that somebody chose, None for none; raise `InvalidInput`."""
+    if kind is None and not data:
+        return None
+    if kind is None:
+        raise InvalidInput("is required with cover_data", field="cover_type")
+    if not data:
+        raise InvalidInput("is required with cover_type", field="cover_data")
+    if kind == PRESET and data not in _PATHS:
+        raise InvalidInput(
+            "is none of /dashboard/covers",
+            field="cover_data",
+            code="dashboard_preset_cover_not_exist",
+        )
+    return Cover(kind, data)
+
+
+class Canvas(Content, frozen=True, kw_only=True):
+    """A canvas with its content."""
+
+    id: int
+    tenant: str
+    name: str
+    attach_type: AttachType
+    attach_id: int
+    created_at: datetime
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the main canvas of a dashboard, which is that dashboard."""
+        return self.attach_type == "DASHBOARD" and self.attach_id == self.id
+
+
+class Dashboard(Content, frozen=True, kw_only=True):
+    """A dashboard with the content of its main canvas, which has its id and its name."""
+
+    id: int
+    tenant: str
+    name: str
+    description: str | None = None
+    cover: Cover | None = None
+    user_id: int | None = None
+    created_at: datetime
+
+    @property
+    def main_canvas(self) -> Canvas:
+        """The canvas that is in the dashboard's document."""
+        return Canvas(
+            id=self.id,
+            tenant=self.tenant,
+            name=self.name,
+            attach_type="DASHBOARD",
+            attach_id=self.id,
+            created_at=self.created_at,
+            widgets=self.widgets,
+            entity_ids=self.entity_ids,
+            device_ids=self.device_ids,
+        )
+
+
+class DashboardChanges(Stored, frozen=True, kw_only=True):
+    """What is set of a dashboard; the rest stays."""
+
+    name: str
+    description: str | UnsetType | None = UNSET
+    cover: Cover | UnsetType | None = UNSET
+    widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
+    entity_ids: tuple[int, ...] | UnsetType = UNSET
+    device_ids: tuple[int, ...] | UnsetType = UNSET

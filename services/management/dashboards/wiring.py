@@ -1,0 +1,57 @@
+"""Wiring of dashboards."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.bus import BatchConsumer, Bus, RpcClient, RpcServer
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.names import AskCanvas, DescribeDashboards
+from libs.common.identity.grants import GrantReader, Sharing
+from libs.common.limits.tenants import KnownLimits
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Mongo
+from services.management.dashboards.canvas_service import CanvasService
+from services.management.dashboards.console import DashboardHandlers, create_router
+from services.management.dashboards.events import create_consumer
+from services.management.dashboards.service import DashboardService
+from services.management.dashboards.store import CanvasStore, DashboardStore
+from services.management.device_client import DeviceClient
+from services.management.resources.store import ResourceStore
+
+ID_BLOCK = 100
+"""Ids of dashboards, canvases and widgets; a restart wastes at most this many."""
+
+
+@dataclass(frozen=True)
+class Dashboards:
+    """What the process runs of dashboards."""
+
+    router: Router
+    consumer: BatchConsumer
+
+
+def wire(
+    *,
+    mongo: Mongo,
+    bus: Bus,
+    rpc_client: RpcClient,
+    rpc_server: RpcServer,
+    grants: GrantReader,
+    limits: KnownLimits,
+    resources: ResourceStore,
+    devices: DeviceClient,
+) -> Dashboards:
+    """Build stores and services, and offer their operations to other services."""
+    canvas_store = CanvasStore(mongo, resources)
+    store = DashboardStore(mongo, limits, canvas_store, resources)
+    next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).take
+    sharing = Sharing(rpc_client, grants, ResourceType.DASHBOARD)
+    dashboards = DashboardService(store, sharing, next_id)
+    canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
+    rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
+    rpc_server.offer("canvas_of_device", AskCanvas, canvases.of_device)
+    return Dashboards(
+        router=create_router(DashboardHandlers(dashboards, canvases)),
+        consumer=create_consumer(bus, store, canvas_store),
+    )

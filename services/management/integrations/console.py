@@ -1,0 +1,60 @@
+"""`/integration`: which integrations there are."""
+
+from dataclasses import dataclass
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.http import Requester, provide
+from libs.common.http.console import Page, get, post
+from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
+from libs.common.identity.functions import Function
+from services.management.integrations.schemas import (
+    IntegrationDetail,
+    SearchIntegrations,
+    ShownIntegration,
+)
+from services.management.integrations.service import IntegrationService
+
+Integrations = NamedDependency[IntegrationService]
+_SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+
+
+@post("/search", guards=[_SEES])
+async def search_integrations(
+    principal: Requester,
+    integrations: Integrations,
+    data: JSONBody[SearchIntegrations | None] = None,
+) -> list[ShownIntegration] | Page[ShownIntegration]:
+    """Those that are there and that the caller sees, with what they have; by id."""
+    wanted = data or SearchIntegrations()
+    return await integrations.search(principal, wanted)
+
+
+@get("/{integration_id:str}", guards=[_SEES])
+async def get_integration(
+    principal: Requester,
+    integrations: Integrations,
+    integration_id: FromPath[str],
+) -> IntegrationDetail:
+    """One integration with its entities and their values."""
+    return await integrations.get(principal, integration_id)
+
+
+@dataclass(frozen=True)
+class IntegrationHandlers:
+    """Dependencies of the handlers."""
+
+    integrations: IntegrationService
+
+
+def create_router(integrations: IntegrationService) -> Router:
+    """Return the operations with their dependencies."""
+    return Router(
+        "/integration",
+        route_handlers=operations_of(globals()),
+        dependencies=provide(IntegrationHandlers(integrations)),
+        tags=["Integrations"],
+    )

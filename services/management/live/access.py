@@ -1,0 +1,142 @@
+"""Access to live updates: credentials, grants as of now, and the limits of connections.
+
+Of Redis this service may read what it knows of credentials, and nothing else.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.access import ACCESS, Access, UserRef
+from libs.common.contracts.limits import AskUse
+from libs.common.contracts.mqtt import live_user
+from libs.common.errors import Unauthenticated, Unavailable
+from libs.common.identity import Principal
+from libs.common.identity.access import access_key
+from libs.common.identity.grants import GrantReader, Grants
+from libs.common.identity.tokens import live_key
+from libs.common.limits.counts import Claim, Counts, Held, taken
+from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.use import Use
+from libs.common.mqtt import Connect
+from libs.common.store.redis import Redis, RedisError
+from services.management.live.exchange import MqttListener
+from services.management.live.sockets import Closer
+from services.management.live.subscriber import Subscriber
+
+AGAIN = 5.0
+"""Seconds after which consoles try again."""
+
+
+class Credentials:
+    """Whether credentials are valid, and the access versions of tenants."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def valid(self, keys: Sequence[str]) -> list[bool]:
+        """Tell of each credential, by its key, whether it is valid; raise `Unavailable`."""
+        return [found is not None for found in await self._read(list(keys))]
+
+    async def holder(self, key: str) -> Principal | None:
+        """Whose credential it is; None when it is none. Raises `Unavailable`."""
+        (found,) = await self._read([key])
+        return None if found is None else msgspec.json.decode(found, type=Principal)
+
+    async def versions(self, tenants: Sequence[str]) -> list[int]:
+        """The access version of each tenant, 0 where there is none; raise `Unavailable`."""
+        return [int(found or 0) for found in await self._read(list(map(access_key, tenants)))]
+
+    async def _read(self, keys: list[str]) -> list[bytes | str | None]:
+        try:
+            return await self._redis.mget(keys) if keys else []
+        except (RedisError, OSError) as error:
+            raise Unavailable("the token store does not answer at the moment") from error
+
+
+class Judge:
+    """Asks `auth` about users."""
+
+    def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
+        self._rpc = rpc
+        self._grants = grants
+
+    async def of(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
+        """A user with what it may do and sees at `version` or later; None when it is gone.
+
+        Raises what `auth` answers otherwise.
+        """
+        user = UserRef(principal.tenant, principal.user_id)
+        try:
+            access = await self._rpc.call(ACCESS, user, Access)
+            known = msgspec.structs.replace(
+                principal,
+                functions=access.functions,
+                super_admin=access.super_admin,
+                access=max(access.version, version),
+            )
+            return known, await self._grants.of(known)
+        except Unauthenticated:
+            return None
+
+
+class Admission:
+    """Judges CONNECT; counts connections by user and tenant, each replica its own."""
+
+    def __init__(self, credentials: Credentials, judge: Judge, limits: KnownLimits) -> None:
+        self._credentials = credentials
+        self._judge = judge
+        self._limits = limits
+        self._open = Counts()
+        self._keys = Counts()
+
+    async def of(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
+        """The listener that a client is, and its share of the limits, to be given back.
+
+        Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
+        """
+        credential = live_key((connect.password or b"").decode(errors="replace"))
+        holder = await self._credentials.holder(credential)
+        if holder is None or connect.user != live_user(holder.user_id).encode():
+            raise Unauthenticated("the user name or the password is wrong")
+        if len(connect.fields) > 1:  # the client id alone, unless there is a will
+            raise Unauthenticated("a will would be a publish, and nobody publishes here")
+        (version,) = await self._credentials.versions([holder.tenant])
+        judged = await self._judge.of(holder, version)
+        if judged is None:
+            raise Unauthenticated("the user is gone")
+        held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
+        return MqttListener(judged[0], credential, judged[1], closer), held
+
+    def count_keys(self, subscriber: Subscriber, number: int) -> None:
+        """Count the keys that a socket subscribes to instead of those before.
+
+        Raises `TooManyRequests` when its user or tenant has too many; then it counts none.
+        """
+        user = subscriber.principal
+        claims = self._claims(user, "websocketKeys")
+        self._keys.give(claims, subscriber.counted)
+        subscriber.counted = 0
+        if number:
+            taken(self._keys, claims, user.tenant, AGAIN, number)
+            subscriber.counted = number
+
+    def _claims(self, user: Principal, name: str) -> list[Claim]:
+        """Return what a user and its tenant may have of a limit."""
+        limits, each = msgspec.to_builtins(self._limits.of(user.tenant)), f"eachW{name[1:]}"
+        user_claim = (_key(user.tenant, user.subject), limits[each], each)
+        return [user_claim, (user.tenant, limits[name], name)]
+
+    async def use(self, asked: AskUse) -> Use:
+        """What a user and its tenant have open, by the name of the limit."""
+        return {
+            "websockets": self._open.of(asked.tenant),
+            "eachWebsockets": self._open.of(_key(asked.tenant, asked.subject)),
+            "websocketKeys": self._keys.of(asked.tenant),
+            "eachWebsocketKeys": self._keys.of(_key(asked.tenant, asked.subject)),
+        }
+
+
+def _key(tenant: str, subject: str) -> str:
+    return f"{tenant}/{subject}"

@@ -1,0 +1,215 @@
+"""`/websocket` and `/mqtt`: live updates, from the opening of a socket to its end.
+
+`/mqtt` speaks MQTT 3.1.1 like a broker that only sends: each user may subscribe to one topic, its
+own, and publishes nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import Router, WebSocket, websocket
+from litestar.di import NamedDependency
+from litestar.exceptions import WebSocketDisconnect
+
+from libs.common.errors import ThingwayError, Unauthenticated
+from libs.common.http import principal_of, provide
+from libs.common.http.guards import users
+from libs.common.identity import TOKEN_HEADER
+from libs.common.identity.grants import GrantReader
+from libs.common.identity.tokens import access_token_key
+from libs.common.mqtt import Connect, PacketError
+from services.management.live.access import Admission
+from services.management.live.exchange import MqttListener
+from services.management.live.frames import BadFrame, Follow, read_frame
+from services.management.live.hub import Hub
+from services.management.live.packets import (
+    PINGRESP,
+    REFUSED,
+    Answer,
+    OtherVersion,
+    Packet,
+    Ping,
+    Stream,
+    Subscribe,
+    Unsubscribe,
+    connack,
+    suback,
+    unsuback,
+)
+from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, Closer, Turns
+from services.management.live.subscriber import Subscriber
+from services.management.live.subscriptions import Subscriptions
+
+SUBPROTOCOL = "mqtt"
+CONNECT_WAIT = 5.0
+"""Seconds in which CONNECT must come."""
+LONGEST_SILENCE = 600.0
+"""Seconds that a client may say nothing which promises less, or nothing at all."""
+GRACE = 1.5
+"""How many times its keep-alive a client may say nothing (MQTT 3.1.1, 3.1.2.10)."""
+
+
+@websocket("/websocket", guards=[users])
+async def live(
+    socket: WebSocket[Any, Any, Any],
+    hub: NamedDependency[Hub],
+    subscriptions: NamedDependency[Subscriptions],
+    grants: NamedDependency[GrantReader],
+    turns: NamedDependency[Turns],
+) -> None:
+    """Push what changes until either side ends it; what ends it here has a reason."""
+    principal = principal_of(socket)
+    closer = Closer(socket, turns)
+    subscriber = Subscriber(
+        principal,
+        access_token_key(socket.headers.get(TOKEN_HEADER, "")),
+        await grants.of(principal),
+        closer,
+    )
+    await socket.accept()
+    hub.enter(subscriber)
+    try:
+        await _read(closer, subscriber, subscriptions)
+    finally:
+        subscriptions.leave(subscriber)
+
+
+async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
+    """Do what the client says until it leaves, also after nonsense has begun the closing."""
+    while True:
+        try:
+            text = await closer.socket.receive_data(mode="text")
+            async with subscriptions.turns.step(subscriber.principal.tenant):
+                said = read_frame(text)
+            if isinstance(said, frozenset):
+                await subscriptions.subscribe(subscriber, said)
+            elif isinstance(said, Follow):
+                await subscriptions.follow(subscriber, said.pattern)
+                await closer.send(said.text)
+            elif said is not None:
+                await closer.send(said)
+        except WebSocketDisconnect:
+            return
+        except BadFrame as error:
+            subscriber.close(MALFORMED, str(error))
+        except ThingwayError as error:
+            subscriber.close(TRY_AGAIN, error.text)
+
+
+@websocket("/mqtt")
+async def mqtt(
+    socket: WebSocket[Any, Any, Any],
+    hub: NamedDependency[Hub],
+    admission: NamedDependency[Admission],
+    turns: NamedDependency[Turns],
+) -> None:
+    """Tell which entities change until either side ends it; what ends it here has a reason."""
+    if SUBPROTOCOL not in socket.scope["subprotocols"]:
+        await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
+        return
+    await socket.accept(subprotocols=SUBPROTOCOL)
+    closer, packets = Closer(socket, turns), _packets(socket)
+    try:
+        async with asyncio.timeout(CONNECT_WAIT):
+            first = await anext(packets, None)
+        if isinstance(first, Connect):
+            await _listen(closer, packets, first, hub, admission)
+        elif isinstance(first, OtherVersion):
+            await closer.send(connack(Answer.VERSION))
+            closer.close(POLICY, "the protocol must be MQTT 3.1.1")
+        elif first is not None:
+            closer.close(MALFORMED, "a connection begins with CONNECT")
+    except TimeoutError:
+        closer.close(POLICY, "nothing was said for too long")
+    except PacketError as error:
+        closer.close(MALFORMED, str(error))
+    await closer.closed()
+
+
+async def _listen(
+    closer: Closer,
+    packets: AsyncIterator[Packet],
+    connect: Connect,
+    hub: Hub,
+    admission: Admission,
+) -> None:
+    """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
+    try:
+        listener, held = await admission.of(connect, closer)
+    except ThingwayError as error:
+        unknown = isinstance(error, Unauthenticated)
+        code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
+        await closer.send(connack(code))
+        closer.close(POLICY, error.text)
+        return
+    hub.enter(listener)
+    try:
+        await closer.send(connack(Answer.ACCEPTED))
+        await _obey(closer, packets, connect, listener, hub)
+    finally:
+        held.give()
+        hub.exchange.leave(listener)
+        hub.leave(listener)
+
+
+async def _obey(
+    closer: Closer,
+    packets: AsyncIterator[Packet],
+    connect: Connect,
+    listener: MqttListener,
+    hub: Hub,
+) -> None:
+    promised = int.from_bytes(connect.keep_alive, "big") * GRACE
+    silence = min(promised or LONGEST_SILENCE, LONGEST_SILENCE)
+    while True:
+        async with asyncio.timeout(silence):
+            packet = await anext(packets, None)
+        match packet:
+            case Ping():
+                await closer.send(PINGRESP)
+            case Subscribe(packet_id, filters):
+                codes = [0 if one == listener.topic else REFUSED for one in filters]
+                if 0 in codes:
+                    hub.exchange.subscribe(listener)
+                await closer.send(suback(packet_id, codes))
+            case Unsubscribe(packet_id, filters):
+                if listener.topic in filters:
+                    hub.exchange.leave(listener)
+                await closer.send(unsuback(packet_id))
+            case None:
+                return
+            case _:  # DISCONNECT; a second CONNECT; PUBLISH, for which 3.1.1 has no refusal
+                closer.close(POLICY, f"{type(packet).__name__.upper()} ends the connection")
+                return
+
+
+async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
+    """The packets that a client sends; ends when it has gone. Raises `PacketError`."""
+    stream = Stream()
+    while True:
+        try:
+            data = await socket.receive_data(mode="binary")
+        except WebSocketDisconnect:
+            return
+        if not data:  # which a frame of text is here, too
+            raise PacketError("a frame is not binary, or empty")
+        for packet in stream.packets(data):
+            yield packet
+
+
+@dataclass(frozen=True)
+class LiveHandlers:
+    """Dependencies of the handlers."""
+
+    hub: Hub
+    subscriptions: Subscriptions
+    grants: GrantReader
+    turns: Turns
+    admission: Admission
+
+
+def create_router(handlers: LiveHandlers) -> Router:
+    """Return the endpoints with their dependencies."""
+    return Router("/", route_handlers=[live, mqtt], dependencies=provide(handlers))

@@ -1,0 +1,150 @@
+"""Subscriptions of sockets, and the watch over their tokens and grants.
+
+Most subscriptions need nobody: what a device grant shows is known from the event itself.
+`device` is asked only about ids, and about keys of users who hold grants of entities.
+
+Twice a second the tokens of all sockets and the access versions of their tenants are read
+from Redis. That notices every way in which a token can end, and needs nothing to be told.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from libs.common.contracts.entities import MOST
+from libs.common.errors import ThingwayError
+from libs.common.http.ids import find_id
+from libs.common.identity import Principal
+from libs.common.identity.grants import Grants
+from libs.common.jobs import Beside
+from libs.common.scheduling.turns import repeat
+from services.management.device_client import DeviceClient
+from services.management.live.access import Admission, Credentials, Judge
+from services.management.live.frames import Pattern
+from services.management.live.hub import Hub
+from services.management.live.sockets import POLICY, Turns
+from services.management.live.subscriber import Listener, Subscriber
+
+log = logging.getLogger(__name__)
+
+EVERY = 0.4
+"""Seconds between looks: a revoked token closes its sockets within a second."""
+CHUNK = 2000
+ENDED = "the token is no longer valid"
+
+
+class Subscriptions:
+    """Subscribes sockets."""
+
+    def __init__(self, hub: Hub, devices: DeviceClient, admission: Admission, turns: Turns) -> None:
+        self._hub = hub
+        self._devices = devices
+        self._admission = admission
+        self.turns = turns
+
+    async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
+        """Replace what a socket subscribes to; keys need not exist.
+
+        Raises `TooManyRequests`, and what `device` answers when it is needed.
+        """
+        self._admission.count_keys(subscriber, len(wanted))
+        ids = [number for key in wanted if (number := find_id(key))]
+        keys = frozenset(key for key in wanted if "." in key)
+        by_key = {}
+        if ids:
+            found = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MOST])
+            by_key = {entity.key: str(entity.id) for entity in found}
+        async with self.turns.step(subscriber.principal.tenant):
+            self._hub.subscribe(subscriber, keys, by_key)
+        await self.filter_anew(subscriber)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Forget a socket."""
+        self._hub.leave(subscriber)
+        self._admission.count_keys(subscriber, 0)
+
+    async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
+        """Replace the pattern that a socket follows; raise as `subscribe` does."""
+        self._hub.follow(subscriber, pattern)
+        await self.filter_anew(subscriber)
+
+    async def filter_anew(self, subscriber: Subscriber) -> None:
+        """Find again which of its keys are granted by themselves; any may fit a pattern."""
+        granted = subscriber.grants.resources.entities
+        subscriber.granted_keys = frozenset()
+        if subscriber.grants.everything or not granted:
+            return
+        tenant, keys = subscriber.principal.tenant, list(subscriber.keys)
+        if subscriber.pattern is not None:
+            ids = sorted(granted)
+            answers = [
+                await self._devices.resolve(tenant, ids=ids[start : start + MOST])
+                for start in range(0, len(ids), MOST)
+            ]
+            subscriber.granted_keys = frozenset(one.key for found in answers for one in found)
+        elif keys:
+            found = await self._devices.resolve(tenant, keys=keys[:MOST])
+            subscriber.granted_keys = frozenset(
+                entity.key for entity in found if entity.id in granted
+            )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Looks after the sockets of a hub."""
+
+    hub: Hub
+    tokens: Credentials
+    judge: Judge
+    subscriptions: Subscriptions
+    refreshing: Beside = field(default_factory=Beside)
+    """One job for each tenant whose grants have changed."""
+
+    async def run(self) -> None:
+        """Look for ever; without Redis or `auth` what was known holds."""
+        try:
+            await repeat(self.look, EVERY, "sockets could not be checked")
+        finally:
+            await self.refreshing.stop()
+
+    async def look(self) -> None:
+        """One look at all sockets."""
+        listeners = list(self.hub.listeners)
+        for start in range(0, len(listeners), CHUNK):
+            chunk = listeners[start : start + CHUNK]
+            valid = await self.tokens.valid([one.credential for one in chunk])
+            for subscriber, is_valid in zip(chunk, valid, strict=True):
+                if not is_valid:
+                    subscriber.close(POLICY, ENDED)
+        await self._look_at_versions()
+
+    async def _look_at_versions(self) -> None:
+        by_tenant: dict[str, list[Listener]] = defaultdict(list)
+        for subscriber in self.hub.listeners:
+            by_tenant[subscriber.principal.tenant].append(subscriber)
+        tenants = list(by_tenant)
+        versions = await self.tokens.versions(tenants) if tenants else ()
+        for tenant, version in zip(tenants, versions, strict=True):
+            stale = [one for one in by_tenant[tenant] if one.principal.access < version]
+            if stale:
+                self.refreshing.begin(tenant, partial(self._refresh, stale, version))
+
+    async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
+        """Judge sockets of a tenant anew, each user once; the next look finds what is left."""
+        known: dict[str, tuple[Principal, Grants] | None] = {}
+        try:
+            for subscriber in subscribers:
+                user = subscriber.principal.subject
+                if user not in known:
+                    known[user] = await self.judge.of(subscriber.principal, version)
+                judged = known[user]
+                if judged is None:
+                    subscriber.close(POLICY, "the user is gone")
+                else:
+                    subscriber.principal, subscriber.grants = judged
+                    if isinstance(subscriber, Subscriber):
+                        await self.subscriptions.filter_anew(subscriber)
+        except ThingwayError as error:
+            log.warning("sockets could not be checked: %s", error)

@@ -1,0 +1,68 @@
+"""Wiring of live updates."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from litestar import Router
+
+from libs.common.bus import Bus, RpcClient
+from libs.common.identity.grants import GrantReader
+from libs.common.jobs import running
+from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.use import report_use
+from libs.common.store.redis import Redis
+from services.management.device_client import DeviceClient
+from services.management.live.access import Admission, Credentials, Judge
+from services.management.live.console import LiveHandlers, create_router
+from services.management.live.events import create_consumer
+from services.management.live.exchange import Exchange
+from services.management.live.hub import Hub
+from services.management.live.numbers import Numbers
+from services.management.live.sockets import Turns
+from services.management.live.subscriptions import Subscriptions, Watch
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the process runs of live updates."""
+
+    router: Router
+    bus: Bus
+    hub: Hub
+    admission: Admission
+    watch: Watch
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Push changes and watch over sockets meanwhile."""
+        await report_use(self.bus, self.admission.use)
+        try:
+            async with running(create_consumer(self.bus, self.hub).run(), self.watch.run()):
+                yield
+        finally:
+            await self.hub.exchange.stop()
+
+
+def wire(
+    *,
+    redis: Redis,
+    bus: Bus,
+    rpc_client: RpcClient,
+    grants: GrantReader,
+    limits: KnownLimits,
+    devices: DeviceClient,
+) -> Live:
+    """Build the hub of this process, and all that reads from it or pushes into it."""
+    turns = Turns()
+    hub = Hub(Exchange(Numbers(devices), turns))
+    credentials, judge = Credentials(redis), Judge(rpc_client, grants)
+    admission = Admission(credentials, judge, limits)
+    subscriptions = Subscriptions(hub, devices, admission, turns)
+    return Live(
+        router=create_router(LiveHandlers(hub, subscriptions, grants, turns, admission)),
+        bus=bus,
+        hub=hub,
+        admission=admission,
+        watch=Watch(hub, credentials, judge, subscriptions),
+    )

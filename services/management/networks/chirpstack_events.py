@@ -1,0 +1,288 @@
+"""The events of ChirpStack 4 (`integration.proto`), in JSON or protobuf, and its commands."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from chirpstack_api.integration import integration_pb2 as pb
+from google.protobuf.json_format import MessageToJson, SerializeToJsonError
+from google.protobuf.message import DecodeError, Message
+
+from libs.common.clock import parse_time
+from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, TellLink, ToldFrame
+from libs.common.errors import MalformedRequest
+from services.management.networks.messages import (
+    InboundMessage,
+    OutboundDownlink,
+    Publication,
+    Report,
+    Route,
+    create_uplink,
+    cut_name,
+    decode_message,
+    format_data_rate,
+    parse_dev_eui,
+    parse_ms,
+)
+
+_TOPIC_PARTS = 6
+_ITEM = "queue_item_id"
+"""In the context of a log entry: the downlink that it is about."""
+
+
+class _Event(msgspec.Struct, rename="camel", kw_only=True):
+    device_info: "_DeviceInfo"
+    time: Any = None
+
+
+class _DeviceInfo(msgspec.Struct, rename="camel", kw_only=True):
+    dev_eui: str
+    application_id: str = ""
+
+
+class _RxInfo(msgspec.Struct, rename="camel", kw_only=True):
+    gateway_id: str = ""
+    rssi: float | None = None
+    snr: float | None = None
+
+
+class _Lora(msgspec.Struct, rename="camel", kw_only=True):
+    bandwidth: int = 0
+    spreading_factor: int = 0
+
+
+class _Modulation(msgspec.Struct, rename="camel", kw_only=True):
+    lora: _Lora | None = None
+    fsk: dict[str, msgspec.Raw] | None = None
+    lr_fhss: dict[str, msgspec.Raw] | None = None
+
+    def __str__(self) -> str:
+        if self.lora is not None:
+            return format_data_rate(self.lora.spreading_factor, self.lora.bandwidth)
+        return "FSK" if self.fsk is not None else "LR-FHSS" if self.lr_fhss is not None else ""
+
+
+class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
+    frequency: int | None = None
+    modulation: _Modulation = msgspec.field(default_factory=_Modulation)
+
+
+class _Up(_Event, kw_only=True):
+    dev_addr: str = ""
+    f_cnt: int = 0
+    f_port: int | None = 0
+    confirmed: bool = False
+    data: bytes = b""
+    rx_info: list[_RxInfo] = []
+    tx_info: _TxInfo = msgspec.field(default_factory=_TxInfo)
+
+
+class _Ack(_Event, kw_only=True):
+    queue_item_id: str = ""
+    acknowledged: bool = False
+
+
+class _Log(_Event, kw_only=True):
+    level: str = ""
+    code: str = ""
+    description: str = ""
+    context: dict[str, str] = {}
+
+
+class _Status(_Event, kw_only=True):
+    margin: int = 0
+    external_power_source: bool = False
+    battery_level_unavailable: bool = False
+    battery_level: float = 0.0
+
+
+_JSON: dict[str, msgspec.json.Decoder[Any]] = {
+    "up": msgspec.json.Decoder(_Up),
+    "join": msgspec.json.Decoder(_Event),
+    "ack": msgspec.json.Decoder(_Ack),
+    "txack": msgspec.json.Decoder(_Ack),
+    "log": msgspec.json.Decoder(_Log),
+    "status": msgspec.json.Decoder(_Status),
+}
+_PROTOBUF: dict[str, Callable[[], Message]] = {
+    "up": pb.UplinkEvent,
+    "join": pb.JoinEvent,
+    "ack": pb.AckEvent,
+    "txack": pb.TxAckEvent,
+    "log": pb.LogEvent,
+    "status": pb.StatusEvent,
+}
+KINDS = tuple(_JSON)
+
+
+def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+    """Return what `application/…/device/…/event/{kind}` says; None when it is of no use.
+
+    Raises `InvalidInput` for what cannot be read.
+    """
+    parts = topic.split("/")
+    kind = parts[-1]
+    if len(parts) < _TOPIC_PARTS or kind not in _JSON:
+        return None
+    protobuf = not payload.startswith(b"{")
+    event = _decode_protobuf(kind, payload) if protobuf else decode_message(_JSON[kind], payload)
+    info = event.device_info
+    report = _REPORTS[kind](tenant, parse_dev_eui(info.dev_eui, "deviceInfo.devEui"), event)
+    route = Route(application=info.application_id, protobuf=protobuf)
+    return None if report is None else InboundMessage(report, route)
+
+
+def _decode_protobuf(kind: str, payload: bytes) -> _Event:
+    """Uplinks field by field, for there are many of them; what is rare, by way of JSON."""
+    message = _PROTOBUF[kind]()
+    try:
+        message.ParseFromString(payload)
+        if isinstance(message, pb.UplinkEvent):
+            return _convert_uplink(message)
+        event: _Event = decode_message(_JSON[kind], MessageToJson(message, indent=None).encode())
+    except DecodeError as error:
+        raise MalformedRequest(f"is neither an object of JSON nor protobuf: {error}") from error
+    except (ValueError, SerializeToJsonError) as error:
+        raise MalformedRequest(f"cannot be read: {error}") from error
+    return event
+
+
+def _convert_uplink(message: pb.UplinkEvent) -> _Up:
+    modulation = message.tx_info.modulation
+    kind = modulation.WhichOneof("parameters")
+    info = message.device_info
+    return _Up(
+        device_info=_DeviceInfo(dev_eui=info.dev_eui, application_id=info.application_id),
+        time=_time(message) if message.HasField("time") else None,
+        dev_addr=message.dev_addr,
+        f_cnt=message.f_cnt,
+        f_port=message.f_port,
+        confirmed=message.confirmed,
+        data=message.data,
+        rx_info=[
+            _RxInfo(gateway_id=one.gateway_id, rssi=one.rssi, snr=one.snr)
+            for one in message.rx_info
+        ],
+        tx_info=_TxInfo(
+            frequency=message.tx_info.frequency or None,
+            modulation=_Modulation(
+                lora=_Lora(
+                    bandwidth=modulation.lora.bandwidth,
+                    spreading_factor=modulation.lora.spreading_factor,
+                )
+                if kind == "lora"
+                else None,
+                fsk={} if kind == "fsk" else None,
+                lr_fhss={} if kind == "lr_fhss" else None,
+            ),
+        ),
+    )
+
+
+def _time(message: pb.UplinkEvent) -> datetime | None:
+    try:
+        time: datetime = message.time.ToDatetime(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return time
+
+
+def _up(tenant: str, identifier: str, event: _Up) -> ToldFrame | None:
+    return create_uplink(
+        tenant,
+        identifier,
+        port=event.f_port or 0,
+        data=event.data,
+        counter=event.f_cnt,
+        time=parse_time(event.time),
+        session=cut_name(event.dev_addr),
+        confirmed=event.confirmed,
+        frequency=event.tx_info.frequency,
+        data_rate=str(event.tx_info.modulation),
+        gateways=[
+            Reception(gateway=cut_name(one.gateway_id), rssi=one.rssi, snr=one.snr)
+            for one in event.rx_info
+        ],
+    )
+
+
+def _join(tenant: str, identifier: str, event: _Event) -> TellLink:
+    return TellLink(tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time))
+
+
+def _status(tenant: str, identifier: str, event: _Status) -> TellLink:
+    known = not event.battery_level_unavailable and not event.external_power_source
+    return TellLink(
+        tenant=tenant,
+        identifier=identifier,
+        kind="STATUS",
+        ts=parse_ms(event.time),
+        battery=min(max(event.battery_level, 0.0), 100.0) if known else None,
+        external_power=event.external_power_source,
+        margin=event.margin,
+    )
+
+
+def _ack(tenant: str, identifier: str, event: _Ack) -> TellDownlink:
+    state: DownlinkState = "ACKNOWLEDGED" if event.acknowledged else "UNACKNOWLEDGED"
+    return _downlink(tenant, identifier, event, event.queue_item_id, state)
+
+
+def _txack(tenant: str, identifier: str, event: _Ack) -> TellDownlink:
+    return _downlink(tenant, identifier, event, event.queue_item_id, "SENT")
+
+
+def _log(tenant: str, identifier: str, event: _Log) -> TellDownlink | None:
+    """An error of a downlink; what else a server logs is its own."""
+    if event.level != "ERROR" or _ITEM not in event.context:
+        return None
+    error = f"{event.code}: {event.description}"[:1000]
+    return _downlink(tenant, identifier, event, event.context[_ITEM], "REFUSED", error)
+
+
+def _downlink(
+    tenant: str, identifier: str, event: _Event, item: str, state: DownlinkState, error: str = ""
+) -> TellDownlink:
+    return TellDownlink(
+        tenant=tenant,
+        identifier=identifier,
+        downlink=item,
+        state=state,
+        ts=parse_ms(event.time),
+        error=error,
+    )
+
+
+_REPORTS: dict[str, Callable[..., Report | None]] = {
+    "up": _up,
+    "join": _join,
+    "ack": _ack,
+    "txack": _txack,
+    "log": _log,
+    "status": _status,
+}
+
+
+def encode_command(outbound: OutboundDownlink) -> Publication:
+    """Return a downlink as ChirpStack takes it: a copy with the same id is refused there."""
+    identifier, route, downlink, reference = outbound
+    eui = identifier.lower()
+    if route.protobuf:
+        payload = pb.DownlinkCommand(
+            id=reference,
+            dev_eui=eui,
+            confirmed=downlink.confirmed,
+            f_port=downlink.port,
+            data=downlink.data,
+        ).SerializeToString()
+    else:
+        command = {
+            "id": reference,
+            "devEui": eui,
+            "confirmed": downlink.confirmed,
+            "fPort": downlink.port,
+            "data": downlink.data,
+        }
+        payload = msgspec.json.encode(command)
+    return Publication(f"application/{route.application}/device/{eui}/command/down", payload)

@@ -1,0 +1,169 @@
+"""Messages of network servers, as the platform reads and sends them."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from libs.common.clock import parse_time, to_ms
+from libs.common.contracts.frames import (
+    LARGEST_FRAME,
+    MOST_GATEWAYS,
+    Downlink,
+    Frame,
+    Reception,
+    TellDownlink,
+    TellLink,
+    ToldFrame,
+)
+from libs.common.decoding import INVALID_JSON
+from libs.common.errors import InvalidInput, MalformedRequest
+
+LONGEST_NAME = 128
+FIRST_PORT, LAST_PORT = 1, 223
+"""Ports of applications; 0 is for commands of the network, 224 for tests."""
+RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
+"""What servers call the fields that say how an uplink was heard."""
+MOST_UNREADABLE = 32
+"""Wrong fields of the radio that are left out of one body."""
+_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
+_KHZ = 1000
+_EUI = re.compile("[0-9A-F]{16}")
+_SEPARATORS = re.compile(r"[\s:.-]")
+_BELOW_ALL = -1000.0
+"""dBm that no gateway hears."""
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where downlinks of a device go at its network server."""
+
+    application: str = ""
+    device: str = ""
+    """What the server calls it, where that is not its DevEUI."""
+    protobuf: bool = False
+    """Whether the server speaks protobuf."""
+
+
+Report = ToldFrame | TellLink | TellDownlink
+
+
+class InboundMessage(NamedTuple):
+    """A report of one device; a downlink is named by its reference at the server."""
+
+    report: Report
+    route: Route | None = None
+    unreadable: str = ""
+    """Which optional fields could not be read, and why."""
+
+
+class Publication(NamedTuple):
+    """A downlink for a server, as it is published."""
+
+    topic: str
+    payload: bytes
+
+
+class OutboundDownlink(NamedTuple):
+    """A downlink for a device, and how the server is to name it (a UUID)."""
+
+    identifier: str
+    route: Route
+    downlink: Downlink
+    reference: str
+
+
+def parse_dev_eui(text: str, field: str) -> str:
+    """Return a DevEUI as 16 hexadecimal digits in capitals; raise `InvalidInput`."""
+    found = _SEPARATORS.sub("", text)
+    found = found.upper() if found.isascii() else ""
+    if not _EUI.fullmatch(found):
+        raise InvalidInput("must be a DevEUI: 16 hexadecimal digits", field=field)
+    return found
+
+
+def parse_ms(given: Any) -> int | None:
+    """Return a time as `parse_time` reads it, in ms; None for none."""
+    time = parse_time(given)
+    return None if time is None else to_ms(time)
+
+
+def create_uplink(
+    tenant: str,
+    identifier: str,
+    *,
+    port: int,
+    data: bytes,
+    counter: int,
+    time: datetime | None,
+    data_rate: str = "",
+    gateways: Iterable[Reception] = (),
+    **more: Any,
+) -> ToldFrame | None:
+    """Return a frame within the bounds of the bus; None for one that is the network's own.
+
+    Raises `InvalidInput` naming what is out of bounds.
+    """
+    if not FIRST_PORT <= port <= LAST_PORT:
+        return None
+    if len(data) > LARGEST_FRAME:
+        raise InvalidInput(f"has more than {LARGEST_FRAME} bytes", field="data")
+    if not 0 <= counter < 2**32:
+        raise InvalidInput("is no frame counter", field="counter")
+    frame = Frame(
+        port=port,
+        data=data,
+        counter=counter,
+        ts=None if time is None else to_ms(time),
+        data_rate=cut_name(data_rate),
+        gateways=sorted(gateways, key=_strength, reverse=True)[:MOST_GATEWAYS],
+        **more,
+    )
+    return ToldFrame(tenant=tenant, identifier=identifier, frame=frame)
+
+
+def _strength(one: Reception) -> float:
+    return _BELOW_ALL if one.rssi is None else one.rssi
+
+
+def cut_name(text: str) -> str:
+    """Return a name that a server has given, as far as the bus takes it."""
+    return text[:LONGEST_NAME]
+
+
+def format_data_rate(spreading: int, bandwidth_hz: int) -> str:
+    """Return a data rate of LoRa, as `SF7BW125`."""
+    return f"SF{spreading}BW{bandwidth_hz // _KHZ}"
+
+
+def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
+    """Return a body as its struct; raise `MalformedRequest` which says where it is wrong.
+
+    A wrong field of the radio is left out: it costs no uplink.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        found = _without_radio(decoder, msgspec.json.decode(body))
+        if found is None:
+            raise MalformedRequest(f"cannot be read: {error}") from error
+        return found
+    except INVALID_JSON as error:
+        raise MalformedRequest(f"cannot be read: {error}") from error
+
+
+def _without_radio(decoder: "msgspec.json.Decoder[Any]", given: Any) -> Any:
+    """Return a body as its struct, without wrong fields of the radio, or None."""
+    for _ in range(MOST_UNREADABLE):
+        try:
+            return msgspec.convert(given, decoder.type, strict=decoder.strict)
+        except msgspec.ValidationError as error:
+            steps = _STEP.findall(str(error).partition(" - at `$")[2])
+            if not RADIO & {key for key, _ in steps} or not steps[-1][0]:
+                return None
+            place = given
+            for key, index in steps[:-1]:
+                place = place[key or int(index)]
+            del place[steps[-1][0]]
+    return None

@@ -1,0 +1,190 @@
+"""`milesight`: devices of the network server in Milesight gateways, over MQTT.
+
+Topics are typed into the gateway, so what a message is, its fields say. A downlink has no name
+there: what is told of one is told of the oldest that waits.
+"""
+
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import parse_time, to_ms
+from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, ToldFrame
+from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
+from libs.common.errors import InvalidInput
+from services.management.networks.broker import check_topic
+from services.management.networks.messages import (
+    InboundMessage,
+    OutboundDownlink,
+    Publication,
+    Report,
+    Route,
+    create_uplink,
+    cut_name,
+    decode_message,
+    format_data_rate,
+    parse_dev_eui,
+    parse_ms,
+)
+from services.management.networks.server import NetworkServer, create_manifest
+from services.management.networks.settings import Broker, broker_properties, text_of
+from services.management.tsl import text_property
+
+UPLINKS, DOWNLINKS, ACKS, ERRORS = "uplink_topic", "downlink_topic", "ack_topic", "error_topic"
+TOPICS = (UPLINKS, DOWNLINKS, ACKS, ERRORS)
+LONGEST_TOPIC = 255
+DEV_EUI = "$deveui"
+"""In a topic: the DevEUI of a device."""
+
+MANIFEST = create_manifest(
+    "milesight",
+    "Milesight gateway",
+    "LoRaWAN devices of the network server in Milesight gateways",
+    properties=[
+        *broker_properties(),
+        *(
+            text_property(key, title, "RW", text, LONGEST_TOPIC)
+            for key, title, text in (
+                (UPLINKS, "Uplink topic", "As in the gateway: gw/up or gw/$deveui/up"),
+                (DOWNLINKS, "Downlink topic", "The same, with $deveui: gw/$deveui/down"),
+                (ACKS, "ACK topic", "Where the gateway tells acknowledgements, if it does"),
+                (ERRORS, "Error topic", "Where the gateway tells errors, if it does"),
+            )
+        ),
+    ],
+)
+
+
+class Milesight(NetworkServer):
+    """Hears what gateways tell to a broker, at the topics that are typed into them."""
+
+    manifest = MANIFEST
+    own_settings = TOPICS
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        """Take topics and the rest; raises `InvalidInput`."""
+        for key in TOPICS:
+            topic = text_of(change.properties, key)
+            if topic.count(DEV_EUI) > 1 or "\0" in topic:
+                raise InvalidInput("is no topic with one $deveui", field=key)
+            if topic:
+                check_topic(topic.replace(DEV_EUI, "+"), key)
+            if key == DOWNLINKS and topic and (DEV_EUI not in topic or {*"+#"} & {*topic}):
+                raise InvalidInput("must have $deveui and no + or #", field=key)
+        await super().updated(change)
+
+    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+        """All that are set, of any device."""
+        if not values[UPLINKS]:
+            raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
+        heard = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
+        return [one.replace(DEV_EUI, "+") for one in dict.fromkeys(heard)]
+
+    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+        """An uplink, or what became of a downlink."""
+        return read_message(tenant, payload)
+
+    def encode_downlink(
+        self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
+    ) -> Publication:
+        """A downlink at the topic of the device."""
+        if not values[DOWNLINKS]:
+            raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
+        return encode_downlink(downlink, values[DOWNLINKS])
+
+    async def _route(self, device: DeviceRef) -> Route:
+        """Its DevEUI is all that the topic needs."""
+        return Route()
+
+
+class _RxInfo(msgspec.Struct, kw_only=True):
+    mac: str = ""
+    rssi: float | None = None
+    snr: float | None = msgspec.field(default=None, name="loRaSNR")
+
+
+class _DataRate(msgspec.Struct, rename="camel", kw_only=True):
+    modulation: str = ""
+    bandwidth: int = 0
+    """kHz."""
+    spread_factor: int = 0
+
+    def __str__(self) -> str:
+        if self.spread_factor:
+            return format_data_rate(self.spread_factor, self.bandwidth * 1000)
+        return self.modulation
+
+
+class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
+    frequency: int | None = None
+    data_rate: _DataRate = msgspec.field(default_factory=_DataRate)
+
+
+class _Message(msgspec.Struct, rename="camel", kw_only=True):
+    dev_eui: str = msgspec.field(name="devEUI")
+    time: Any = None
+    dev_addr: str = ""
+    """Newer firmware tells it."""
+    f_cnt: int = 0
+    f_port: int = 0
+    data: bytes | None = None
+    rx_info: list[_RxInfo] = []
+    tx_info: _TxInfo = msgspec.field(default_factory=_TxInfo)
+    acknowledged: bool | None = None
+    error: str = ""
+
+
+_DECODER = msgspec.json.Decoder(_Message, strict=False)
+
+
+def read_message(tenant: str, body: bytes) -> InboundMessage | None:
+    """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+    message: _Message = decode_message(_DECODER, body)
+    message.time = parse_time(message.time)
+    report = _report(tenant, parse_dev_eui(message.dev_eui, "devEUI"), message)
+    return None if report is None else InboundMessage(report)
+
+
+def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
+    if message.data is not None:
+        return _uplink(tenant, identifier, message, message.data)
+    if message.acknowledged is None and not message.error:
+        return None
+    state: DownlinkState = "ACKNOWLEDGED" if message.acknowledged else "UNACKNOWLEDGED"
+    return TellDownlink(
+        tenant=tenant,
+        identifier=identifier,
+        downlink="",
+        state="REFUSED" if message.error else state,
+        ts=parse_ms(message.time),
+        error=message.error[:1000],
+    )
+
+
+def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> ToldFrame | None:
+    """Without the device's address, its time stands for the session: counters begin anew."""
+    time = message.time
+    session = cut_name(message.dev_addr) or ("" if time is None else str(to_ms(time)))
+    return create_uplink(
+        tenant,
+        identifier,
+        port=message.f_port,
+        data=data,
+        counter=message.f_cnt,
+        time=time,
+        session=session,
+        frequency=message.tx_info.frequency,
+        data_rate=str(message.tx_info.data_rate),
+        gateways=[
+            Reception(gateway=cut_name(one.mac), rssi=one.rssi, snr=one.snr)
+            for one in message.rx_info
+        ],
+    )
+
+
+def encode_downlink(outbound: OutboundDownlink, topic: str) -> Publication:
+    """Return a downlink as the gateway takes it at its topic."""
+    downlink = outbound.downlink
+    body = {"confirmed": downlink.confirmed, "fPort": downlink.port, "data": downlink.data}
+    topic = topic.replace(DEV_EUI, outbound.identifier.lower())
+    return Publication(topic, msgspec.json.encode(body))

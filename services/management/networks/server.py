@@ -1,0 +1,233 @@
+"""A network server of many tenants: a connection for each that has set a broker."""
+
+import asyncio
+import logging
+from abc import abstractmethod
+from typing import Any
+
+import msgspec
+
+from libs.common.bus import RawRequest
+from libs.common.contracts.frames import CarryDownlinks
+from libs.common.contracts.integrations import (
+    Acknowledged,
+    AddDevice,
+    DeviceRef,
+    Manifest,
+    NewDevice,
+    PropertiesUpdated,
+)
+from libs.common.errors import InvalidInput, NotFound, ThingwayError, Unavailable
+from libs.common.integrations import IntegrationThings
+from libs.common.scheduling.turns import Steps, take_turns
+from services.management.networks import settings
+from services.management.networks.messages import (
+    InboundMessage,
+    OutboundDownlink,
+    Publication,
+    Route,
+    parse_dev_eui,
+)
+from services.management.networks.settings import Broker
+from services.management.networks.store import HOOK, NetworkStore
+from services.management.networks.tenant_connection import Dialect, TenantConnection
+from services.management.tsl import (
+    ADD,
+    DELETE,
+    Part,
+    document,
+    own_property,
+    text_input,
+    text_property,
+)
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 30.0
+"""Seconds between two looks at the settings; a change is heard of at once."""
+LOOKS = 16
+"""Tenants whose settings are looked at together."""
+
+
+def create_manifest(
+    integration: str,
+    name: str,
+    description: str,
+    *inputs: Part,
+    properties: list[Part],
+) -> Manifest:
+    """Return the manifest of a kind of network server, with its settings and its state.
+
+    Its service adds devices by DevEUI, model and `inputs`.
+    """
+    tsl = document(
+        text_input(
+            "dev_eui", "DevEUI", "16 hexadecimal digits, as printed on the device", 32, least=16
+        ),
+        text_input(
+            "model",
+            "Model",
+            "A product of yours, whose codec reads what the device sends",
+            64,
+            least=1,
+        ),
+        *inputs,
+        properties=[
+            *properties,
+            own_property("connected", "Connected", "R", "Whether the server is", dataType="BOOL"),
+            text_property("last_error", "Last error", "R", "What is wrong"),
+            own_property("uplinks", "Uplinks", "R", "Taken so far", dataType="LONG"),
+            text_property(
+                "not_taken",
+                "Not taken",
+                "R",
+                "Devices that were heard and not taken, the last first, each with the reason: "
+                "those that are not known here can be added",
+            ),
+        ],
+    )
+    return Manifest(
+        id=integration,
+        name=name,
+        description=description,
+        icon=f"/public/{integration}.svg",
+        tsl=tsl,
+        add_device_service=ADD,
+        identifier_input="dev_eui",
+        delete_device_service=DELETE,
+        carries_frames=True,
+    )
+
+
+class NetworkServer(Dialect):
+    """Base of network servers: a dialect says what their messages are.
+
+    `run` connects tenants; what is asked of it (`downlink`) goes by their connections.
+    """
+
+    qos = 1
+    """Of downlinks."""
+    own_settings: tuple[str, ...] = ()
+    """Settings besides those of the broker, on which topics or downlinks depend."""
+    routed_by = "application"
+    """The field of `Route` with which a device may be added, before anything is heard of it."""
+
+    def __init__(
+        self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
+    ) -> None:
+        super().__init__(things, store, allowed)
+        self._connections: dict[str, TenantConnection] = {}
+
+    @abstractmethod
+    def encode_downlink(
+        self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
+    ) -> Publication:
+        """Return a downlink as the server takes it."""
+
+    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
+        """What came to the webhook, as `read`; raise `InvalidInput` naming what is wrong."""
+        raise NotFound("has no webhook")
+
+    async def receive_hook(self, call: RawRequest) -> Acknowledged:
+        """Take what came to a tenant's webhook; what is wrong with it is shown, too."""
+        connection = self._connections.get(call.tenant)
+        if connection is None:
+            await self._look(call.tenant)
+            connection = self._connection(call.tenant)
+        try:
+            message = self.read_hook(call.tenant, call.body, connection.values)
+        except InvalidInput as error:
+            connection.state.note_failure(f"webhook: {error.text}")
+            raise
+        await connection.forward(message)
+        return Acknowledged()
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        """A device by its DevEUI, as the server knows it."""
+        given = wanted.params
+        routed = settings.text_of(given, self.routed_by)
+        return NewDevice(
+            identifier=parse_dev_eui(given["dev_eui"], "dev_eui"),
+            model=given["model"],
+            additional={self.routed_by: routed} if routed else {},
+        )
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        """Let a device go; the server keeps it."""
+        await self.store.forget(device.tenant, device.identifier)
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        """Take secrets, and connect with what is set now; raises `InvalidInput`."""
+        given, tenant = change.properties, change.tenant
+        settings.check(given, self.allowed)
+        values = (await self.things.own_values(tenant)).properties | given
+        await self.store.client(tenant)
+        for name in settings.SECRETS:
+            if given.get(name):
+                await self.store.keep_secret(tenant, name, given[name], settings.bound_to(values))
+        if given.get(HOOK):
+            await self.store.keep_hook(tenant, given[HOOK])
+        await self._use(tenant, values)
+
+    async def downlink(self, wanted: CarryDownlinks) -> None:
+        """Queue bytes for a device at its server; what was queued before is passed over."""
+        device = wanted.device
+        route = await self._route(device)
+        connection = self._connection(device.tenant)
+        for downlink in wanted.downlinks:
+            if await self.store.take(device.tenant, device.identifier, downlink.id):
+                reference = self.store.reference(device.tenant, downlink.id)
+                outbound = OutboundDownlink(device.identifier, route, downlink, reference)
+                await self._publish(connection, outbound)
+                await self.store.queued(device.tenant, downlink.id)
+
+    async def _publish(self, connection: TenantConnection, downlink: OutboundDownlink) -> None:
+        if connection.broker is None:
+            raise Unavailable("no network server is set, or its settings do not fit")
+        publication = self.encode_downlink(downlink, connection.broker, connection.values)
+        await connection.publish(publication, self.qos)
+
+    async def _route(self, device: DeviceRef) -> Route:
+        known = await self.store.route(device.tenant, device.identifier)
+        if known is not None:
+            return known
+        given = device.additional.get(self.routed_by)
+        if not given:
+            text = f"nothing was heard of it, and it was added without {self.routed_by}"
+            raise Unavailable(text)
+        return msgspec.convert({self.routed_by: str(given)}, Route)
+
+    async def run(self) -> None:
+        """Keep tenants connected, for ever."""
+        name = f"{self.manifest.id} settings"
+        try:
+            await take_turns(name, LOOKS, self.store.tenants, self._steps, LOOK_EVERY)
+        finally:
+            await asyncio.gather(*(one.stop() for one in self._connections.values()))
+
+    async def _steps(self, tenant: str) -> Steps:
+        await self._look(tenant)
+        yield
+
+    async def _look(self, tenant: str) -> None:
+        try:
+            await self._use(tenant, (await self.things.own_values(tenant)).properties)
+        except ThingwayError as error:
+            log.warning("%s: the settings of %s: %s", self.manifest.id, tenant, error)
+
+    async def _use(self, tenant: str, values: dict[str, Any]) -> None:
+        connection = self._connection(tenant, values)
+        own = {name: settings.text_of(values, name) for name in self.own_settings}
+        try:
+            broker = await settings.broker_of(self.store, tenant, values, self.allowed)
+        except InvalidInput as error:
+            await connection.use(None, own, error.text)
+        else:
+            await connection.use(broker, own)
+
+    def _connection(self, tenant: str, values: dict[str, Any] | None = None) -> TenantConnection:
+        found = self._connections.get(tenant)
+        if found is None:
+            uplinks = (values or {}).get("uplinks") or 0
+            found = self._connections[tenant] = TenantConnection(self, tenant, uplinks)
+        return found

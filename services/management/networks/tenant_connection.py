@@ -1,0 +1,355 @@
+"""The connection of a tenant to its network server: it receives, forwards and shows a state."""
+
+import asyncio
+import logging
+import ssl
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from libs.common.contracts.frames import MOST_FRAMES, TellDownlink, TellLink, ToldFrame
+from libs.common.errors import InvalidInput, ThingwayError, TooLarge, TooManyRequests, Unavailable
+from libs.common.integrations import Integration, IntegrationThings
+from libs.common.jobs import ended, happened
+from libs.common.store.mongo import StoreError
+from services.management.networks.broker import (
+    BrokerError,
+    Connection,
+    LoginRefused,
+    Message,
+    check_topic,
+    connected,
+)
+from services.management.networks.messages import InboundMessage, Publication, Report
+from services.management.networks.settings import Broker
+from services.management.networks.store import NetworkStore
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+"""Seconds between two tries while the platform is away."""
+FIRST_CONNECT_PAUSE, LONGEST_CONNECT_PAUSE = 1.0, 60.0
+"""Seconds between two tries to connect."""
+STEADY = 60.0
+"""Seconds of a connection after which the next try comes soon again."""
+SHOW_EVERY = 30.0
+"""Seconds between two looks at what is counted; what is urgent is shown at once."""
+SHOW_PAUSE = 1.0
+MOST_REJECTED = 50
+"""Devices that are shown with the reason why they were rejected, those heard last."""
+LONGEST_ERROR, LONGEST_REASON = 500, 200
+MOST_HOOKS = 32
+"""Calls of a tenant's webhook that are in hand."""
+SERVER_ERROR = 500
+
+
+class Dialect(Integration):
+    """The kind of a network server, as far as a connection of a tenant needs it."""
+
+    def __init__(
+        self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
+    ) -> None:
+        """`allowed` are networks that may be called though they are not public."""
+        self.things = things
+        self.store = store
+        self.allowed = allowed
+
+    @abstractmethod
+    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+        """Return the topics to subscribe to; raise `InvalidInput` naming a missing setting."""
+
+    @abstractmethod
+    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+        """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+
+
+class ConnectionState:
+    """What people see of the server of one tenant: properties of the integration."""
+
+    def __init__(self, uplinks: int) -> None:
+        self.connected = False
+        self.last_error = ""
+        self.uplinks = uplinks
+        self._rejected: dict[str, str] = {}
+        """Why nothing of a device was taken, by DevEUI."""
+        self._urgent = asyncio.Event()
+
+    def set_connected(self) -> None:
+        """Set that the connection is there."""
+        self._set(connected=True, error="")
+
+    def set_disconnected(self, reason: str) -> None:
+        """Set that there is none; `reason` is empty when none is wanted."""
+        self._set(connected=False, error=reason)
+
+    def note_failure(self, reason: str) -> None:
+        """Set the last error, with the minute; the connection goes on."""
+        error = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}"
+        self._set(connected=self.connected, error=error)
+
+    def _set(self, *, connected: bool, error: str) -> None:
+        before = (self.connected, self.last_error)
+        self.connected, self.last_error = connected, error[:LONGEST_ERROR]
+        if (self.connected, self.last_error) != before:
+            self._urgent.set()
+
+    def note_rejected(self, identifier: str, reason: str) -> None:
+        """Set why something of a device was rejected."""
+        reason = reason[:LONGEST_REASON]
+        if self._rejected.pop(identifier, None) != reason:
+            self._urgent.set()
+        self._rejected[identifier] = reason
+        if len(self._rejected) > MOST_REJECTED:
+            self._rejected.pop(next(iter(self._rejected)))
+
+    def note_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
+        """Count uplinks of devices that were accepted."""
+        if not self.uplinks and uplinks:
+            self._urgent.set()
+        self.uplinks += uplinks
+        for identifier in identifiers & self._rejected.keys():
+            del self._rejected[identifier]
+            self._urgent.set()
+
+    def properties(self) -> dict[str, Any]:
+        """Return the properties."""
+        lines = [f"{one}: {reason}" for one, reason in reversed(self._rejected.items())]
+        return {
+            "connected": self.connected,
+            "last_error": self.last_error,
+            "uplinks": self.uplinks,
+            "not_taken": "\n".join(lines),
+        }
+
+    async def wait_for_change(self) -> None:
+        """Wait until there may be something new to show."""
+        await happened(self._urgent, SHOW_EVERY)
+        self._urgent.clear()
+
+
+class UplinkForwarder:
+    """Sends the messages of one tenant's server to `device`."""
+
+    def __init__(
+        self, tenant: str, things: IntegrationThings, store: NetworkStore, state: ConnectionState
+    ) -> None:
+        self._tenant = tenant
+        self._things = things
+        self._store = store
+        self._state = state
+
+    async def forward_patiently(self, messages: Sequence[InboundMessage]) -> None:
+        """Send all, however long the platform is away; sent twice, a message counts once."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.forward(messages)
+            except ThingwayError as error:
+                log.info("what the server of %s said waits: %s", self._tenant, error)
+                self._state.note_failure(f"the platform does not take uplinks: {error.text}")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                if pause > FIRST_PAUSE:
+                    self._state.set_connected()
+                return
+
+    async def forward(self, messages: Sequence[InboundMessage]) -> None:
+        """Send all, in their order; what `device` rejects is shown.
+
+        Raises what says that the platform is away: then it is not known what was taken.
+        """
+        for frames, group in groupby(messages, lambda one: isinstance(one.report, ToldFrame)):
+            if frames:
+                await self._forward_frames(list(group))
+            else:
+                for message in group:
+                    await self._forward_other(message.report)
+
+    async def _forward_frames(self, messages: Sequence[InboundMessage]) -> None:
+        frames = [one.report for one in messages if isinstance(one.report, ToldFrame)]
+        try:
+            rejected = (await self._things.frames(frames)).refused
+        except (InvalidInput, TooLarge) as error:
+            if len(messages) == 1:
+                self._state.note_rejected(frames[0].identifier, error.text)
+                return
+            half = len(messages) // 2
+            await self._forward_frames(messages[:half])
+            await self._forward_frames(messages[half:])
+            return
+        reasons = {one.index: one.reason for one in rejected}
+        for index, reason in reasons.items():
+            self._state.note_rejected(frames[index].identifier, reason)
+        accepted = [one for index, one in enumerate(messages) if index not in reasons]
+        self._state.note_accepted({one.report.identifier for one in accepted}, len(accepted))
+        routes = {one.report.identifier: one.route for one in accepted if one.route is not None}
+        await self._store.learn(self._tenant, routes)
+
+    async def _forward_other(self, report: Report) -> None:
+        try:
+            if isinstance(report, TellLink):
+                await self._things.link(report)
+            elif isinstance(report, TellDownlink):
+                await self._forward_downlink(report)
+        except ThingwayError as error:
+            if error.status >= SERVER_ERROR or isinstance(error, TooManyRequests):
+                raise
+            self._state.note_rejected(report.identifier, error.text)
+
+    async def _forward_downlink(self, report: TellDownlink) -> None:
+        """Send what became of one of ours; the server's other downlinks are passed over."""
+        if report.downlink:
+            downlink = await self._store.downlink(self._tenant, report.downlink)
+        else:
+            downlink = await self._store.end_oldest(self._tenant, report.identifier)
+        if downlink is not None:
+            report.downlink = downlink
+            await self._things.downlink(report)
+
+
+class TenantConnection:
+    """The connection of one tenant, which comes back, and what is shown of it."""
+
+    def __init__(self, dialect: Dialect, tenant: str, uplinks: int) -> None:
+        self._dialect = dialect
+        self._tenant = tenant
+        self.state = ConnectionState(uplinks)
+        self._forwarder = UplinkForwarder(tenant, dialect.things, dialect.store, self.state)
+        self.broker: Broker | None = None
+        self.values: dict[str, Any] = {}
+        self._fault = ""
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        self._hooks = 0
+        self._unread = set[type[Exception]]()
+        self._showing = asyncio.ensure_future(self._show())
+
+    async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
+        """Connect to a broker, unless it is the one that is connected to."""
+        async with self._changing:
+            if (broker, fault, values) == (self.broker, self._fault, self.values):
+                return
+            await self._disconnect()
+            self.broker, self._fault, self.values = broker, fault, values
+            self.state.set_disconnected(fault)
+            if broker is not None:
+                self._connecting = asyncio.ensure_future(self._stay_connected(broker))
+
+    async def publish(self, message: Publication, qos: int) -> None:
+        """Publish; raise `Unavailable` while there is no connection."""
+        if self._connection is None:
+            raise Unavailable(f"not connected to the network server: {self.state.last_error}")
+        try:
+            await self._connection.publish(message.topic, message.payload, qos)
+        except (BrokerError, OSError) as error:  # also a timeout
+            text = f"the network server took no downlink: {describe_failure(error)}"
+            raise Unavailable(text) from error
+
+    async def forward(self, message: InboundMessage | None) -> None:
+        """Forward a message of a webhook; raise what says that it was not accepted."""
+        if self._hooks >= MOST_HOOKS:
+            raise TooManyRequests("this webhook is called too often at a time", retry_after=1.0)
+        self._hooks += 1
+        try:
+            await self._forwarder.forward([] if message is None else [message])
+        finally:
+            self._hooks -= 1
+        if self.broker is None:
+            self.state.set_connected()
+        if message is not None and message.unreadable:
+            self.state.note_failure(f"webhook: {message.unreadable}")
+
+    async def stop(self) -> None:
+        """Disconnect, and show nothing any more."""
+        async with self._changing:
+            await self._disconnect()
+        await ended(self._showing)
+
+    async def _disconnect(self) -> None:
+        if self._connecting is not None:
+            await ended(self._connecting)
+            self._connecting = None
+
+    async def _stay_connected(self, broker: Broker) -> None:
+        pause = FIRST_CONNECT_PAUSE
+        while True:
+            began = time.monotonic()
+            try:
+                client_id = await self._dialect.store.client(self._tenant)
+                async with connected(broker, client_id, self._dialect.allowed) as connection:
+                    await self._serve(broker, connection)
+            except (BrokerError, OSError, ThingwayError) as error:
+                self.state.set_disconnected(describe_failure(error))
+            except StoreError as error:
+                log.warning("%s of %s waits: %s", self._dialect.manifest.id, self._tenant, error)
+                self.state.set_disconnected("the platform's database does not answer")
+            except Exception as error:
+                log.exception("the connection of %s ends", self._tenant)
+                self.state.set_disconnected(describe_failure(error))
+            finally:
+                self._connection = None
+            if time.monotonic() - began > STEADY:
+                pause = FIRST_CONNECT_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_CONNECT_PAUSE)
+
+    async def _serve(self, broker: Broker, connection: Connection) -> None:
+        topics = self._dialect.topics(broker, self.values)
+        for topic in topics:
+            check_topic(topic)
+        await connection.listen(topics, await self._dialect.store.topics(self._tenant, topics))
+        self._connection = connection
+        self.state.set_connected()
+        async for batch in connection.batches(MOST_FRAMES):
+            messages = [one for message in batch if (one := self._read(message)) is not None]
+            await self._forwarder.forward_patiently(messages)
+            connection.acknowledge(batch)
+
+    def _read(self, message: Message) -> InboundMessage | None:
+        try:
+            return self._dialect.read(self._tenant, message.topic, message.payload)
+        except InvalidInput as error:
+            self.state.note_failure(f"{message.topic}: {error.text}")
+        except Exception as error:
+            if type(error) not in self._unread:  # a broker may tell it as often as it likes
+                self._unread.add(type(error))
+                log.exception("a message of %s is not read", self._tenant)
+            self.state.note_failure(f"{message.topic}: {type(error).__name__}")
+        return None
+
+    async def _show(self) -> None:
+        shown: dict[str, Any] = {}
+        while True:
+            await self.state.wait_for_change()
+            now = self.state.properties()
+            if now == shown:
+                continue
+            try:
+                await self._dialect.things.own_report(self._tenant, now)
+                shown = now
+            except ThingwayError as error:
+                log.warning("the state of %s is not shown: %s", self._tenant, error)
+            await asyncio.sleep(SHOW_PAUSE)
+
+
+def describe_failure(error: Exception) -> str:
+    """Return why there is no connection, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the broker's certificate is not trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return "the broker does not answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS with the broker fails: {error.reason or error}"
+    if isinstance(error, LoginRefused):
+        return f"the broker refuses the login: {error}"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens at the broker's address"
+    text = error.strerror if isinstance(error, OSError) else ""
+    text = error.text if isinstance(error, ThingwayError) else text
+    return text or str(error) or type(error).__name__

@@ -1,0 +1,264 @@
+"""`tts`: devices of an application of The Things Stack 3, over MQTT or its webhooks.
+
+Messages are JSON (`ApplicationUp`, `ApplicationDownlinks`). Fields that are empty are left out. A
+topic and a webhook carry the same; what it is, its one field of content says.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import parse_time
+from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, TellLink, ToldFrame
+from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
+from libs.common.errors import InvalidInput
+from services.management.networks.messages import (
+    InboundMessage,
+    OutboundDownlink,
+    Publication,
+    Report,
+    Route,
+    create_uplink,
+    cut_name,
+    decode_message,
+    format_data_rate,
+    parse_dev_eui,
+    parse_ms,
+)
+from services.management.networks.server import NetworkServer, create_manifest
+from services.management.networks.settings import (
+    USERNAME,
+    Broker,
+    broker_properties,
+    hook_property,
+    text_of,
+)
+from services.management.tsl import text_input
+
+DEVICE = "device"
+KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
+"""Topics below that of a device."""
+_HERTZ = re.compile("[0-9]{1,12}")
+CORRELATION = "thingway:"
+"""What our correlation ids begin with."""
+
+MANIFEST = create_manifest(
+    "tts",
+    "The Things Stack",
+    "LoRaWAN devices of an application of The Things Stack 3 (The Things Network)",
+    text_input(
+        DEVICE, "Device ID", "As the application calls it; it is learned with an uplink", 64
+    ),
+    properties=[*broker_properties(), hook_property()],
+)
+
+
+class TheThingsStack(NetworkServer):
+    """Hears an application of The Things Stack, whose broker knows QoS 0 only."""
+
+    manifest = MANIFEST
+    qos = 0
+    routed_by = DEVICE
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        """Take the user name, which is in topics, and the rest; raises `InvalidInput`."""
+        if {*"+#/"} & {*text_of(change.properties, USERNAME)}:
+            raise InvalidInput("must be application@tenant", field=USERNAME)
+        await super().updated(change)
+
+    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+        """All of the application that the user name is."""
+        if not broker.username:
+            raise InvalidInput("is not set: application@tenant", field=USERNAME, code=NOT_SET)
+        return [f"v3/{broker.username}/devices/+/{kind}" for kind in KINDS]
+
+    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+        """A message of the application server."""
+        return read_message(tenant, payload)
+
+    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
+        """The same message."""
+        return read_message(tenant, body)
+
+    def encode_downlink(
+        self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
+    ) -> Publication:
+        """A push to the end of the device's queue."""
+        return encode_push(downlink, broker.username)
+
+
+class _ApplicationIds(msgspec.Struct, kw_only=True):
+    application_id: str
+
+
+class _DeviceIds(msgspec.Struct, kw_only=True):
+    device_id: str
+    application_ids: _ApplicationIds
+    dev_eui: str = ""
+
+
+class _GatewayIds(msgspec.Struct, kw_only=True):
+    gateway_id: str = ""
+    eui: str = ""
+
+
+class _RxMetadata(msgspec.Struct, kw_only=True):
+    gateway_ids: _GatewayIds = msgspec.field(default_factory=_GatewayIds)
+    rssi: float | None = None
+    snr: float | None = None
+
+
+class _Lora(msgspec.Struct, kw_only=True):
+    bandwidth: int = 0
+    spreading_factor: int = 0
+
+
+class _DataRate(msgspec.Struct, kw_only=True):
+    lora: _Lora | None = None
+    fsk: dict[str, Any] | None = None
+    lrfhss: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        if self.lora is not None:
+            return format_data_rate(self.lora.spreading_factor, self.lora.bandwidth)
+        return "FSK" if self.fsk is not None else "LR-FHSS" if self.lrfhss is not None else ""
+
+
+class _Settings(msgspec.Struct, kw_only=True):
+    data_rate: _DataRate = msgspec.field(default_factory=_DataRate)
+    frequency: str | int | None = None
+
+
+class _Uplink(msgspec.Struct, kw_only=True):
+    session_key_id: str = ""
+    f_port: int = 0
+    f_cnt: int = 0
+    frm_payload: bytes = b""
+    confirmed: bool = False
+    rx_metadata: list[_RxMetadata] = []
+    settings: _Settings = msgspec.field(default_factory=_Settings)
+    received_at: Any = None
+
+
+class _Downlink(msgspec.Struct, kw_only=True):
+    correlation_ids: list[str] = []
+
+
+class _Error(msgspec.Struct, kw_only=True):
+    namespace: str = ""
+    name: str = ""
+    message_format: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}:{self.name}: {self.message_format}"[:1000]
+
+
+class _Failed(msgspec.Struct, kw_only=True):
+    downlink: _Downlink = msgspec.field(default_factory=_Downlink)
+    error: _Error = msgspec.field(default_factory=_Error)
+
+
+class _Up(msgspec.Struct, kw_only=True):
+    end_device_ids: _DeviceIds
+    correlation_ids: list[str] = []
+    received_at: Any = None
+    uplink_message: _Uplink | None = None
+    join_accept: dict[str, Any] | None = None
+    downlink_ack: _Downlink | None = None
+    downlink_nack: _Downlink | None = None
+    downlink_sent: _Downlink | None = None
+    downlink_failed: _Failed | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Up, strict=False)
+_STATES: tuple[tuple[str, DownlinkState], ...] = (
+    ("downlink_ack", "ACKNOWLEDGED"),
+    ("downlink_nack", "UNACKNOWLEDGED"),
+    ("downlink_sent", "SENT"),
+)
+
+
+def read_message(tenant: str, body: bytes) -> InboundMessage | None:
+    """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+    up: _Up = decode_message(_DECODER, body)
+    ids = up.end_device_ids
+    report = _report(tenant, parse_dev_eui(ids.dev_eui, "end_device_ids.dev_eui"), up)
+    route = Route(application=ids.application_ids.application_id, device=ids.device_id)
+    return None if report is None else InboundMessage(report, route)
+
+
+def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
+    if up.uplink_message is not None:
+        return _uplink(tenant, identifier, up, up.uplink_message)
+    ts = parse_ms(up.received_at)
+    if up.join_accept is not None:
+        return TellLink(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
+    failed = up.downlink_failed
+    if failed is not None:
+        ids, error = failed.downlink.correlation_ids, str(failed.error)
+        state: DownlinkState = "REFUSED"
+    else:
+        found = ((getattr(up, key), state) for key, state in _STATES)
+        happened = next(((one, state) for one, state in found if one is not None), None)
+        if happened is None:
+            return None
+        ids, state, error = happened[0].correlation_ids, happened[1], ""
+    ours = [one for one in (*up.correlation_ids, *ids) if one.startswith(CORRELATION)]
+    if not ours:
+        return None
+    return TellDownlink(
+        tenant=tenant,
+        identifier=identifier,
+        downlink=ours[0].removeprefix(CORRELATION),
+        state=state,
+        ts=ts,
+        error=error,
+    )
+
+
+def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> ToldFrame | None:
+    settings = message.settings
+    return create_uplink(
+        tenant,
+        identifier,
+        port=message.f_port,
+        data=message.frm_payload,
+        counter=message.f_cnt,
+        time=parse_time(message.received_at) or parse_time(up.received_at),
+        session=cut_name(message.session_key_id),
+        confirmed=message.confirmed,
+        data_rate=str(settings.data_rate),
+        frequency=_hertz(settings.frequency),
+        gateways=[
+            Reception(
+                gateway=cut_name(one.gateway_ids.eui or one.gateway_ids.gateway_id),
+                rssi=one.rssi,
+                snr=one.snr,
+            )
+            for one in message.rx_metadata
+        ],
+    )
+
+
+def _hertz(given: str | int | None) -> int | None:
+    """What JSON of protobuf writes as text, for it has 64 bits."""
+    text = str(given or "")
+    return int(text) if _HERTZ.fullmatch(text) else None
+
+
+def encode_push(outbound: OutboundDownlink, user: str) -> Publication:
+    """Return a downlink for the end of the device's queue, as `down/push` takes it.
+
+    `user` is that of the connection, the application's full name.
+    """
+    downlink = outbound.downlink
+    pushed = {
+        "f_port": downlink.port,
+        "frm_payload": downlink.data,
+        "confirmed": downlink.confirmed,
+        "priority": "NORMAL",
+        "correlation_ids": [CORRELATION + outbound.reference],
+    }
+    topic = f"v3/{user}/devices/{outbound.route.device}/down/push"
+    return Publication(topic, msgspec.json.encode({"downlinks": [pushed]}))

@@ -1,0 +1,71 @@
+"""Parts of the TSLs of the built-in integrations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+Part = dict[str, Any]
+
+ADD, DELETE = "add_device", "delete_device"
+"""Services that each integration with devices has."""
+
+
+def document(*inputs: Part, services: Sequence[Part] = (), properties: Sequence[Part] = ()) -> Part:
+    """A TSL without events; devices are added with `inputs`, and can be deleted."""
+    return {
+        "version": "v1.0",
+        "properties": list(properties),
+        "events": [],
+        "services": [
+            service(ADD, "Add device", *inputs),
+            service(DELETE, "Delete device"),
+            *services,
+        ],
+    }
+
+
+def service(name: str, title: str, *inputs: Part, description: str = "") -> Part:
+    """A service that is called and answers."""
+    return {
+        "id": name,
+        "name": title,
+        "description": description,
+        "callType": "SYNC",
+        "inputs": list(inputs),
+        "outputs": [],
+    }
+
+
+def text_input(name: str, title: str, description: str, most: int, *, least: int = 0) -> Part:
+    """An input of type STRING with at most `most` characters, required with `least` of them."""
+    required = {"minSize": least, "maxSize": most, "required": True}
+    validator = required if least else {"maxSize": most}
+    text = {"dataType": "STRING", "encoding": "UTF8"}
+    return device_input(name, title, description, text, validator=validator)
+
+
+def device_input(name: str, title: str, description: str, kind: Part, **more: Any) -> Part:
+    """An input of the service that adds devices; `kind` is its type."""
+    return {
+        "id": f"{ADD}.{name}",
+        "name": title,
+        "description": description,
+        "dataSpec": {**kind, "parentId": ADD, **more},
+    }
+
+
+def own_property(name: str, title: str, access: str, description: str, **spec: Any) -> Part:
+    """A property of the integration itself."""
+    return {
+        "id": name,
+        "propertyKey": name,
+        "name": title,
+        "description": description,
+        "accessMode": access,
+        "dataSpec": spec,
+    }
+
+
+def text_property(name: str, title: str, access: str, description: str, most: int = 0) -> Part:
+    """A property of the integration itself that is text, of at most `most` characters."""
+    bound = {"validator": {"maxSize": most}} if most else {}
+    return own_property(name, title, access, description, dataType="STRING", **bound)

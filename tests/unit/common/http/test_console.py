@@ -1,0 +1,47 @@
+"""What answers of the management API show."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from libs.common.http.console import Shown
+
+
+class Kept(msgspec.Struct):
+    id: int
+    name: str
+    made_at: datetime
+    owner: int | None = None
+    ready: bool = True
+    secret: str = "secret"
+
+    @property
+    def size(self) -> int:
+        return 3
+
+
+class ShownThing(Shown, kw_only=True):
+    id: str
+    name: str
+    made_at: str
+    owner: str | None = None
+    ready: bool
+    size: int
+    rows: list[int]
+
+
+@pytest.mark.parametrize(("owner", "shown"), [(9, {"owner": "9"}), (None, {})])
+def test_what_is_shown_is_filled_by_names(owner: int | None, shown: dict[str, str]):
+    """Ids and times are text where text is shown; the rest is given, and nothing else is shown."""
+    kept = Kept(7, "a", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), owner)
+    found = ShownThing.from_fields(kept, rows=[1], name="b")
+    assert msgspec.to_builtins(found) == {
+        "id": "7",
+        "name": "b",
+        "made_at": "1000",
+        "ready": True,
+        "size": 3,
+        "rows": [1],
+        **shown,
+    }

@@ -1,0 +1,191 @@
+"""What a connection to a broker takes, refuses and answers; the other side is played."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from libs.common.errors import InvalidInput
+from libs.common.mqtt import encoded
+from services.management.networks import broker as module
+from services.management.networks.broker import (
+    BrokerError,
+    Connection,
+    LoginRefused,
+    Message,
+    check_topic,
+)
+from services.management.networks.settings import Broker
+
+ACCEPTED, NOT_AUTHORIZED = b"\x20\x02\x00\x00", b"\x20\x02\x00\x05"
+LOGIN = Broker(host="broker", port=1883, tls=False, username="me", password="secret")
+
+
+class Written:
+    """The sending end of a connection."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    async def drain(self) -> None:
+        """Nothing waits."""
+
+
+class Peer:
+    """A broker that has said something, and the connection to it."""
+
+    def __init__(self, *said: bytes, ends: bool = True) -> None:
+        self.reader = asyncio.StreamReader()
+        self.written = Written()
+        self.reader.feed_data(b"".join(said))
+        if ends:
+            self.reader.feed_eof()
+        writer: Any = self.written
+        self.connection = Connection(self.reader, writer)
+
+    async def batches(self, most: int = 10) -> list[list[Message]]:
+        """Receive all, and return what comes before the connection ends with an error."""
+        found: list[list[Message]] = []
+        await self.connection.receive()
+        batches = self.connection.batches(most)
+        with suppress(BrokerError):
+            while True:
+                found.append(await anext(batches))
+        return found
+
+
+def published(payload: bytes, packet_id: int = 0, topic: bytes = b"a") -> bytes:
+    """A message, of QoS 1 when it has an id."""
+    name = len(topic).to_bytes(2, "big") + topic
+    if not packet_id:
+        return encoded(0x30, name + payload)
+    return encoded(0x32, name + packet_id.to_bytes(2, "big") + payload)
+
+
+async def test_a_login_names_client_user_and_password():
+    """And keeps the session that the broker has of the client."""
+    peer = Peer(ACCEPTED)
+    await peer.connection.log_in(LOGIN, "thingway-1")
+    head = b"\x00\x04MQTT\x04\xc0\x00\x1e"
+    fields = b"\x00\x0athingway-1\x00\x02me\x00\x06secret"
+    assert peer.written.data == encoded(0x10, head + fields)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (NOT_AUTHORIZED, LoginRefused, "Not authorized"),
+        (b"\x20\x02\x00\x09", LoginRefused, "code 9"),
+        (b"\x30\x02\x00\x00", BrokerError, "does not speak MQTT"),
+        (b"", BrokerError, "closed the connection"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", BrokerError, "is not taken|does not|closed"),
+    ],
+)
+async def test_a_login_that_is_refused_says_why(answer: bytes, error: type, text: str):
+    """Also one to something that is no broker."""
+    with pytest.raises(error, match=text):
+        await Peer(answer).connection.log_in(LOGIN, "thingway-1")
+
+
+async def test_messages_come_in_batches_and_are_acknowledged_by_their_ids():
+    """Those of QoS 0 have none."""
+    peer = Peer(published(b"1", 7), published(b"2"), published(b"3", 0x1234), b"\xd0\x00")
+    assert await peer.batches(2) == [
+        [Message("a", b"1", b"\x00\x07"), Message("a", b"2")],
+        [Message("a", b"3", b"\x12\x34")],
+    ]
+    peer.connection.acknowledge([Message("a", b"1", b"\x00\x07"), Message("a", b"2")])
+    assert peer.written.data == b"\x40\x02\x00\x07"
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_WAITING", 3), ("MOST_WAITING_BYTES", 300)])
+async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
+    """What came before is still given out; then the connection ends, and the rest comes again."""
+    monkeypatch.setattr(module, bound, most)
+    peer = Peer(*(published(b"x" * 100, number) for number in range(1, 6)))
+    await peer.connection.receive()
+    batches = peer.connection.batches(10)
+    assert [one.packet_id[1] for one in await anext(batches)] == [1, 2, 3]
+    with pytest.raises(BrokerError, match="2 messages came faster"):
+        await anext(batches)
+
+
+async def test_a_message_that_is_too_large_is_not_read():
+    """Its length is enough, and nothing of it needs to have come."""
+    peer = Peer(b"\x32\xff\xff\xff\x7f", ends=False)
+    await peer.connection.receive()
+    with pytest.raises(BrokerError, match="268435455 bytes is not taken"):
+        await anext(peer.connection.batches(1))
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"\x32\x80\x80\x80\x80",
+        encoded(0x34, b"\x00\x01a\x00\x01"),
+        encoded(0x32, b"\x00\x09a"),
+        encoded(0x30, b"\x00"),
+        encoded(0x20, b"\x00\x00"),
+    ],
+    ids=["no length", "QoS 2", "cut short", "no topic", "CONNACK"],
+)
+async def test_what_no_broker_may_say_ends_the_connection(packet: bytes):
+    """Nothing of it is given out."""
+    assert await Peer(packet).batches() == []
+
+
+async def test_an_answer_belongs_to_the_packet_of_its_id():
+    """A refused topic is named; those that the broker remembers are unsubscribed from first."""
+    peer = Peer(ends=False)
+    receiving = asyncio.ensure_future(peer.connection.receive())
+    listening = asyncio.ensure_future(peer.connection.listen(["a", "b"], ["a", "old"]))
+    sent = b""
+    for packet, answer in (
+        (b"\xa2\x07\x00\x01\x00\x03old", b"\xb0\x02\x00\x01"),
+        (b"\x82\x06\x00\x02\x00\x01a\x01", b"\x90\x03\x00\x02\x01"),
+        (b"\x82\x06\x00\x03\x00\x01b\x01", b"\x90\x03\x00\x03\x80"),
+    ):
+        sent += packet
+        while peer.written.data != sent:
+            await asyncio.sleep(0)
+        peer.reader.feed_data(answer)
+    with pytest.raises(BrokerError, match="refuses to tell b"):
+        await listening
+    receiving.cancel()
+
+
+async def test_a_publication_waits_for_its_acknowledgement():
+    """One of QoS 0 waits for nothing; what ends the connection ends it, too."""
+    peer = Peer(ends=False)
+    await peer.connection.publish("a", b"0", 0)
+    publishing = asyncio.ensure_future(peer.connection.publish("a", b"1", 1))
+    lost = asyncio.ensure_future(peer.connection.publish("a", b"2", 1))
+    receiving = asyncio.ensure_future(peer.connection.receive())
+    await asyncio.sleep(0)
+    assert peer.written.data == published(b"0") + published(b"1", 1) + published(b"2", 2)
+    peer.reader.feed_data(b"\x40\x02\x00\x01")
+    await publishing
+    peer.reader.feed_eof()
+    with pytest.raises(BrokerError):
+        await lost
+    await receiving
+    with pytest.raises(BrokerError):
+        await peer.connection.publish("a", b"3", 1)
+
+
+@pytest.mark.parametrize("topic", ["a", "+/a/+", "a/#", "#", "/"])
+def test_a_topic_filter_is_taken(topic: str):
+    """With wildcards in their places."""
+    check_topic(topic)
+
+
+@pytest.mark.parametrize("topic", ["", "a+", "a/#/b", "#/a", "a#", "x" * 70_000])
+def test_a_topic_that_is_none_is_refused(topic: str):
+    """With the name of its setting."""
+    with pytest.raises(InvalidInput, match="is no topic") as refused:
+        check_topic(topic, "uplink_topic")
+    assert refused.value.field == "uplink_topic"

@@ -1,0 +1,57 @@
+"""What a webhook may have in hand."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.frames import FramesTold, ToldFrame
+from libs.common.errors import TooManyRequests
+from services.management.networks.messages import InboundMessage
+from services.management.networks.tenant_connection import MOST_HOOKS, TenantConnection
+from services.management.networks.the_things_stack import read_message
+from tests.unit.management.networks.samples import TTS_UP
+
+
+class Things:
+    """`device`, which answers when it is let."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+
+    async def frames(self, told: list[ToldFrame]) -> FramesTold:
+        await self.answers.wait()
+        return FramesTold()
+
+    async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
+        """Nobody looks."""
+
+
+class Store:
+    async def learn(self, tenant: str, routes: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+class Server:
+    def __init__(self) -> None:
+        self.things, self.store = Things(), Store()
+
+
+async def test_a_flood_is_refused_while_the_platform_is_slow() -> None:
+    """Beyond so many calls of a tenant; when those are through, others are taken again."""
+    message = read_message("t", TTS_UP)
+    assert isinstance(message, InboundMessage)
+    server: Any = Server()
+    connection = TenantConnection(server, "t", 0)
+    try:
+        calls = [asyncio.create_task(connection.forward(message)) for _ in range(MOST_HOOKS)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await connection.forward(message)
+        server.things.answers.set()
+        await asyncio.gather(*calls)
+        await connection.forward(message)
+        assert connection.state.uplinks == MOST_HOOKS + 1
+        assert connection.state.connected
+    finally:
+        await connection.stop()

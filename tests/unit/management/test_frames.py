@@ -1,0 +1,127 @@
+"""Patterns that a socket follows, and what waits for a slow one."""
+
+import json
+
+import pytest
+
+from libs.common.changes import Changed, ChangedThing
+from services.management.live.frames import (
+    MOST_BYTES,
+    MOST_CHANGES,
+    BadFrame,
+    ChangeQueue,
+    EncodedChange,
+    Follow,
+    Pattern,
+    QueuedBytes,
+    read_frame,
+)
+
+KEY = "direct.device.S1.temperature"
+THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
+
+
+def change(value: object = 21.5, *, thing: ChangedThing = THING, is_event: bool = False) -> Changed:
+    return Changed("e1", "t", thing, 1234, {KEY: value}, is_event)
+
+
+def encoded(value: object, *, is_event: bool = False) -> EncodedChange:
+    return EncodedChange.of(change(value, is_event=is_event), {KEY: value})
+
+
+def frame(**payload: object) -> str:
+    return json.dumps({"event_type": "Subscribe", "payload": payload or None})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        (Pattern(scope="TENANT"), True),
+        (Pattern(scope="GROUP", id="4"), True),
+        (Pattern(scope="GROUP", id=5), False),
+        (Pattern(scope="DEVICE", id=7), True),
+        (Pattern(scope="DEVICE", id=4), False),
+        (Pattern(scope="TENANT", type="PROPERTY"), True),
+        (Pattern(scope="TENANT", type="EVENT"), False),
+    ],
+)
+def test_pattern_covers_a_change(pattern: Pattern, fits: bool) -> None:
+    """The scope is the tenant, a group or a device; a type leaves the other one out."""
+    assert pattern.covers(change()) is fits
+
+
+def test_groups_and_devices_are_not_integrations() -> None:
+    """A custom entity or an integration with the same number does not fit."""
+    thing = ChangedThing(7, "system.integration", "system", False)
+    assert not Pattern(scope="DEVICE", id=7).covers(change(thing=thing))
+    assert Pattern(scope="TENANT").covers(change(thing=thing))
+
+
+@pytest.mark.parametrize(
+    ("keyword", "fits"), [("", True), ("TEMP", True), ("roof N", True), ("south", False)]
+)
+def test_keyword_is_part_of_the_key_or_the_name(keyword: str, fits: bool) -> None:
+    """Case does not matter."""
+    pattern = Pattern(scope="TENANT", keyword=keyword)
+    assert pattern.select(change()) == ({KEY: 21.5} if fits else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (frame(scope="ALL"), "scope"),
+        (frame(scope="GROUP"), "payload.id: must be an id"),
+        (frame(scope="DEVICE", id="-1"), "payload.id: must be an id"),
+        (frame(scope="DEVICE", id=1.0), "payload.id: must be an id"),
+        (frame(scope="TENANT", id="1"), "payload.id: is not for TENANT"),
+        (frame(scope="TENANT", keyword="x" * 256), "keyword"),
+        ('{"event_type":"Subscribe","payload":[]}', "object"),
+    ],
+)
+def test_bad_patterns_are_refused(text: str, named: str) -> None:
+    """The text names what is wrong."""
+    with pytest.raises(BadFrame, match=named):
+        read_frame(text)
+
+
+def test_a_pattern_ends_with_null() -> None:
+    """The frame is kept, to be sent back."""
+    assert read_frame(frame()) == Follow(None, frame())
+
+
+def test_one_frame_has_everything_that_waits() -> None:
+    """Each change with its thing, its time and its values."""
+    queue = ChangeQueue(QueuedBytes(MOST_BYTES))
+    queue.add(encoded(1))
+    queue.add(encoded({"level": 3}, is_event=True))
+
+    told = json.loads(queue.take() or "")
+
+    device = {"thing_key": "direct.device.S1", "device_id": "7", "device_name": "Roof north"}
+    assert told == {
+        "event_type": "Changes",
+        "payload": {
+            "skipped": 0,
+            "changes": [
+                {"type": "PROPERTY", "timestamp": 1234, "values": {KEY: 1}, **device},
+                {"type": "EVENT", "timestamp": 1234, "values": {KEY: {"level": 3}}, **device},
+            ],
+        },
+    }
+    assert queue.take() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("", MOST_CHANGES), ("x" * (MOST_BYTES // 4), 3), ("x" * MOST_BYTES, 1)]
+)
+def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
+    """No more than so many changes and bytes wait; one that alone is larger is kept."""
+    queued = QueuedBytes(10 * MOST_BYTES)
+    queue = ChangeQueue(queued)
+    for _ in range(MOST_CHANGES + 5):
+        queue.add(encoded(text))
+    assert queued.size > 0
+    told = json.loads(queue.take() or "")["payload"]
+    assert len(told["changes"]) == kept
+    assert told["skipped"] == MOST_CHANGES + 5 - kept
+    assert queued.size == 0
