@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.http.middleware import BODIES, LARGE, OF_PRINCIPAL, WORKERS, Turns
+from libs.common.http.middleware import BODIES, LARGE, LARGE_ANSWERS, OF_PRINCIPAL, WORKERS, Turns
 from libs.common.http.request import PRINCIPAL
 from libs.common.identity import Kind, Principal
 
@@ -103,15 +103,15 @@ async def test_who_waits_on_purpose_holds_no_worker(service: Service):
 
 async def test_slow_readers_of_large_answers_keep_no_worker(service: Service):
     """They wait for each other, and another tenant's answer is sent at once."""
-    for at in range(WORKERS // 2):
+    for at in range(LARGE_ANSWERS // 2):
         service.ask("slow", str(at % 2), pieces=1)
     await service.seen()
     assert service.turns.requests.free == WORKERS
-    assert service.turns.answers.held("slow") == WORKERS // 2
+    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
     service.ask("slow", "3", pieces=1)
     service.ask("quick", pieces=1)
     await service.seen()
-    assert service.turns.answers.held("slow") == WORKERS // 2
+    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
     assert service.turns.answers.held("quick") == 1
 
 
