@@ -21,8 +21,7 @@ from typing import Any
 from bson import ObjectId
 from opentelemetry import metrics
 
-from libs.common.bus.atomic import publish_each
-from libs.common.bus.connection import Bus
+from libs.common.bus.connection import Bus, publish_each
 from libs.common.bus.publishing import Outgoing, chunks
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.scheduling.turns import Steps, take_turns

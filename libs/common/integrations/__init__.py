@@ -24,8 +24,7 @@ from libs.common.contracts.integrations import (
     PropertiesUpdated,
     ServiceResult,
 )
-from libs.common.integrations.host import Integration, IntegrationHost
-from libs.common.integrations.things import IntegrationThings
+from libs.common.integrations.host import Integration, IntegrationHost, IntegrationThings
 
 __all__ = [
     "Acknowledged",

@@ -1,6 +1,6 @@
 """TSL: the model of a thing, and checks of all that things send and are sent by it."""
 
-from libs.common.tsl._merge import accepted
+from libs.common.tsl._check import accepted
 from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (

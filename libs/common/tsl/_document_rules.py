@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from libs.common.tsl._check import check_value
 from libs.common.tsl._node import bounds, value_node
-from libs.common.tsl._reading import Faults
 from libs.common.tsl.document import (
     ACCESS_MODES,
     CONTAINERS,
@@ -24,7 +23,7 @@ from libs.common.tsl.document import (
     PropertySpec,
     Validator,
 )
-from libs.common.tsl.faults import Fault
+from libs.common.tsl.faults import Fault, Faults
 from libs.common.tsl.limits import MAX_DEPTH, MAX_SIZE, MAX_TEXT, key_fault
 
 _MAX_DIGITS = 15

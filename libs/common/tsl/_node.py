@@ -1,11 +1,33 @@
-"""The tree of members behind the flat list of a document, ready to check values with."""
+"""The tree of members behind the flat list of a document, and values at its nodes.
+
+Values as devices send them: numbers, booleans and decimal places (`fractionDigits`).
+
+Manufacturers' codecs send booleans as 0 and 1. Numbers are rounded once, where they are read.
+
+Half up, away from zero, of the decimal as it is written: with two places 2.675 is 2.68, whatever
+the float nearest to it is. What was sent is checked against the bounds, and rounding does not
+lead out of them.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
 
 import msgspec
 
-from libs.common.tsl.document import ITEM, NUMBERS, DataSpec, MemberSpec, PropertySpec, Validator
+from libs.common.decoding import parse_number
+from libs.common.tsl.document import (
+    ITEM,
+    NUMBERS,
+    DataSpec,
+    MappingItem,
+    MemberSpec,
+    ParamSpec,
+    PropertySpec,
+    Validator,
+)
+from libs.common.tsl.faults import Faults
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE
 
 _INTEGER_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE)}
@@ -125,3 +147,139 @@ def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float
     if rules.max is not None:
         greatest = min(greatest, math.floor(rules.max))
     return least, greatest
+
+
+def booleans(members: Mapping[str, Node]) -> dict[str, Any]:
+    """Where a tree has booleans: True for one, and what is below for what holds some."""
+    found = {key: _below(node) for key, node in members.items()}
+    return {key: below for key, below in found.items() if below}
+
+
+def _below(node: Node) -> Any:
+    if node.kind == "BOOL":
+        return True
+    if node.element is not None:
+        return [below] if (below := _below(node.element)) else None
+    return booleans(node.members)
+
+
+def with_booleans(places: Any, value: Any) -> Any:
+    """`value` with 0 and 1 made booleans, where a tree has some."""
+    if places is True:
+        return bool(value) if type(value) in {int, float} and value in {0, 1} else value
+    if isinstance(places, list) and isinstance(value, list):
+        return [with_booleans(places[0], one) for one in value]
+    if isinstance(places, dict) and isinstance(value, dict):
+        made = {key: with_booleans(places[key], value[key]) for key in places if key in value}
+        return {**value, **made}
+    return value
+
+
+def parse_members(members: Mapping[str, Node], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with text that is a number parsed where `members` hold numbers."""
+    return {
+        key: _parse(members[key], value) if key in members else value
+        for key, value in values.items()
+    }
+
+
+def _parse(node: Node, value: Any) -> Any:
+    if isinstance(value, str) and node.kind in NUMBERS:
+        number = parse_number(value)
+        return value if number is None else number
+    if isinstance(value, dict):
+        return parse_members(node.members, value)
+    if isinstance(value, list) and node.element is not None:
+        return [_parse(node.element, item) for item in value]
+    return value
+
+
+Rounder = Callable[[Any], Any]
+"""Gives a value that is checked with its numbers rounded; objects and arrays are changed."""
+
+_EXACT = Context(prec=40)
+"""A float below 2^53 with 15 places has at most 31 digits; beyond that it is a whole number."""
+
+
+def rounded(node: Node, number: float) -> float:
+    """Give `number`, which is within the bounds of `node`, with as many places as it keeps."""
+    digits = node.digits
+    if digits is None or round(number, digits) == number:
+        return number
+    place = Decimal(1).scaleb(-digits)
+    near = float(Decimal(repr(number)).quantize(place, ROUND_HALF_UP, _EXACT)) + 0.0  # no -0.0
+    if node.high is not None and near > node.high:
+        return node.high
+    return near if node.low is None or near >= node.low else node.low
+
+
+def rounders(members: Mapping[str, Node]) -> dict[str, Rounder]:
+    """Make the rounders of those members that hold a number with `fractionDigits`."""
+    made = {key: _rounder(node) for key, node in members.items()}
+    return {key: rounder for key, rounder in made.items() if rounder is not None}
+
+
+def round_members(members: Mapping[str, Rounder], values: dict[str, Any]) -> dict[str, Any]:
+    """Round what is among `values`."""
+    for key, rounder in members.items():
+        if key in values:
+            values[key] = rounder(values[key])
+    return values
+
+
+def _rounder(node: Node) -> Rounder | None:
+    if node.kind in {"FLOAT", "DOUBLE"}:
+        return None if node.digits is None else lambda number: rounded(node, number)
+    if node.kind == "STRUCT":
+        inner = rounders(node.members)
+        return (lambda values: round_members(inner, values)) if inner else None
+    element = _rounder(node.element) if node.kind == "ARRAY" and node.element else None
+    return None if element is None else lambda items: [element(item) for item in items]
+
+
+def normalise_member(entry: MemberSpec, path: str, faults: Faults) -> None:
+    """Normalise types, encoding and mapping of one property or parameter in place."""
+    spec = entry.data_spec
+    spec.data_type = spec.data_type.upper()
+    spec.element_data_type = (spec.element_data_type or "").upper() or None
+    spec.encoding = (spec.encoding or "").upper().replace("-", "") or None
+    spec.parent_id = spec.parent_id or None
+    if spec.data_type != "STRING" and not spec.default_value:
+        spec.default_value = None
+    entry.property_key = entry.property_key or entry.id or None
+    _unite_mappings(spec, f"{path}.dataSpec", faults)
+
+
+def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
+    """Give the enumeration as object and as list, whichever came."""
+    listed: dict[str, str] = {}
+    for at, item in enumerate(spec.mappings or []):
+        if item.key in listed:
+            faults.add(f"{path}.mappings[{at}].key", "is given twice")
+        listed[item.key] = item.value
+    if spec.mapping and listed and spec.mapping != listed:
+        faults.add(f"{path}.mappings", "contradicts mapping")
+    spec.mapping = spec.mapping or listed or None
+    if spec.mapping:
+        spec.mappings = [MappingItem(key=key, value=name) for key, name in spec.mapping.items()]
+    else:
+        spec.mappings = None
+
+
+def qualify_params(params: Sequence[ParamSpec], owner: str) -> None:
+    """Give parameters their full ids, `<owner>.<key>`, and a `ref` both of its places.
+
+    Vendors leave out the owner, or the id altogether when there is a `ref`.
+    """
+    for param in params:
+        spec = param.data_spec
+        param.ref = spec.ref = param.ref or spec.ref or None
+        key = param.id or (param.ref or "").rpartition(".")[2]
+        if key and not key.startswith(f"{owner}."):
+            if param.property_key in {None, key}:
+                param.property_key = f"{owner}.{key}"
+            key = f"{owner}.{key}"
+        param.id = key
+        param.property_key = param.property_key or key or None
+        if spec.parent_id and spec.parent_id != owner:
+            spec.parent_id = f"{owner}.{spec.parent_id.removeprefix(f'{owner}.')}"

@@ -5,9 +5,10 @@ from functools import cached_property
 
 import msgspec
 
-from libs.common.tsl._check import check_each, check_members, check_value
-from libs.common.tsl._decoders import checked_report, properties_type, read_event, report_decoder
-from libs.common.tsl._merge import (
+from libs.common.tsl._check import (
+    check_each,
+    check_members,
+    check_value,
     merged,
     partial_view,
     settable_view,
@@ -15,8 +16,16 @@ from libs.common.tsl._merge import (
     without_read_only,
     writable_view,
 )
-from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl._values import booleans, parse_members, round_members, rounders, with_booleans
+from libs.common.tsl._decoders import checked_report, properties_type, read_event, report_decoder
+from libs.common.tsl._node import (
+    Node,
+    booleans,
+    build_tree,
+    parse_members,
+    round_members,
+    rounders,
+    with_booleans,
+)
 from libs.common.tsl._write_only import (
     by_path,
     conceal_fault,

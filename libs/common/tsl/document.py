@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from libs.common.tsl._reading import Faults
+from libs.common.tsl.faults import Faults
 from libs.common.tsl.limits import key_fault, sign_fault
 
 NUMBERS: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "DATE"})

@@ -7,8 +7,7 @@ from typing import Any, NoReturn, TypeVar
 from msgspec.structs import replace
 
 from libs.common.tsl._document_rules import check_members, check_spec, settle_access
-from libs.common.tsl._reading import Faults, object_of, read_struct
-from libs.common.tsl._values import normalise_member, qualify_params
+from libs.common.tsl._node import normalise_member, qualify_params
 from libs.common.tsl.document import (
     CALL_TYPES,
     CONTAINERS,
@@ -25,7 +24,7 @@ from libs.common.tsl.document import (
     entries_of,
     settle_keys,
 )
-from libs.common.tsl.faults import Fault, TslInvalid
+from libs.common.tsl.faults import Fault, Faults, TslInvalid, object_of, read_struct
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS, key_fault, sign_fault
 
 _T = TypeVar("_T", DataSpec, Validator)

@@ -28,7 +28,7 @@ from libs.common.bus import (
     RpcServer,
     acknowledge,
 )
-from libs.common.bus.atomic import publish_all
+from libs.common.bus.connection import publish_all
 from libs.common.bus.consumer import MOST_BYTES
 from libs.common.bus.streams import complete_streams, ensure_streams
 from libs.common.errors import (

@@ -14,11 +14,9 @@ from libs.common.tsl import (
     parse_document,
     plausible_properties,
 )
-from libs.common.tsl._check import check_each
+from libs.common.tsl._check import check_each, partial_view
 from libs.common.tsl._decoders import checked_report
-from libs.common.tsl._merge import partial_view
-from libs.common.tsl._node import build_tree
-from libs.common.tsl._values import booleans, parse_members, with_booleans
+from libs.common.tsl._node import booleans, build_tree, parse_members, with_booleans
 from libs.common.tsl.limits import MAX_DATE, MAX_TS
 from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
 
