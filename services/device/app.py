@@ -55,8 +55,8 @@ def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> lis
         alarms=alarms,
         first_keys=registry.first_keys,
     )
-    packages = (codecs, telemetry, commands, alarms, lorawan, registry)
-    return [*(package.parts for package in packages), entities]
+    packages = (registry, telemetry, codecs, lorawan, commands)
+    return [*(package.parts for package in packages), entities, alarms.parts]
 
 
 def build_app(foundation: Foundation, system: Bus) -> Litestar:
