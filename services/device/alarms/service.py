@@ -75,12 +75,12 @@ class Alarms:
             places = await self._places(principal.tenant, alarms)
             return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
 
-        rows = self.store.read(query, order, skip, wanted.size)
-        return wanted.streamed_page(in_parts(rows, complete), await self.store.total(query))
+        rows = self.store.queries.read(query, order, skip, wanted.size)
+        return wanted.streamed_page(in_parts(rows, complete), await self.store.queries.total(query))
 
     async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
         """How many alarms a search would find."""
-        found = await self.store.count(await self._query(principal, wanted))
+        found = await self.store.queries.count(await self._query(principal, wanted))
         numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in found:
             numbers.total += number
@@ -109,7 +109,7 @@ class Alarms:
         else:
             query["_id"] = {"$in": ids_of(body.alarm_ids or [])}
             query.update(await self._seen(principal.tenant, grants))
-        while ids := await self.store.ids(query, MOST_AT_ONCE):
+        while ids := await self.store.queries.ids(query, MOST_AT_ONCE):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
@@ -120,7 +120,7 @@ class Alarms:
             "_id": {"$in": ids_of(body.alarm_ids)},
             **await self._seen(principal.tenant, await self.grants.of(principal)),
         }
-        ids = await self.store.ids(query, MOST_AT_ONCE)
+        ids = await self.store.queries.ids(query, MOST_AT_ONCE)
         await self.store.clear(ids, principal.subject, body.note)
 
     async def export(
@@ -135,7 +135,9 @@ class Alarms:
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([HEAD])
-        async with aclosing(self.store.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)) as alarms:
+        async with aclosing(
+            self.store.queries.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)
+        ) as alarms:
             async for alarm in alarms:
                 yield csv_lines([_row(alarm, zone)])
 

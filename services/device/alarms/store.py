@@ -4,29 +4,25 @@ A state, what it raises or clears, and the events that tell of it are one transa
 happens once, whoever decides it and however often.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
-from pymongo import DeleteOne, ReplaceOne, ReturnDocument, UpdateOne
+from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, DeviceProfile
-from libs.common.contracts.flows import ChangeAlarm, ChangedAlarm
-from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
     distinct_values,
-    page_stages,
-    read_rows,
 )
+from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.deciding import SETTLING, Change, is_unchanged
-from services.device.alarms.errors import too_many_alarms
 from services.device.alarms.messages import alarm_changed
 from services.device.alarms.model import (
     Alarm,
@@ -39,11 +35,8 @@ from services.device.alarms.model import (
 from services.device.things.model import PresentDevice, profile_of
 from services.device.things.store import DeviceStore
 
-Order = list[tuple[str, int]]
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who clears an alarm that is over, if not people."""
-MOST_OF_FLOWS = 100
-"""Open alarms of a device that flows have raised."""
 HAS_VALUE: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
@@ -79,7 +72,7 @@ class AlarmStore:
         self._devices = devices
         self._states = mongo.database["alarm_states"]
         self._alarms = mongo.database["alarms"]
-        self._steps = mongo.database["alarm_steps"]
+        self.queries = AlarmQueries(mongo)
         self._ids = IdAllocator(mongo.database, "alarms")
 
     # States.
@@ -208,52 +201,6 @@ class AlarmStore:
 
     # Alarms, for users.
 
-    async def total(self, query: Document) -> int:
-        """Return how many alarms match."""
-        return await self._alarms.count_documents(query)
-
-    async def read(
-        self, query: Document, order: Order, skip: int, limit: int
-    ) -> AsyncGenerator[Alarm, None]:
-        """Yield `limit` alarms in an order, behind the first `skip`."""
-        stages = page_stages(query, order, skip, limit)
-        async for one in read_rows(self._mongo.direct["alarms"], stages):
-            yield read(one, Alarm)
-
-    async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
-        """The newest open alarm of each device that nobody has claimed; others are missing."""
-        query = {
-            "tenant": tenant,
-            "device": {"$in": list(devices)},
-            "open": True,
-            "claimedAt": None,
-        }
-        stages: list[Document] = [
-            {"$match": query},
-            {"$sort": {"device": 1, "raisedAt": 1, "_id": 1}},
-            {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
-        ]
-        found = await self._alarms.aggregate(stages)
-        return {one["_id"]: read(one["newest"], Alarm) async for one in found}
-
-    async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
-        """How many there are of each severity, open or not, claimed or not."""
-        of = {
-            "severity": "$severity",
-            "open": "$open",
-            "claimed": {"$gt": ["$claimedAt", None]},
-        }
-        stages = [{"$match": query}, {"$group": {"_id": of, "n": {"$sum": 1}}}]
-        return [
-            (one["_id"]["severity"], one["_id"]["open"], one["_id"]["claimed"], one["n"])
-            async for one in await self._alarms.aggregate(stages)
-        ]
-
-    async def ids(self, query: Document, limit: int) -> list[int]:
-        """Ids of alarms, the oldest first."""
-        found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [one["_id"] async for one in found]
-
     async def claim(self, ids: Sequence[int], user: str, name: str, note: str | None) -> int:
         """Claim alarms for a user, but those that are claimed already; return how many."""
         changes = {"claimedAt": now_ms(), "claimedBy": user, "claimedName": name}
@@ -267,78 +214,10 @@ class AlarmStore:
         The rule raises the next one once it was over; that of an event at the next event.
         """
         now = now_ms()
-        changes: Document = _cleared(now, user)
+        changes: Document = cleared_fields(now, user)
         if note:
             changes["note"] = note
         return await self._change(ids, {"open": True}, changes, "cleared")
-
-    # Alarms of flows.
-
-    async def change_by_flow(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
-        """Raise or clear what a flow calls an alarm of a device; each step once.
-
-        Raises `NotFound` when the device is gone, `InvalidInput` when it has too many.
-        """
-        step = {"_id": f"{wanted.tenant}.{wanted.step}"}
-
-        async def work(session: Session) -> tuple[ChangedAlarm, list[Document]]:
-            done = await self._steps.find_one(step, session=session)
-            if done is not None:
-                return ChangedAlarm(done["alarm"], done["changed"]), []
-            present = await self._devices.presence.with_ids([device_id], session)
-            if not present:
-                raise NotFound("the device is gone", field="entity")
-            change = self._raise_keyed if wanted.raised else self._clear_keyed
-            answer, entries = await change(wanted, present[0], session)
-            note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
-            await self._steps.insert_one(step | note, session=session)
-            return answer, await self._outbox.add(entries, session)
-
-        answer, entries = await self._mongo.transaction(work)
-        await self._outbox.relay(entries)
-        return answer
-
-    async def _raise_keyed(
-        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
-    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
-        mine = {"tenant": wanted.tenant, "device": device.id, "open": True}
-        found = await self._alarms.find_one(mine | {"key": wanted.key}, session=session)
-        if found is not None:
-            return ChangedAlarm(found["_id"]), []
-        keyed = mine | {"key": {"$exists": True}}
-        most = MOST_OF_FLOWS
-        if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
-            raise too_many_alarms(most)
-        alarm = Alarm(
-            id=await self._ids.take(),
-            tenant=wanted.tenant,
-            flow=wanted.flow_id,
-            key=wanted.key,
-            device=device.id,
-            device_name=device.name,
-            integration=device.integration,
-            severity=wanted.severity,
-            content=wanted.content,
-            raised_at=now_ms(),
-        )
-        await self._alarms.insert_one(written(alarm), session=session)
-        entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
-        return ChangedAlarm(alarm.id, changed=True), [entry]
-
-    async def _clear_keyed(
-        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
-    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
-        found = await self._alarms.find_one_and_update(
-            {"tenant": wanted.tenant, "device": device.id, "open": True, "key": wanted.key},
-            {"$set": _cleared(now_ms(), BY_FLOW)},
-            return_document=ReturnDocument.AFTER,
-            session=session,
-        )
-        if found is None:
-            return ChangedAlarm(), []
-        alarm = read(found, Alarm)
-        entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
-        return ChangedAlarm(alarm.id, changed=True), [entry]
 
     async def _change(
         self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
@@ -437,7 +316,7 @@ class AlarmStore:
         if new:
             await self._alarms.insert_many(map(written, new.values()), session=session)
         over = [
-            UpdateOne({"_id": alarm.id}, {"$set": _cleared(alarm.cleared_at, BY_RULE)})
+            UpdateOne({"_id": alarm.id}, {"$set": cleared_fields(alarm.cleared_at, BY_RULE)})
             for alarm in known.values()
             if alarm.cleared_at is not None
         ]
@@ -492,5 +371,6 @@ def _applied(one: Decision, device: PresentDevice | None) -> Decision:
     return Decision(None, before, after if device and one.after else None, changes)
 
 
-def _cleared(at: int, by: str) -> Document:
+def cleared_fields(at: int, by: str) -> Document:
+    """Return the fields of an alarm that `by` clears at `at` (ms)."""
     return {"open": False, "clearedAt": at, "clearedBy": by, "endedAt": datetime.now(UTC)}

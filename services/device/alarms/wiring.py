@@ -10,7 +10,7 @@ from libs.common.parts import Parts
 from services.device.alarms.console import ROUTERS
 from services.device.alarms.erasing import AlarmEraser
 from services.device.alarms.evaluating import Evaluator, listen
-from services.device.alarms.flows import FlowAlarms
+from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
 from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import RuleAlarmTrigger
 from services.device.alarms.rows import History
@@ -60,7 +60,7 @@ def wire_alarms(
     history = History(mongo, settings.retention_days)
     uplink = UplinkReader(bus, settings.uplink_partitions)
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
-    FlowAlarms(store, entities).offer(rpc)
+    FlowAlarms(FlowAlarmStore(mongo, clients.outbox, devices), entities).offer(rpc)
     handlers = AlarmHandlers(
         alarms=Alarms(store, devices, grants),
         alarm_rules=AlarmRules(rules, devices, things.products, grants),

@@ -86,7 +86,7 @@ class ValueReader:
 
     async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
         devices = await self._devices.find_all(tenant, ids)
-        alarms = await self._alarms.newest_unclaimed(tenant, ids)
+        alarms = await self._alarms.queries.newest_unclaimed(tenant, ids)
         return {
             device.id: _of_device(device)
             | ({ALARM: _of_alarm(alarms[device.id])} if device.id in alarms else {})

@@ -1,0 +1,62 @@
+"""Queries on alarms, for users and entities."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from libs.common.store.mongo import Document, Mongo, page_stages, read_rows
+from services.device.alarms.model import Alarm, read
+
+Order = list[tuple[str, int]]
+
+
+class AlarmQueries:
+    """Reads alarms."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._alarms = mongo.database["alarms"]
+        self._direct = mongo.direct["alarms"]
+
+    async def total(self, query: Document) -> int:
+        """Return how many alarms match."""
+        return await self._alarms.count_documents(query)
+
+    async def read(
+        self, query: Document, order: Order, skip: int, limit: int
+    ) -> AsyncGenerator[Alarm, None]:
+        """Yield `limit` alarms in an order, behind the first `skip`."""
+        stages = page_stages(query, order, skip, limit)
+        async for one in read_rows(self._direct, stages):
+            yield read(one, Alarm)
+
+    async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
+        """The newest open alarm of each device that nobody has claimed; others are missing."""
+        query = {
+            "tenant": tenant,
+            "device": {"$in": list(devices)},
+            "open": True,
+            "claimedAt": None,
+        }
+        stages: list[Document] = [
+            {"$match": query},
+            {"$sort": {"device": 1, "raisedAt": 1, "_id": 1}},
+            {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
+        ]
+        found = await self._alarms.aggregate(stages)
+        return {one["_id"]: read(one["newest"], Alarm) async for one in found}
+
+    async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
+        """How many there are of each severity, open or not, claimed or not."""
+        of = {
+            "severity": "$severity",
+            "open": "$open",
+            "claimed": {"$gt": ["$claimedAt", None]},
+        }
+        stages = [{"$match": query}, {"$group": {"_id": of, "n": {"$sum": 1}}}]
+        return [
+            (one["_id"]["severity"], one["_id"]["open"], one["_id"]["claimed"], one["n"])
+            async for one in await self._alarms.aggregate(stages)
+        ]
+
+    async def ids(self, query: Document, limit: int) -> list[int]:
+        """Ids of alarms, the oldest first."""
+        found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [one["_id"] async for one in found]

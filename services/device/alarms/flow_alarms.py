@@ -1,0 +1,138 @@
+"""Alarms that flows raise and clear: `rpc.device.change_alarm`, and their steps in MongoDB."""
+
+from datetime import UTC, datetime
+
+from pymongo import ReturnDocument
+
+from libs.common.bus import Outbox, OutboxEntry, RpcServer
+from libs.common.clock import now_ms
+from libs.common.contracts.flows import (
+    LONGEST_CONTENT,
+    LONGEST_KEY,
+    ChangeAlarm,
+    ChangedAlarm,
+)
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Document, Mongo, Session
+from services.device.alarms.errors import too_many_alarms
+from services.device.alarms.messages import alarm_changed
+from services.device.alarms.model import Alarm, read, written
+from services.device.alarms.store import BY_FLOW, cleared_fields
+from services.device.members.directory import EntityDirectory
+from services.device.things.model import PresentDevice, profile_of
+from services.device.things.store import DeviceStore
+
+MOST_OF_FLOWS = 100
+"""Open alarms of a device that flows have raised."""
+
+
+class FlowAlarmStore:
+    """Writes alarms of flows."""
+
+    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._devices = devices
+        self._alarms = mongo.database["alarms"]
+        self._steps = mongo.database["alarm_steps"]
+        self._ids = IdAllocator(mongo.database, "alarms")
+
+    async def change(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
+        """Raise or clear what a flow calls an alarm of a device; each step once.
+
+        Raises `NotFound` when the device is gone, `InvalidInput` when it has too many.
+        """
+        step = {"_id": f"{wanted.tenant}.{wanted.step}"}
+
+        async def work(session: Session) -> tuple[ChangedAlarm, list[Document]]:
+            done = await self._steps.find_one(step, session=session)
+            if done is not None:
+                return ChangedAlarm(done["alarm"], done["changed"]), []
+            present = await self._devices.presence.with_ids([device_id], session)
+            if not present:
+                raise NotFound("the device is gone", field="entity")
+            change = self._raise_keyed if wanted.raised else self._clear_keyed
+            answer, entries = await change(wanted, present[0], session)
+            note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
+            await self._steps.insert_one(step | note, session=session)
+            return answer, await self._outbox.add(entries, session)
+
+        answer, entries = await self._mongo.transaction(work)
+        await self._outbox.relay(entries)
+        return answer
+
+    async def _raise_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        mine = {"tenant": wanted.tenant, "device": device.id, "open": True}
+        found = await self._alarms.find_one(mine | {"key": wanted.key}, session=session)
+        if found is not None:
+            return ChangedAlarm(found["_id"]), []
+        keyed = mine | {"key": {"$exists": True}}
+        most = MOST_OF_FLOWS
+        if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
+            raise too_many_alarms(most)
+        alarm = Alarm(
+            id=await self._ids.take(),
+            tenant=wanted.tenant,
+            flow=wanted.flow_id,
+            key=wanted.key,
+            device=device.id,
+            device_name=device.name,
+            integration=device.integration,
+            severity=wanted.severity,
+            content=wanted.content,
+            raised_at=now_ms(),
+        )
+        await self._alarms.insert_one(written(alarm), session=session)
+        entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
+    async def _clear_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        found = await self._alarms.find_one_and_update(
+            {"tenant": wanted.tenant, "device": device.id, "open": True, "key": wanted.key},
+            {"$set": cleared_fields(now_ms(), BY_FLOW)},
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        if found is None:
+            return ChangedAlarm(), []
+        alarm = read(found, Alarm)
+        entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
+
+class FlowAlarms:
+    """Raises and clears alarms for flows; whoever lets a flow run was asked what it may use."""
+
+    def __init__(self, store: FlowAlarmStore, directory: EntityDirectory) -> None:
+        self._store = store
+        self._directory = directory
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Offer the operation."""
+        rpc.offer("change_alarm", ChangeAlarm, self.change)
+
+    async def change(self, wanted: ChangeAlarm) -> ChangedAlarm:
+        """Raise an alarm unless it is open, or clear it when it is.
+
+        Raises `InvalidInput`, also for a device that has too many, and `NotFound`.
+        """
+        for field, text, most in (
+            ("key", wanted.key, LONGEST_KEY),
+            ("content", wanted.content if wanted.raised else "-", LONGEST_CONTENT),
+        ):
+            if not 0 < len(text) <= most:
+                raise InvalidInput(f"must be 1 to {most} characters", field=field)
+        found = await self._directory.by_keys(wanted.tenant, [wanted.entity])
+        if wanted.entity not in found:
+            raise NotFound(f"there is no entity {wanted.entity}", field="entity")
+        thing = found[wanted.entity].thing
+        if not thing.device:
+            raise InvalidInput(f"{wanted.entity} is no entity of a device", field="entity")
+        if wanted.dry_run:
+            return ChangedAlarm()
+        return await self._store.change(wanted, thing.id)
