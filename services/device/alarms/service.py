@@ -135,9 +135,8 @@ class Alarms:
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([HEAD])
-        async with aclosing(
-            self.store.queries.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)
-        ) as alarms:
+        found = self.store.queries.read(query, NEWEST_FIRST, 0, MOST_EXPORTED)
+        async with aclosing(found) as alarms:
             async for alarm in alarms:
                 yield csv_lines([_row(alarm, zone)])
 

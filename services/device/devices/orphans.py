@@ -87,7 +87,7 @@ class Orphans:
 
     async def steps(self, tenant: str) -> Steps:
         """Free all that applications of a tenant have left."""
-        for application in await self.devices.applications(tenant):
+        for application in await self.devices.lists.applications(tenant):
             if await self.applications.exists(tenant, application):
                 continue
             while some := await self.devices.of_application(tenant, application, CHUNK):

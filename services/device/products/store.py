@@ -142,7 +142,7 @@ class ProductStore:
         replaced = relation in {"KEYED", "CHANGED"}
         if relation == "NEW" and known is not None and len(known["versions"]) >= MOST_VERSIONS:
             raise too_many_versions(wanted.model, MOST_VERSIONS)
-        if relation == "CHANGED" and await self._devices.uses(
+        if relation == "CHANGED" and await self._devices.lists.is_used(
             wanted.tenant, wanted.model, version, session
         ):
             raise version_in_use(wanted.model, version)
@@ -196,7 +196,7 @@ class ProductStore:
         """
 
         async def work(session: Session) -> bool:
-            if await self._devices.uses(tenant, model, None, session):
+            if await self._devices.lists.is_used(tenant, model, None, session):
                 raise product_in_use(model)
             identity = {"tenant": tenant, "model": model}
             gone = await self._products.delete_one({"_id": identity}, session=session)

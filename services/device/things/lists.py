@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.store.mongo import Collection, Document
+from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT
 from services.device.things.conditions import Condition, all_of
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
@@ -55,6 +55,19 @@ class DeviceLists:
         query = {"tenant": tenant, "integration": integration, "identifier": some}
         found = await self._devices.find(query, _LISTED).to_list(None)
         return msgspec.convert(found, _LISTED_FORM)
+
+    async def applications(self, tenant: str) -> list[int]:
+        """The applications that have devices."""
+        name = "application.applicationId"
+        found = await self._devices.distinct(name, {"tenant": tenant, name: {"$ne": None}})
+        return list(found)
+
+    async def is_used(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
+        """Return whether a device is of a product, or of a version of it."""
+        query = {"tenant": tenant, "model": model}
+        if version is not None:
+            query["tslVersion"] = version
+        return await self._devices.find_one(query, {"_id": 1}, session=session) is not None
 
     async def walk(
         self,

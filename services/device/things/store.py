@@ -26,9 +26,8 @@ from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
-from libs.common.things import DIRECT, GENERIC
+from libs.common.things import DIRECT
 from services.device.things.conditions import Condition, deletable, owned
-from services.device.things.errors import unknown_model
 from services.device.things.grams import grams_of
 from services.device.things.lists import DeviceLists
 from services.device.things.messages import Change, changed
@@ -79,8 +78,6 @@ class DeviceStore:
         self.used = self._quota.used
         """How many a tenant has, for `report_use`."""
 
-    # Whole devices.
-
     async def find(
         self, tenant: str, device_id: int, application_id: int | None = None
     ) -> Device | None:
@@ -99,12 +96,6 @@ class DeviceStore:
     ) -> Device | None:
         """The device, when the application may delete it."""
         return await self._find(deletable(tenant, device_id, application_id))
-
-    async def applications(self, tenant: str) -> list[int]:
-        """The applications that have devices."""
-        name = "application.applicationId"
-        found = await self._devices.distinct(name, {"tenant": tenant, name: {"$ne": None}})
-        return list(found)
 
     async def of_application(self, tenant: str, application_id: int, limit: int) -> list[Device]:
         """Some devices of an application."""
@@ -173,7 +164,7 @@ class DeviceStore:
 
         async def work(session: Session) -> Sequence[Device]:
             await self._serials.claim([one.sn_key for one in devices], "device", session)
-            await self._tie(devices, session)
+            await self._usage.tie_devices(devices, session)
             documents = [
                 document_of(one) | {"grams": grams_of(one.name, one.sn_key)} for one in devices
             ]
@@ -367,21 +358,12 @@ class DeviceStore:
                 grams = {"$set": {"grams": grams_of(device.name, device.sn_key)}}
                 await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in given:
-                await self._tie([device], session)
+                await self._usage.tie_devices([device], session)
             if also is not None:
                 await also(device, session)
             return device
 
         return await self._change(work, change)
-
-    async def _tie(self, devices: Iterable[Device], session: Session) -> None:
-        models: dict[tuple[str, str], list[str]] = {}
-        for one in devices:
-            if one.model != GENERIC:
-                models.setdefault((one.tenant, one.model), []).append(one.sn_key)
-        for (tenant, model), keys in models.items():
-            if not await self._usage.tie(tenant, model, keys, session):
-                raise unknown_model(model)
 
     async def _change(
         self, work: Callable[[Session], Awaitable[Device | None]], change: Change
@@ -407,13 +389,6 @@ class DeviceStore:
         devices, entries = await self._mongo.transaction(whole)
         await self._outbox.relay(entries)
         return devices
-
-    async def uses(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
-        """Whether a device is of a product, or of a version of it."""
-        query = {"tenant": tenant, "model": model}
-        if version is not None:
-            query["tslVersion"] = version
-        return await self._devices.find_one(query, {"_id": 1}, session=session) is not None
 
     async def storage(
         self, tenant: str, device_id: int, application_id: int | None = None

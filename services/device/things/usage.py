@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from zlib import crc32
 
 from libs.common.store.mongo import Database, Session
+from libs.common.things import GENERIC
+from services.device.things.errors import unknown_model
+from services.device.things.model import Device
 
 SLOTS = 16
 
@@ -28,6 +31,16 @@ class ProductUsage:
             {"_id": {"$in": keys}}, {"$inc": {"ties": 1}}, session=session
         )
         return bool(written.matched_count == len(keys))
+
+    async def tie_devices(self, devices: Iterable[Device], session: Session) -> None:
+        """Tie devices to their products; raise `InvalidInput` when one of these is gone."""
+        models: dict[tuple[str, str], list[str]] = {}
+        for device in devices:
+            if device.model != GENERIC:
+                models.setdefault((device.tenant, device.model), []).append(device.sn_key)
+        for (tenant, model), keys in models.items():
+            if not await self.tie(tenant, model, keys, session):
+                raise unknown_model(model)
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
         """Let nobody tie a device while this transaction runs; makes slots that are missing."""

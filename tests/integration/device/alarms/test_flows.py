@@ -5,7 +5,7 @@ import pytest
 
 from libs.common.contracts.flows import CHANGE_ALARM, ChangeAlarm, ChangedAlarm
 from libs.common.errors import InvalidInput, NotFound
-from services.device.alarms import store
+from services.device.alarms import flow_alarms
 from tests.integration.device.alarms.test_alarms import found, said
 from tests.integration.device.values.world import World
 
@@ -78,7 +78,7 @@ async def test_what_a_flow_asks_wrongly_is_refused(world: World):
 
 async def test_a_device_has_so_many_alarms_of_flows(world: World, monkeypatch: pytest.MonkeyPatch):
     """One more is refused while they are open."""
-    monkeypatch.setattr(store, "MOST_OF_FLOWS", 2)
+    monkeypatch.setattr(flow_alarms, "MOST_OF_FLOWS", 2)
     await world.add_direct("F4", "OVEN")
     for number in range(2):
         await change(world, asking("F4", f"30.{number}", key=f"k{number}"))

@@ -98,7 +98,7 @@ async def test_what_has_no_application_is_passed_over(platform: Platform) -> Non
     await platform.mine.add("SN1")
     device = await platform.mine.add("SN2")
     await platform.mine.done("PUT", f"/devices/remove/{device}")
-    assert await platform.orphans.devices.applications("default") == [1]
+    assert await platform.orphans.devices.lists.applications("default") == [1]
 
 
 async def test_only_what_a_deleted_application_had_is_freed(platform: Platform) -> None:
