@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
-from libs.common.store.mongo import Document, Mongo, page_stages, read_rows
+from libs.common.store.mongo import Collection, Document, page_stages, read_rows
 from services.device.alarms.model import Alarm, read
 
 Order = list[tuple[str, int]]
@@ -11,9 +11,10 @@ Order = list[tuple[str, int]]
 class AlarmQueries:
     """Reads alarms."""
 
-    def __init__(self, mongo: Mongo) -> None:
-        self._alarms = mongo.database["alarms"]
-        self._direct = mongo.direct["alarms"]
+    def __init__(self, alarms: Collection, direct: Collection) -> None:
+        """`direct` is the same collection over PyMongo's own driver."""
+        self._alarms = alarms
+        self._direct = direct
 
     async def total(self, query: Document) -> int:
         """Return how many alarms match."""
