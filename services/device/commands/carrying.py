@@ -114,7 +114,7 @@ class CommandCarrier:
         """
         if command.downlinks is None:
             made = await self._encoder.encode(command, device.model)
-            command.downlinks = await self._commands.keep_downlinks(command, made)
+            command.downlinks = await self._commands.coded.keep_downlinks(command, made)
         waiting = [
             Downlink(
                 id=downlink_id(command.id, number),

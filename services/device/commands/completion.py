@@ -116,7 +116,7 @@ class CommandCompletion(CommandCloser):
 
         A command that sets write-only values ends when it is acknowledged: no report shows them.
         """
-        awaited = await self.commands.awaited({report.thing.id for report in reports})
+        awaited = await self.commands.coded.awaited({report.thing.id for report in reports})
         if not awaited:
             return
         by_thing: dict[int, list[GoodReport]] = defaultdict(list)
@@ -136,7 +136,7 @@ class CommandCompletion(CommandCloser):
             for key, value in report.properties.items()
             if key in wanted and shows(value, wanted[key])
         }
-        if shown and len(await self.commands.note_shown(command, shown)) == len(wanted):
+        if shown and len(await self.commands.coded.note_shown(command, shown)) == len(wanted):
             provisioned = self.devices.notes.provisioned
             await self.commands.end(
                 command,

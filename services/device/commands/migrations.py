@@ -5,7 +5,8 @@ from pymongo import ASCENDING, IndexModel
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing, drop_present
 from services.device.commands.model import OPEN
-from services.device.commands.store import DUE_INDEX, WIPE_INDEX
+from services.device.commands.store import DUE_INDEX
+from services.device.commands.write_only import WIPE_INDEX
 
 
 async def _commands(database: Database) -> None:

@@ -4,7 +4,7 @@ What a command says is written in the transaction that makes it true, and said a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from pymongo import ReturnDocument, UpdateOne
+from pymongo import UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
@@ -23,10 +23,9 @@ from libs.common.store.mongo import (
     Session,
     distinct_values,
     page_stages,
-    present,
     read_rows,
 )
-from libs.common.tsl import Tsl, mask_text, texts_beyond
+from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
 from services.device.commands.messages import finished, outbox_key
 from services.device.commands.model import (
     DELETED,
@@ -34,10 +33,10 @@ from services.device.commands.model import (
     Command,
     Kind,
     Reason,
-    SentDownlink,
     now,
     settings_of,
 )
+from services.device.commands.write_only import WriteOnlyCommands
 from services.device.reports.ports import ReconnectListener
 from services.device.things.model import Device
 from services.device.things.removed import ThingDataStore
@@ -46,26 +45,15 @@ RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
 CODED_RESEND = (5, 10, 30, 120, 600)
 """The same of one that a network server queues until something is told of it."""
-FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
-    "SENT": (None,),
-    "ACKNOWLEDGED": (None, "SENT"),
-    "UNACKNOWLEDGED": (None, "SENT"),
-    "REFUSED": (None, "SENT"),
-}
-"""What may have been told of a downlink before each state."""
-MOST_AWAITED = 2_000
-"""Devices with open coded commands that are looked at whole."""
 POLL_AGAIN = timedelta(seconds=30)
 """An unanswered command is given to a polling device again after this."""
 FIRST_ATTEMPT = 2
 """A command that was just sent begins here in `RESEND`."""
 ENDED_AT_ONCE = 100
 """Commands that are read at a time where all of a thing end."""
-OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
-"""Not by id alone: each replica hands out ids of a block of its own."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
-DUE_INDEX, WIPE_INDEX = "due", "wipe"
-"""Names of indexes that begin with the tenant."""
+DUE_INDEX = "due"
+"""Name of an index that begins with the tenant."""
 
 Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands, and what they say."""
@@ -98,6 +86,8 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self._outbox = outbox
         self._commands = mongo.database["commands"]
         self._profiles = mongo.database["profiles"]
+        self.coded = CodedCommands(self._commands)
+        self.write_only = WriteOnlyCommands(self._commands, self._profiles)
         self._turns = mongo.database["command_turns"]
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -270,51 +260,6 @@ class CommandStore(ReconnectListener, ThingDataStore):
             await self._outbox.withdraw(outbox_key(command), session)
         return bool(result.modified_count)
 
-    async def tenants_to_wipe(self) -> list[str]:
-        """Return the tenants of commands that `to_wipe` returns now."""
-        return await distinct_values(self._commands, "tenant", _to_wipe(now()), WIPE_INDEX)
-
-    async def to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
-        """Return commands whose write-only values nats-server may keep and must not."""
-        query = {"tenant": tenant, **_to_wipe(moment)}
-        found = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
-        return msgspec.convert(await found.to_list(), list[Command])
-
-    async def wiped(self, command: Command, again: datetime | None) -> None:
-        """Note that nats-server keeps nothing of a command; look once more at `again`."""
-        change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
-        await self._commands.update_one({"_id": command.id}, change)
-
-    async def conceal(self, thing_id: int, tsl: Tsl) -> list[int]:
-        """Remove from commands and profile of a thing what its TSL conceals.
-
-        Return the ids of the commands that had such values; open ones keep them for delivery.
-        """
-        changed: list[int] = []
-        kinds = ["SET_PROPERTIES", "SET_PROFILE"]
-        async for document in self._commands.find({"thingId": thing_id, "kind": {"$in": kinds}}):
-            command = msgspec.convert(document, Command)
-            shown = command.readable_by(tsl)
-            if shown is command:
-                continue
-            changes: Document = {"payload": shown.payload, "writeOnly": shown.write_only}
-            if command.status in OPEN:
-                changes["sealed"] = command.sealed or command.payload
-            else:
-                changes["wipeAt"] = now()
-                changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
-                if command.error:
-                    secrets = texts_beyond(command.payload, shown.payload)
-                    changes["error"] = mask_text(command.error, secrets)
-            same = {"_id": command.id, "status": command.status}
-            await self._commands.update_one(same, {"$set": changes})
-            changed.append(command.id)
-        profile = await self.profile(thing_id)
-        if (readable := tsl.readable(profile)) != profile:
-            listed = [{"key": key, "value": value} for key, value in readable.items()]
-            await self._profiles.update_one({"_id": thing_id}, {"$set": {"values": listed}})
-        return changed
-
     async def tenants_due(self) -> list[str]:
         """Return the tenants of commands that `due` returns now."""
         return await distinct_values(self._commands, "tenant", _due(now()), DUE_INDEX)
@@ -338,69 +283,17 @@ class CommandStore(ReconnectListener, ThingDataStore):
         await self._reschedule(plain, again, {"status": "SENT"})
         await self._reschedule([command for command in commands if command.coded], again, {})
 
-    async def keep_downlinks(
-        self, command: Command, made: Sequence[SentDownlink]
-    ) -> list[SentDownlink]:
-        """Keep the bytes of a command, unless it has some; those that it has now, while open."""
-        identity = {"_id": command.id}
-        await self._commands.update_one(
-            {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
-            {"$set": {"downlinks": msgspec.to_builtins(made)}},
-        )
-        kept = present(await self._commands.find_one(identity, {"downlinks": 1, "status": 1}))
-        if kept["status"] not in OPEN:
-            return []
-        return msgspec.convert(kept["downlinks"], list[SentDownlink])
-
     async def downlink_told(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
         """Note what was told of the `number`th downlink of a command; the command then.
 
-        What was told before, or after the end, changes nothing.
+        It rests once something was told of each.
         """
-        place = f"downlinks.{number - 1}"
-        query = {"_id": command_id, "thingId": thing_id}
-        changes: Document = {f"{place}.state": state}
-        if state == "SENT":
-            changes["status"] = "SENT"
-        await self._commands.update_one(
-            {
-                **query,
-                "status": {"$in": OPEN},
-                f"{place}.port": {"$exists": True},
-                f"{place}.state": {"$in": FOLLOWS[state]},
-            },
-            {"$set": changes},
-        )
-        command = from_document(await self._commands.find_one(query))
+        command = await self.coded.note_state(command_id, thing_id, number, state)
         if command and command.downlinks and all(one.state for one in command.downlinks):
             await self.rest([command])
         return command
-
-    async def awaited(self, thing_ids: Collection[int]) -> list[Command]:
-        """The open commands of some of these things that network servers carry.
-
-        All that are open anywhere are few mostly; then it costs one look at a small index.
-        """
-        everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
-        open_things = {row["awaited"] async for row in everywhere.limit(MOST_AWAITED)}
-        some = set(thing_ids)
-        if len(open_things) < MOST_AWAITED:
-            some &= open_things
-        if not some:
-            return []
-        found = self._commands.find({"awaited": {"$in": list(some)}}, sort=OLDEST_FIRST)
-        return msgspec.convert(await found.to_list(None), list[Command])
-
-    async def note_shown(self, command: Command, keys: Collection[str]) -> list[str]:
-        """Note which values of a command its device has shown; all that it has shown now."""
-        kept = await self._commands.find_one_and_update(
-            {"_id": command.id},
-            {"$addToSet": {"shown": {"$each": sorted(keys)}}},
-            return_document=ReturnDocument.AFTER,
-        )
-        return list(kept["shown"]) if kept else []
 
     async def rest(self, commands: Sequence[Command]) -> None:
         """Let commands lie until their device connects or they expire.
@@ -465,10 +358,6 @@ class CommandStore(ReconnectListener, ThingDataStore):
 
 def _due(moment: datetime) -> Document:
     return {"status": {"$in": OPEN}, "nextSendAt": {"$lte": moment}}
-
-
-def _to_wipe(moment: datetime) -> Document:
-    return {"wipeAt": {"$lte": moment}}
 
 
 def _pause(command: Command) -> int:

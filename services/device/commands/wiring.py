@@ -21,7 +21,7 @@ from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
-from services.device.commands.wiping import CommandWiper
+from services.device.commands.write_only import CommandWiper
 from services.device.reports.ports import AlarmTrigger, CommandCloser
 from services.device.reports.store import ReportStore
 from services.device.reports.wiring import TelemetryPackage
@@ -97,7 +97,7 @@ def wire_commands(
                 Router("/", route_handlers=[POLLING, CONSOLE], dependencies=dependencies),
             ],
             resources=[start_and_stop(polls.start, polls.stop)],
-            jobs={"delivery": delivery.run, "wiping": CommandWiper(store, bus).run},
+            jobs={"delivery": delivery.run, "wiping": CommandWiper(store.write_only, bus).run},
         ),
     )
 

@@ -122,7 +122,7 @@ class WriteOnlyEraser:
         """Erase what one thing has, wherever it is; again, when this is interrupted."""
         found = await self._latest.erase(thing_id, tsl.readable)
         found |= await self._erase_history(thing_id, tsl)
-        changed = await self._commands.conceal(thing_id, tsl)
+        changed = await self._commands.write_only.conceal(thing_id, tsl)
         alarms = await self._alarms.erase(thing_id, tsl)
         if not (found or changed or alarms):
             return

@@ -19,7 +19,7 @@ from services.device.commands.ending import CommandEnding
 from services.device.commands.messages import created, to_device
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
 from services.device.commands.service import describe
-from services.device.commands.wiping import LATE, CommandWiper
+from services.device.commands.write_only import LATE, CommandWiper
 from services.device.reports.ledger import Totals
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -238,7 +238,7 @@ def delivery(world: World) -> Delivery:
 
 
 def wiper(world: World) -> CommandWiper:
-    return CommandWiper(world.commands, world.bus)
+    return CommandWiper(world.commands.write_only, world.bus)
 
 
 def secret_command(number: int) -> Command:
@@ -320,7 +320,7 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     await wiper(world).wipe("default", now() + LATE)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.to_wipe("default", now() + timedelta(days=1)) == []
+    assert await world.commands.write_only.to_wipe("default", now() + timedelta(days=1)) == []
 
 
 async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
@@ -361,11 +361,11 @@ async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world:
     coded = secret_command(5)
     await issue(world, coded)
     made = [SentDownlink(port=85, data=b"s3cret-5")]
-    coded.downlinks = await world.commands.keep_downlinks(coded, made)
+    coded.downlinks = await world.commands.coded.keep_downlinks(coded, made)
     await world.commands.end(coded, "SUCCESS", None)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.keep_downlinks(coded, made) == []
+    assert await world.commands.coded.keep_downlinks(coded, made) == []
 
 
 async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
@@ -380,7 +380,7 @@ async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
 
     assert await kept_for_mqtt(world) == []
     assert (await state(world, 5)).sealed is not None
-    assert await world.commands.to_wipe("default", now() + timedelta(days=1)) == []
+    assert await world.commands.write_only.to_wipe("default", now() + timedelta(days=1)) == []
 
 
 async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: World, sn: str):
