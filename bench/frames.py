@@ -28,7 +28,7 @@ from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.codec.schemas import ProductCodec
+from services.device.products.schemas import ProductCodec
 from services.device.reports.redecode.store import Job
 
 SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"

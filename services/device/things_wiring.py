@@ -6,7 +6,7 @@ from libs.common.store.ids import IdAllocator
 from services.device.clients import Clients
 from services.device.groups.store import GroupStore
 from services.device.products.store import ProductStore
-from services.device.things import ThingDirectory
+from services.device.things.directory import ThingDirectory
 from services.device.things.granted import GrantedDevices
 from services.device.things.own import OwnThings
 from services.device.things.removed import ThingDataStore

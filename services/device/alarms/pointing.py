@@ -19,7 +19,7 @@ from services.device.alarms.messages import Pointer, pointing
 from services.device.reports.batch import Batch
 from services.device.reports.ports import AlarmTrigger
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 DOUBT = 5.0
 """Seconds for which any value of a device is pointed at after one that may change its state."""

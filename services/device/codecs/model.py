@@ -1,4 +1,4 @@
-"""A codec: scripts, and the functions of them that are called one after the other."""
+"""Codecs: scripts and the steps that run them."""
 
 from hashlib import sha256
 from typing import Annotated
@@ -48,3 +48,9 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
     def version(self) -> str:
         """What tells it from every other codec."""
         return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+
+
+LARGEST_PORT = 223
+"""Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
+MOST_BYTES = 255
+"""Bytes of a LoRa frame."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from libs.common.tsl import Fault
 from services.device.codecs.keys import nest_keys
-from services.device.codecs.model import Argument, CodecFailed, Step
+from services.device.codecs.model import LARGEST_PORT, MOST_BYTES, Argument, CodecFailed, Step
 
 DECODERS = {
     "decodeUplink": [Argument("input")],
@@ -25,12 +25,8 @@ ENCODERS = {
     "Encoder": [Argument("obj", payload=True), Argument("port")],
 }
 ENTRIES = (*DECODERS, *ENCODERS)
-LARGEST_PORT = 223
-"""Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
 BYTE = 256
 """Values of a byte."""
-MOST_BYTES = 255
-"""Bytes of a LoRa frame."""
 
 
 class Decoded(NamedTuple):

@@ -17,7 +17,7 @@ from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, TaskStatus
 from libs.common.contracts.frames import DownlinkState
 from libs.common.tsl import Tsl, mask_text, texts_beyond
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
 

@@ -23,8 +23,8 @@ from libs.common.jobs import happened
 from services.device.commands.model import now
 from services.device.commands.store import CommandStore
 from services.device.reports.presence.http import HttpPresence
-from services.device.things import Thing
 from services.device.things.directory import ThingDirectory
+from services.device.things.model import Thing
 
 LONGEST_POLL = 60
 """Seconds that a device may wait for commands."""

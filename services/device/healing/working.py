@@ -22,7 +22,7 @@ from services.device.reports.frames.store import FrameStore
 from services.device.reports.gaps.finding import find_gaps
 from services.device.reports.gaps.store import GapStore, KeptGap
 from services.device.reports.history.partitions import DAY_MS, LAST, Partitions, history_key
-from services.device.things import ThingDirectory
+from services.device.things.directory import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore

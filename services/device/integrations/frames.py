@@ -24,8 +24,8 @@ from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import frame_time
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.uplink import sender_headers
-from services.device.things import Thing, ThingDirectory
-from services.device.things.model import Link
+from services.device.things.directory import ThingDirectory
+from services.device.things.model import Link, Thing
 from services.device.things.store import DeviceStore
 
 CHANNEL = "frame"

@@ -45,10 +45,10 @@ from services.device.reports.checking import check
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.reporting import Reporter
 from services.device.reports.uplink import MAX_PAYLOAD
-from services.device.things import Thing, ThingDirectory
+from services.device.things.directory import ThingDirectory
 from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
-from services.device.things.model import Device
+from services.device.things.model import Device, Thing
 from services.device.things.store import DeviceStore
 
 MODEL = "model"

@@ -11,9 +11,9 @@ from services.device.members.entity import Entity, EntityThing, of_device, of_th
 from services.device.members.member import MemberSet, marks_of, members_of
 from services.device.members.registry import MemberRegistry, owner_of
 from services.device.members.shapes import ShapeStore, members_of_shape
-from services.device.things import Thing, ThingDirectory
 from services.device.things.conditions import Condition
-from services.device.things.model import ListedDevice, ModelKey
+from services.device.things.directory import ThingDirectory
+from services.device.things.model import ListedDevice, ModelKey, Thing
 from services.device.things.names import names_of
 from services.device.things.store import DeviceStore
 from services.device.things.tsls import TslKey, Tsls

@@ -1,11 +1,13 @@
 """Collections and indexes of entities."""
 
+import hashlib
+
 import msgspec
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.mongo import Database, Document, create_missing
 from libs.common.things import SYSTEM
-from libs.common.tsl import TslDocument
+from libs.common.tsl import ParamSpec, TslDocument, entries_of, with_keys_of_ids
 from services.device.members.entity import tsl_fields
 
 _MODEL = ("tenant", "model", "tslVersion", "shape")
@@ -73,6 +75,37 @@ async def _drop_model(database: Database) -> None:
         await database["devices"].drop_index("model")
 
 
+async def _ignored_keys(database: Database) -> None:
+    """Let documents stored before name values by their ids, as they did, until they come again.
+
+    Their property keys were ignored; those that differ become the ids. A `ref` gets both places.
+    """
+    async for stored in database["tsls"].find({}):
+        document = msgspec.json.decode(stored["document"], type=TslDocument)
+        plain = with_keys_of_ids(document)
+        content = msgspec.json.encode(_with_refs(plain))
+        if content == stored["document"]:
+            continue
+        change: Document = {"document": content, "hash": hashlib.sha256(content).hexdigest()}
+        if plain is not document:
+            change["keysIgnored"] = True
+        same = {"_id": stored["_id"], "hash": stored["hash"]}
+        await database["tsls"].update_one(same, {"$set": change})
+    async for thing in database["things"].find({"tsl": {"$exists": True}}):
+        document = msgspec.json.decode(thing["tsl"], type=TslDocument)
+        plain = with_keys_of_ids(document)
+        if plain is not document:
+            same = {"_id": thing["_id"], "hash": thing["hash"]}
+            await database["things"].update_one(same, {"$set": tsl_fields(plain)})
+
+
+def _with_refs(document: TslDocument) -> TslDocument:
+    for entry in entries_of(document):
+        if isinstance(entry, ParamSpec) and entry.ref:
+            entry.data_spec.ref = entry.ref
+    return document
+
+
 MIGRATIONS = [
     Migration(400, "members, shapes and things", _make_collections),
     Migration(411, "indexes of shapes", _index_shapes),
@@ -81,4 +114,5 @@ MIGRATIONS = [
     Migration(710, "tags of entities", _make_tags),
     Migration(711, "devices by members", _index_members),
     Migration(712, "the index that counted devices by model", _drop_model, contract=True),
+    Migration(3104, "property keys that were ignored", _ignored_keys),
 ]

@@ -21,14 +21,20 @@ from services.device.products.codec.schemas import (
     HEALING,
     TRIAL,
     Healing,
-    ProductCodec,
     PutCodec,
-    PutHealing,
     TriedCodec,
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
-from services.device.products.schemas import FrameDays, Prefixes, Product, ProductFault, PutProduct
+from services.device.products.schemas import (
+    FrameDays,
+    Prefixes,
+    Product,
+    ProductCodec,
+    ProductFault,
+    PutHealing,
+    PutProduct,
+)
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_PAGE, Name
 from services.device.things.model import DeviceType

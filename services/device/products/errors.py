@@ -1,7 +1,6 @@
 """Why an operation on a product is refused."""
 
-from libs.common.errors import Conflict, InvalidInput, NotFound
-from services.device.products.codec.fetching import HistoryRequest
+from libs.common.errors import Conflict, NotFound
 
 
 def product_not_found(model: str) -> NotFound:
@@ -54,12 +53,3 @@ def too_many_versions(model: str, most: int) -> Conflict:
         field="tsl.version",
         code="too_many_tsl_versions",
     )
-
-
-def without_history_request(request: HistoryRequest | None) -> InvalidInput:
-    """400: its devices cannot be asked for what they remember."""
-    if request is None:
-        text = "the codec has no service with start_time and end_time that asks for history"
-    else:
-        text = f"{request.service} {request.fault}"
-    return InvalidInput(text, field="on", code="product_without_history_request")

@@ -1,14 +1,9 @@
 """Indexes of products, TSLs and RPS records."""
 
-import hashlib
 from contextlib import suppress
 
-import msgspec
-
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database, Document, create_missing
-from libs.common.tsl import ParamSpec, TslDocument, entries_of, with_keys_of_ids
-from services.device.members.entity import tsl_fields
+from libs.common.store.mongo import CollectionExists, Database, create_missing
 
 HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
 """Products that the index of prefixes knows; queries say it, so that they may use it."""
@@ -55,37 +50,6 @@ async def _make_libraries(database: Database) -> None:
     await create_missing(database, "template_libraries")
 
 
-async def _ignored_keys(database: Database) -> None:
-    """Let documents stored before name values by their ids, as they did, until they come again.
-
-    Their property keys were ignored; those that differ become the ids. A `ref` gets both places.
-    """
-    async for stored in database["tsls"].find({}):
-        document = msgspec.json.decode(stored["document"], type=TslDocument)
-        plain = with_keys_of_ids(document)
-        content = msgspec.json.encode(_with_refs(plain))
-        if content == stored["document"]:
-            continue
-        change: Document = {"document": content, "hash": hashlib.sha256(content).hexdigest()}
-        if plain is not document:
-            change["keysIgnored"] = True
-        same = {"_id": stored["_id"], "hash": stored["hash"]}
-        await database["tsls"].update_one(same, {"$set": change})
-    async for thing in database["things"].find({"tsl": {"$exists": True}}):
-        document = msgspec.json.decode(thing["tsl"], type=TslDocument)
-        plain = with_keys_of_ids(document)
-        if plain is not document:
-            same = {"_id": thing["_id"], "hash": thing["hash"]}
-            await database["things"].update_one(same, {"$set": tsl_fields(plain)})
-
-
-def _with_refs(document: TslDocument) -> TslDocument:
-    for entry in entries_of(document):
-        if isinstance(entry, ParamSpec) and entry.ref:
-            entry.data_spec.ref = entry.ref
-    return document
-
-
 MIGRATIONS = [
     Migration(100, "indexes of products and TSLs", _make_indexes),
     Migration(300, "indexes of RPS records", _index_rps),
@@ -93,5 +57,4 @@ MIGRATIONS = [
     Migration(912, "indexes of codecs", _index_codecs),
     Migration(1802, "products whose gaps are healed", _index_healing),
     Migration(1901, "libraries of device templates", _make_libraries),
-    Migration(3104, "property keys that were ignored", _ignored_keys),
 ]

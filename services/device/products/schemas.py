@@ -1,11 +1,14 @@
-"""Products on the wire."""
+"""Products and their codecs, as they are stored."""
 
+from base64 import b64decode
 from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.errors import InvalidInput
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
+from services.device.codecs.model import LARGEST_PORT, MOST_BYTES, Codec, Step
 from services.device.things.fields import Name
 from services.device.things.model import DeviceType
 
@@ -75,3 +78,69 @@ class ProductPage(msgspec.Struct, rename="camel"):
     page_number: int
     total: int
     content: list[Product]
+
+
+MOST_EXAMPLES = 32
+Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
+Hex = Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2})*$", max_length=2 * MOST_BYTES)]
+Base64 = Annotated[str, msgspec.Meta(max_length=4 * MOST_BYTES // 3 + 3)]
+
+
+class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Bytes that came to a port, in one of two spellings."""
+
+    port: Port
+    hex: Hex | None = None
+    base64: Base64 | None = None
+
+    def content(self, above: str = "") -> bytes:
+        """The bytes; raise `InvalidInput` with the field, which stands in `above`."""
+        if (self.hex is None) == (self.base64 is None):
+            raise InvalidInput("either hex or base64 is needed", field=f"{above}hex")
+        try:
+            return bytes.fromhex(self.hex or "") or b64decode(self.base64 or "", validate=True)
+        except ValueError as error:
+            raise InvalidInput("must be base64", field=f"{above}base64") from error
+
+
+class CodecExample(CodecFrame, kw_only=True):
+    """A frame on which a codec is tried, and the properties that it should give, if told."""
+
+    expected: dict[str, Any] | None = None
+
+
+class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The service with which a device can be asked for what it remembers of a range."""
+
+    service: str
+    fault: str | None = None
+    """What is wrong with its bytes: then nothing is asked by it."""
+
+
+class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The codec of a product; another content has another `version`.
+
+    `history` is how its devices can be asked for what they remember, if at all.
+    """
+
+    version: str
+    scripts: dict[str, str]
+    decoder: list[Step]
+    encoder: list[Step]
+    examples: list[CodecExample]
+    history: HistoryRequest | None = None
+
+
+def codec_of(stored: ProductCodec) -> Codec:
+    """What runs of a codec that is kept."""
+    return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
+
+
+class PutHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT …/codec/healing`: whether devices are asked for what never arrived."""
+
+    on: bool
+    hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
+    """Requests to one device within an hour."""
+    day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10
+    """The same within 24 hours."""

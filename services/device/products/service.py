@@ -19,9 +19,14 @@ from libs.common.tsl import (
     with_keys_of_ids,
 )
 from services.device.members.member import marks_of
-from services.device.products.codec.schemas import ProductCodec
 from services.device.products.errors import built_in, product_not_found
-from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.products.schemas import (
+    Product,
+    ProductCodec,
+    ProductPage,
+    ProductWithTsl,
+    PutProduct,
+)
 from services.device.products.store import ProductStore, Wanted
 from services.device.things.errors import unknown_model
 from services.device.things.serials import SERIAL

@@ -15,7 +15,6 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.members.registry import MemberRegistry, owner_of
-from services.device.products.codec.schemas import ProductCodec, PutHealing
 from services.device.products.codec.store import CodecStore, identity_of
 from services.device.products.errors import (
     prefix_taken,
@@ -25,7 +24,7 @@ from services.device.products.errors import (
     version_in_use,
 )
 from services.device.products.migrations import HAS_PREFIXES
-from services.device.products.schemas import Product
+from services.device.products.schemas import Product, ProductCodec, PutHealing
 from services.device.things.store import DeviceStore
 from services.device.things.tsls import StoredTsl, Tsls
 from services.device.things.usage import ProductUsage

@@ -16,7 +16,7 @@ from services.device.codecs.memories import Reading
 from services.device.reports.checking import read_event, read_report
 from services.device.reports.history.partitions import history_key
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 LONGEST_REASON = 500
 """Characters of what is kept of the reasons why a frame is refused."""

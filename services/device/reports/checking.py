@@ -8,7 +8,7 @@ from libs.common.decoding import worded
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 FUTURE_MS = 5 * 60_000
 """How far ahead of us a device's clock may be."""

@@ -7,7 +7,7 @@ import msgspec
 
 from libs.common.tsl import MASK, Fault, Tsl
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 REPLY_SHOWN = ("commandId", "status")
 

@@ -16,9 +16,8 @@ import msgspec
 from libs.common.recent import Recent
 from services.device.products.store import ProductStore
 from services.device.reports.batch import GoodReport
-from services.device.things import Thing
 from services.device.things.latest import LatestValues
-from services.device.things.model import FACTS, Location
+from services.device.things.model import FACTS, Location, Thing
 from services.device.things.store import DeviceStore
 
 FRESH = 10.0

@@ -35,9 +35,10 @@ from services.device.reports.slow import SlowCodecs
 from services.device.reports.store import ReportStore
 from services.device.reports.tracing import ReportSpans
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
-from services.device.things import Thing, ThingDirectory
+from services.device.things.directory import ThingDirectory
 from services.device.things.folding import BEYOND
 from services.device.things.latest import LatestValues
+from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 

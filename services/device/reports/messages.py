@@ -24,7 +24,7 @@ from libs.common.tsl import Fault as TslFault
 from services.device.reports.batch import Batch, GoodEvent, GoodReport
 from services.device.reports.concealing import masked_payload
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""

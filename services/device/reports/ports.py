@@ -9,7 +9,7 @@ from libs.common.bus import OutboxEntry, Outgoing
 from libs.common.store.mongo import Document
 from services.device.reports.batch import Batch, GoodReport, KeptFrame
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 
 class FrameDecoder(Protocol):

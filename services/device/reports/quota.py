@@ -21,7 +21,7 @@ from libs.common.limits.tenants import KnownLimits, count_limited
 from services.device.reports.batch import Batch, Refused
 from services.device.reports.messages import dead, dead_summary
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 SLACK = 1.0
 """Seconds' worth more than at the edges, so that who was let in there is not refused here."""

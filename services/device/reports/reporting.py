@@ -12,7 +12,7 @@ from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry.tracing import trace_header
 from services.device.reports.notify import HEADER, StoredWaiter
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from libs.common.bus.laned import LanedMessages
 from libs.common.recent import Recent
 from libs.common.things import DIRECT
 from services.device.reports.uplink import Uplink, read_uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 BATCH = 8000
 """Messages of a tenant that wait, and that are dealt with together."""

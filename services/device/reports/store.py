@@ -31,7 +31,7 @@ from services.device.reports.history.partitions import (
 from services.device.reports.ledger import Ledger
 from services.device.reports.ports import FrameDecoder
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 SEEN = "uplinks_seen"
 DELAY = "d"

@@ -5,7 +5,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus.rpc import TENANT
 from libs.common.bus.streams import UPLINKS
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of one report, event or reply."""

@@ -8,12 +8,11 @@ I/O.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from libs.common.tsl import TslDocument, by_keys
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import encoded
 from services.device.codecs.worker import Call, Outcome
+from services.device.products.schemas import HistoryRequest
 
 MOST = 4
 """Services that are looked at."""
@@ -30,14 +29,6 @@ RANGES = [
     (0x7FFFFF80, 0x7FFFFFFF),
 ]
 """Starts and ends (s) until 2038, also some whose bytes are special."""
-
-
-class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The service with which a device can be asked for what it remembers of a range."""
-
-    service: str
-    fault: str | None = None
-    """What is wrong with its bytes: then nothing is asked by it."""
 
 
 def candidates(document: TslDocument) -> list[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from libs.common.recent import Recent
 from services.device.codecs.model import Codec
-from services.device.products.codec.schemas import codec_of
+from services.device.products.schemas import codec_of
 from services.device.products.store import ProductKey, ProductStore
 
 LIFE = 2.0

@@ -12,13 +12,12 @@ from services.device.products.codec.schemas import (
     HEALING,
     TRIAL,
     Healing,
-    ProductCodec,
     PutCodec,
-    PutHealing,
     TriedCodec,
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
+from services.device.products.schemas import ProductCodec, PutHealing
 
 Codecs = NamedDependency[CodecService]
 

@@ -18,32 +18,24 @@ from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.codec.fetching import (
-    SECONDS,
-    HistoryRequest,
-    calls_of,
-    candidates,
-    judged,
-)
+from services.device.products.codec.fetching import SECONDS, calls_of, candidates, judged
 from services.device.products.codec.schemas import (
-    CodecExample,
     CodecFault,
     Healing,
-    ProductCodec,
     PutCodec,
-    PutHealing,
     RememberedValues,
     TriedCodec,
     TryCodec,
+)
+from services.device.products.errors import built_in, codec_not_found, product_not_found
+from services.device.products.schemas import (
+    CodecExample,
+    HistoryRequest,
+    Product,
+    ProductCodec,
+    PutHealing,
     codec_of,
 )
-from services.device.products.errors import (
-    built_in,
-    codec_not_found,
-    product_not_found,
-    without_history_request,
-)
-from services.device.products.schemas import Product
 from services.device.products.store import ProductStore
 from services.device.things.tsls import Tsls
 
@@ -55,6 +47,15 @@ MOST_TRIALS = 4
 """Imports and trials of a tenant that are under way in a process."""
 ALONE = "script"
 """The name of a script that came alone."""
+
+
+def without_history_request(request: HistoryRequest | None) -> InvalidInput:
+    """400: its devices cannot be asked for what they remember."""
+    if request is None:
+        text = "the codec has no service with start_time and end_time that asks for history"
+    else:
+        text = f"{request.service} {request.fault}"
+    return InvalidInput(text, field="on", code="product_without_history_request")
 
 
 class CodecService:

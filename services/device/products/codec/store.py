@@ -3,7 +3,7 @@
 import msgspec
 
 from libs.common.store.mongo import Database, Document, Session
-from services.device.products.codec.schemas import ProductCodec
+from services.device.products.schemas import ProductCodec
 
 
 class CodecStore:

@@ -15,7 +15,7 @@ from libs.common.tsl import Fault
 from services.device.reports.batch import Batch, Refused
 from services.device.reports.quota import Refusals
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.uplink import MAX_PAYLOAD
-from services.device.things import Thing
 from services.device.things.directory import ThingDirectory
+from services.device.things.model import Thing
 
 MOST_ENTRIES = 1000
 """Entries of one request."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.device.reports.frames.schemas import Moment
+from services.device.reports.history.service import Moment
 
 MOST = 200
 """Events of a page."""

@@ -26,7 +26,7 @@ from services.device.reports.frames.store import FRAMES, FrameStore, document_of
 from services.device.reports.ports import FrameDecoder
 from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 LOOK = 0.05
 """Seconds between two looks whether codecs are late."""

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.contracts.frames import Reception
-from services.device.reports.history.service import LATEST_TIME
+from services.device.reports.history.service import Moment
 
 MOST = 200
 """Frames of a page."""
-Moment = Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]
 
 
 class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -119,3 +119,6 @@ def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
     if KEY.unpack(key)[1] > LATEST_TIME:
         raise InvalidInput("is not a key that this operation gave", field=field)
     return key
+
+
+Moment = Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]

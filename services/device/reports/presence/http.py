@@ -16,7 +16,7 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 LONGEST_PAUSE = 30.0
 PATIENCE = 1.0

@@ -4,7 +4,7 @@ import time
 
 from libs.common.recent import Recent
 from services.device.products.store import ProductStore
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 FRESH = 5.0
 """Seconds after which a product is read anew."""

@@ -35,7 +35,7 @@ from services.device.reports.history.partitions import (
 from services.device.reports.messages import reported
 from services.device.reports.redecode.schemas import MOST_TOLD, SHOWN, Difference
 from services.device.reports.redecode.store import Job, Reread
-from services.device.things import Thing
+from services.device.things.model import Thing
 
 CHUNK = 2000
 """Frames that are read together and written in one transaction."""

@@ -22,7 +22,7 @@ from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper
 from services.device.reports.ledger import Totals
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import World
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.device.products.migrations import _ignored_keys
+from services.device.members.migrations import _ignored_keys
 from services.device.things.tsls import Tsls
 from tests.integration.device.devices.platform import Platform, together, tsl
 

@@ -16,7 +16,7 @@ from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.worker import Answered, Call
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.codec.schemas import ProductCodec
+from services.device.products.schemas import ProductCodec
 from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.history.partitions import KEY

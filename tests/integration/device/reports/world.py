@@ -40,7 +40,7 @@ from services.device.reports.ledger import Ledger, Totals
 from services.device.reports.quota import Quota, Refusals
 from services.device.reports.retention.days import Retention
 from services.device.reports.store import SEEN, ReportStore
-from services.device.things import ThingDirectory
+from services.device.things.directory import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 from services.device.things.tsls import Tsls

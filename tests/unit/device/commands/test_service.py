@@ -23,9 +23,9 @@ from services.device.commands.service import (
     read_device_ids,
 )
 from services.device.commands.store import Made
-from services.device.things import Thing
 from services.device.things.errors import device_not_found
 from services.device.things.integrations import Carries
+from services.device.things.model import Thing
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import TSL
 from tests.unit.device.things.examples import thing

@@ -12,7 +12,7 @@ from libs.common.contracts.frames import Frame, Reception, TellFrames, ToldFrame
 from services.device.integrations.frames import LARGEST_SENT, FrameRpc, SentFrames
 from services.device.reports.batch import sort_batch
 from services.device.reports.uplink import read_uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
 FRAME = Frame(port=2, data=b"\1", counter=3, gateways=[Reception(gateway="g", rssi=-90.5)])

@@ -6,8 +6,7 @@ import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
-from services.device.products.codec.schemas import ProductCodec
-from services.device.products.schemas import Product, PutProduct
+from services.device.products.schemas import Product, ProductCodec, PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import Wanted
 

@@ -9,7 +9,7 @@ import pytest
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.codecs.archives import Archive
-from services.device.products.codec.schemas import ProductCodec
+from services.device.products.schemas import ProductCodec
 from services.device.products.templates import service
 from services.device.products.templates.messages import ResourcesOverRpc
 from services.device.products.templates.schemas import KeptLibrary

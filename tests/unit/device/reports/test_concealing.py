@@ -8,7 +8,7 @@ from libs.common.bus.subjects import up
 from services.device.reports.batch import sort_batch
 from services.device.reports.messages import batch_events, dead
 from services.device.reports.uplink import Uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.unit.common.tsl.documents import prop, tsl
 from tests.unit.device.things.examples import thing
 

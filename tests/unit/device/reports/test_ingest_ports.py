@@ -13,7 +13,7 @@ from services.device.reports.batch import Batch, KeptFrame, sort_batch
 from services.device.reports.ingest import Ingest
 from services.device.reports.ports import AlarmTrigger, CommandCloser, FrameDecoder
 from services.device.reports.uplink import Uplink, read_uplink
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
 NOW = 1_700_000_000_000

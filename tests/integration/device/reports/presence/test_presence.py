@@ -21,7 +21,7 @@ from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.integration.device.reports.test_retention import products
 from tests.integration.device.reports.world import World, until
 from tests.unit.device.reports.presence.test_connections import change

@@ -9,7 +9,7 @@ from libs.common.errors import InvalidInput, MalformedRequest
 from services.device.reports.checking import check
 from services.device.reports.edge.service import read_entries, sort_entries
 from services.device.reports.uplink import MAX_PAYLOAD
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
 NOW = int(time.time() * 1000)

@@ -8,7 +8,7 @@ import pytest
 
 from services.device.reports.presence import http
 from services.device.reports.presence.http import HttpPresence
-from services.device.things import Thing
+from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
 
