@@ -32,7 +32,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.identity import PRINCIPAL_HEADER, Kind
 from libs.common.integrations import IntegrationHost
-from services.device.things.grams import grams_of
+from services.device.things.device_search import grams_of
 from services.management.builtin.direct import Direct
 
 DEVICES, GROUPS, TAGS, MODELS = 100_000, 1000, 50, 10

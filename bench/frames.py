@@ -24,12 +24,12 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import MOST_FRAMES, Frame, Reception, ToldFrame
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
-from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.schemas import ProductCodec
 from services.device.reports.redecode.store import Job
+from services.device.things.codec_model import Codec
+from services.device.things.product_model import ProductCodec
 
 SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
 FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8

@@ -34,7 +34,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
 from libs.common.identity.device_keys import device_key_hash
 from libs.common.tsl import parse_document, to_wire
-from services.device.things.grams import grams_of
+from services.device.things.device_search import grams_of
 
 REGISTERED, CONNECTED, SWAPPED, ROTATED = 1_000_000, 10_000, 500, 100
 REPORTING, REPORTS, ROUNDS = 10, 30_000, 3

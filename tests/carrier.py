@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from libs.common.integrations.client import Carries
 from services.device.commands.model import Command
-from services.device.things.integrations import Carries
 
 
 class NoCarrier:

@@ -13,8 +13,8 @@ from deploy.platform.openapi import ApiRefused, OpenApi
 from services.device.codecs.archives import LARGEST, Archive, ArchiveInvalid
 from services.device.codecs.libraries import TEMPLATE, loose
 from services.device.codecs.templates import Template, TemplateInvalid, read_template
-from services.device.products.schemas import Product, ProductCodec
 from services.device.products.templates.making import codec_of, product_of, warning_of
+from services.device.things.product_model import Product, ProductCodec
 
 _NOT_FOUND = 404
 

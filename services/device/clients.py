@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.identity.grants import GrantReader
+from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.settings import DeviceSettings
-from services.device.things.integrations import IntegrationClient, Integrations
 
 
 @dataclass(frozen=True, kw_only=True)

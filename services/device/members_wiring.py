@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from services.device.clients import Clients
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, Models
-from services.device.members.registry import MemberRegistry
-from services.device.things_wiring import ThingsPackage
+from services.device.things.specifications import MemberRegistry
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.settings import DeviceSettings
 from services.device.things.latest import LatestValues
-from services.device.things_wiring import ThingsPackage, wire_things
+from services.device.things.wiring import ThingsPackage, wire_things
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from libs.common.jobs import gather_limited
 from libs.common.tls import MQTT_PORTS
 from libs.common.tsl import parse_document
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.schemas import ProductCodec, codec_of
+from services.device.things.product_model import ProductCodec, codec_of
 
 _AT_ONCE = 8
 _LOOK, _LOOKS = 0.5, 40

@@ -140,3 +140,22 @@ async def forget_grants(
         await rpc.call(FORGET, ForgetResources(tenant, resources), Done)
     except ThingwayError as error:
         log.warning("grants of %d resources (%s) are left over: %s", len(ids), kind, error)
+
+
+class GrantsOverRpc:
+    """Grants, kept by `auth`; without it they are left over, and grant nothing."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def forget_devices(self, tenant: str, ids: Sequence[int]) -> None:
+        """Devices are gone."""
+        await forget_grants(self._rpc, ResourceType.DEVICE, tenant, ids)
+
+    async def forget_group(self, tenant: str, group_id: int) -> None:
+        """A group is gone."""
+        await forget_grants(self._rpc, ResourceType.DEVICE_GROUP, tenant, [group_id])
+
+    async def forget_entities(self, tenant: str, ids: Sequence[int]) -> None:
+        """Entities are gone."""
+        await forget_grants(self._rpc, ResourceType.ENTITY, tenant, ids)

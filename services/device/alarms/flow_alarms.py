@@ -20,8 +20,8 @@ from services.device.alarms.messages import alarm_changed
 from services.device.alarms.model import Alarm, read, written
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
-from services.device.things.store import DeviceStore
 
 MOST_OF_FLOWS = 100
 """Open alarms of a device that flows have raised."""

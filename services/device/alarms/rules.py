@@ -15,9 +15,9 @@ from services.device.alarms.errors import rule_not_found
 from services.device.alarms.model import Condition, EventCondition, Rule, ValueCondition
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
-from services.device.products.store import ProductStore
-from services.device.things.seen import seen
-from services.device.things.store import DeviceStore
+from services.device.things.device_store import DeviceStore
+from services.device.things.product_store import ProductStore
+from services.device.things.visibility import seen
 
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt", "updated_at": "updatedAt"}
 """What rules may be sorted by."""

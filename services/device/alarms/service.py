@@ -27,8 +27,8 @@ from services.device.alarms.schemas import (
     ShownAlarm,
 )
 from services.device.alarms.store import AlarmStore
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import Location
-from services.device.things.store import DeviceStore
 
 COLUMNS = {
     "id": "_id",

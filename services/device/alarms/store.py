@@ -32,8 +32,8 @@ from services.device.alarms.model import (
     read,
     written,
 )
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
-from services.device.things.store import DeviceStore
 
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who clears an alarm that is over, if not people."""

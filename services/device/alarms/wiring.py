@@ -24,7 +24,7 @@ from services.device.clients import Clients
 from services.device.members.directory import EntityDirectory
 from services.device.reports.ports import AlarmTrigger
 from services.device.things.latest import LatestValues
-from services.device.things_wiring import ThingsPackage
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import quickjs
 
-from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.source import Script, read_script
+from services.device.things.codec_model import Codec, CodecFailed
 
 ENGINE = Path(__file__).with_name("engine.js").read_text()
 BUFFER = Path(__file__).with_name("buffer.js").read_text()

@@ -14,7 +14,7 @@ import msgspec
 from libs.common.tsl import Fault
 from services.device.codecs.archives import LONGEST_PATH, ArchiveInvalid, Below
 from services.device.codecs.templates import Template, TemplateInvalid, read_template, read_yaml
-from services.device.things.fields import Name
+from services.device.things.schemas import Name
 
 MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
 MOST_MODELS = 1000

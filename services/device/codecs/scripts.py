@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from libs.common.tsl import Fault
 from services.device.codecs.keys import nest_keys
-from services.device.codecs.model import LARGEST_PORT, MOST_BYTES, Argument, CodecFailed, Step
+from services.device.things.codec_model import LARGEST_PORT, MOST_BYTES, Argument, CodecFailed, Step
 
 DECODERS = {
     "decodeUplink": [Argument("input")],

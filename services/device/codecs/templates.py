@@ -14,7 +14,7 @@ import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
-from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
+from services.device.things.codec_model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
     "string": "STRING",

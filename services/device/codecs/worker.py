@@ -17,8 +17,8 @@ import msgspec
 
 from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
 from services.device.codecs.context import NO_MEMORY, CodecBroken, LoadedCodec, ScriptReader
-from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.source import EVERYTHING
+from services.device.things.codec_model import Codec, CodecFailed
 
 KEPT = 8
 """Codecs that stay loaded."""

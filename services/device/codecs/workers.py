@@ -18,8 +18,8 @@ from libs.common.sandbox.workers import (
 )
 from libs.common.scheduling import Caps, FairScheduler
 from services.device.codecs.budget import EACH
-from services.device.codecs.model import Codec
 from services.device.codecs.worker import Answer, Answered, Asked, Call, Outcome, Read
+from services.device.things.codec_model import Codec
 
 log = logging.getLogger(__name__)
 

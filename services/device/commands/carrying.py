@@ -17,19 +17,19 @@ from libs.common.clock import to_ms
 from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.scheduling import FairScheduler, LaneFull
-from libs.common.store.mongo import StoreError
-from services.device.codecs.model import CodecFailed
-from services.device.commands.model import Command, downlink_id
-from services.device.commands.ports import DownlinkEncoder
-from services.device.commands.store import CommandStore
-from services.device.things.integrations import (
+from libs.common.integrations.client import (
     CARRY_SECONDS,
     Carries,
     IntegrationClient,
     Integrations,
 )
-from services.device.things.store import DeviceStore
+from libs.common.scheduling import FairScheduler, LaneFull
+from libs.common.store.mongo import StoreError
+from services.device.commands.model import Command, downlink_id
+from services.device.commands.ports import DownlinkEncoder
+from services.device.commands.store import CommandStore
+from services.device.things.codec_model import CodecFailed
+from services.device.things.device_store import DeviceStore
 
 log = logging.getLogger(__name__)
 

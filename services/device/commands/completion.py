@@ -24,10 +24,10 @@ from services.device.reports.checking import Reply, read_reply
 from services.device.reports.ports import AlarmTrigger, CommandCloser
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink
+from services.device.things.device_store import DeviceStore
 from services.device.things.folding import BEYOND
 from services.device.things.latest import LatestValues
 from services.device.things.model import Thing
-from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
 

@@ -22,7 +22,7 @@ from libs.common.tsl import MASK, TslDocument
 from services.device.commands.messages import error_code
 from services.device.commands.model import Command, Kind
 from services.device.commands.selections import DeviceCommands, Selections
-from services.device.things.fields import DeleteDevices, DeviceResult
+from services.device.things.schemas import DeleteDevices, DeviceResult
 
 Commands = NamedDependency[DeviceCommands]
 

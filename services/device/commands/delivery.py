@@ -20,7 +20,7 @@ from services.device.commands.model import (
     now,
 )
 from services.device.commands.store import CommandStore
-from services.device.things.store import DeviceStore
+from services.device.things.device_store import DeviceStore
 
 WORKERS, CHUNK = 4, 500
 """Tenants that have a turn at a time, and commands of one."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from libs.common.clock import to_ms
 from libs.common.contracts.frames import MOST_DOWNLINKS
-from services.device.codecs.model import CodecFailed
 from services.device.codecs.rates import largest_payload
 from services.device.codecs.scripts import Encoded
 from services.device.commands.model import Command, SentDownlink
 from services.device.commands.ports import DownlinkEncoder
 from services.device.products.codec.encoding import Encoder
 from services.device.reports.frames.store import FrameStore
+from services.device.things.codec_model import CodecFailed
 
 PORT = 85
 """Where bytes go when neither the codec nor an uplink of the device names a port."""

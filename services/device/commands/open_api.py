@@ -23,7 +23,7 @@ from services.device.commands.schemas import (
     UpdateProperties,
 )
 from services.device.commands.service import CommandService
-from services.device.things.access import DeviceId
+from services.device.things.schemas import DeviceId
 
 TASKS = "/device/openapi/v1/tasks"
 

@@ -12,10 +12,9 @@ from libs.common.tsl import TslDocument
 from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
-from services.device.things.directory import ThingDirectory
-from services.device.things.granted import GrantedDevices
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.model import Thing
-from services.device.things.store import DeviceStore
 
 Configured = dict[int, Command | ThingwayError]
 """Devices by id, each with its task or with what went wrong."""

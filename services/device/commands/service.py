@@ -15,6 +15,7 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge
 from libs.common.http.ids import parse_id
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
+from libs.common.integrations.client import Carries
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import DIRECT
@@ -27,7 +28,6 @@ from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Ta
 from services.device.commands.store import CommandStore, Made
 from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
-from services.device.things.integrations import Carries
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device, Thing
 

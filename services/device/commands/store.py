@@ -38,8 +38,8 @@ from services.device.commands.model import (
 )
 from services.device.commands.write_only import WriteOnlyCommands
 from services.device.reports.ports import ReconnectListener
+from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
-from services.device.things.removed import ThingDataStore
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""

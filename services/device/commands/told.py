@@ -15,8 +15,8 @@ from libs.common.errors import NotFound
 from services.device.commands.model import OPEN, Command, read_downlink_id
 from services.device.commands.store import CommandStore
 from services.device.reports.reporting import Reporter
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.store import DeviceStore
 
 ENDS = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
 

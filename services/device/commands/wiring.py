@@ -26,7 +26,7 @@ from services.device.reports.ports import AlarmTrigger, CommandCloser
 from services.device.reports.store import ReportStore
 from services.device.reports.wiring import TelemetryPackage
 from services.device.things.latest import LatestValues
-from services.device.things_wiring import ThingsPackage
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

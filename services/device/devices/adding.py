@@ -13,14 +13,13 @@ from libs.common.errors import (
 )
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.integrations.client import IntegrationClient, Integrations, away, tsl_of
 from services.device.devices.bringing import FIELD, Brought, DeviceBringer
 from services.device.devices.parameters import Parameters
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
-from services.device.groups.errors import GROUP_FIELD
-from services.device.groups.store import GroupStore
 from services.device.members.values import integration_refusal
-from services.device.things.integrations import IntegrationClient, Integrations, away, tsl_of
+from services.device.things.groups import GROUP_FIELD, GroupStore
 from services.device.things.model import Device
 
 

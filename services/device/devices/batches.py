@@ -13,7 +13,7 @@ from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.devices.schemas import DeviceResults, MoveDevices, TagDevices
 from services.device.devices.users import Outcomes, UserDevices
-from services.device.things.fields import DeleteDevices, DeviceResult
+from services.device.things.schemas import DeleteDevices, DeviceResult
 
 Users = NamedDependency[UserDevices]
 

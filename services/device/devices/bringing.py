@@ -10,14 +10,14 @@ from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from services.device.devices.records import begin
-from services.device.groups.store import GroupStore
-from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
 from services.device.products.templates.service import Templates
+from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_is_taken, rps_record_exists
+from services.device.things.groups import GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
-from services.device.things.serials import SERIAL, SerialTaken, key_of
-from services.device.things.store import DeviceStore
+from services.device.things.product_model import Product, PutProduct
+from services.device.things.serial_numbers import SERIAL, SerialTaken, key_of
 
 FIELD = "integration"
 

@@ -27,8 +27,8 @@ from services.device.devices.schemas import (
     ShownDevice,
 )
 from services.device.devices.users import UserDevices
-from services.device.things.fields import DeleteDevices
 from services.device.things.model import Location
+from services.device.things.schemas import DeleteDevices
 
 Devices = NamedDependency[UserDevices]
 

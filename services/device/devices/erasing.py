@@ -35,10 +35,10 @@ from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import LAST, Partitions, history_key
 from services.device.reports.redecode.store import RedecodeStore
 from services.device.reports.retention.sweeps import at_ease
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
-from services.device.things.own import OwnThings
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
+from services.device.things.thing_store import OwnThings
 
 log = logging.getLogger(__name__)
 

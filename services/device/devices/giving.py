@@ -8,11 +8,11 @@ from libs.common.errors import Conflict
 from services.device.commands.model import REMOVED
 from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import Orphans
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import not_seen
 from services.device.things.errors import rps_record_exists
-from services.device.things.granted import not_seen
 from services.device.things.model import ApplicationRef, Device
-from services.device.things.serials import SerialTaken
-from services.device.things.store import DeviceStore
+from services.device.things.serial_numbers import SerialTaken
 
 
 class _MovedMeanwhile(Exception):

@@ -16,7 +16,7 @@ from libs.common.errors import Forbidden, NotFound, ThingwayError, Unavailable
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.things import DIRECT
-from services.device.things.granted import GrantedDevices
+from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
 KEY_NAME = "Device key (shown for 10 minutes)"

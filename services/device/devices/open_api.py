@@ -18,7 +18,7 @@ from services.device.devices.schemas import (
     UpdateDevice,
 )
 from services.device.devices.service import DeviceService
-from services.device.things.access import DeviceId
+from services.device.things.schemas import DeviceId
 
 Devices = NamedDependency[DeviceService]
 

@@ -18,8 +18,8 @@ from libs.common.scheduling.turns import Steps, take_turns
 from services.device.commands.model import ORPHANED
 from services.device.devices.leaving import Leaving
 from services.device.products.rps.store import RpsStore
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
-from services.device.things.store import DeviceStore
 
 WORKERS = 2
 """Tenants that have a turn at a time."""

@@ -9,9 +9,9 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from services.device.devices.schemas import AddDevice, DeviceRecord, DeviceRef
-from services.device.products.schemas import Product
 from services.device.things.model import ApplicationRef, Device, DeviceChanges
-from services.device.things.serials import dev_eui_of, key_of
+from services.device.things.product_model import Product
+from services.device.things.serial_numbers import dev_eui_of, key_of
 
 
 def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:

@@ -3,25 +3,28 @@
 from collections import defaultdict
 from dataclasses import replace
 
-from libs.common.bus import RpcServer
+from libs.common.bus import RpcClient, RpcServer
 from libs.common.clock import to_ms
 from libs.common.contracts.names import (
+    CANVAS_OF_DEVICE,
     MOST_DEVICES,
+    AskCanvas,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
     DescribeDevices,
+    DeviceCanvas,
     DeviceCount,
     DeviceCounts,
 )
 from libs.common.errors import InvalidInput
+from libs.common.integrations.client import Integrations
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
 from services.device.members.directory import Models
-from services.device.things.conditions import Condition
-from services.device.things.integrations import Integrations
-from services.device.things.lists import DeviceLists
-from services.device.things.pages import INTEGRATION_NAME, Query
+from services.device.things.device_queries import DeviceLists
+from services.device.things.device_search import INTEGRATION_NAME, Query
+from services.device.things.visibility import Condition
 
 ORDERS = {
     "id": "_id",
@@ -113,3 +116,15 @@ def _described(document: Document) -> DescribedDevice:
         user_id=None if user is None else int(user),
         group=document.get("group"),
     )
+
+
+class CanvasesOverRpc:
+    """The canvases of devices, kept by `management`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def of_device(self, tenant: str, device_id: int) -> DeviceCanvas:
+        """The canvas of a device that there is."""
+        wanted = AskCanvas(tenant, device_id)
+        return await self._rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)

@@ -8,8 +8,8 @@ from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.http.ids import Id, OptionalId
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.device.things.fields import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
 from services.device.things.model import ApplicationRef, DeviceType, Link, Location, Provisioning
+from services.device.things.schemas import DeviceIds, DeviceResult, Line, Name, Search, Tags, Text
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
 Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]

@@ -7,19 +7,19 @@ from libs.common.http.console import ids_of
 from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import Area, FindDevices, SearchDevices
-from services.device.things.conditions import Condition
-from services.device.things.fields import order_of
-from services.device.things.pages import INTEGRATION_NAME, Lead, Order, Query
-from services.device.things.seen import (
+from services.device.things.device_search import INTEGRATION_NAME, Lead, Order, Query
+from services.device.things.schemas import order_of
+from services.device.things.serial_numbers import key_of
+from services.device.things.visibility import (
     MANY,
     NOTHING,
     WALKS,
+    Condition,
     hint,
     seen,
     seen_in_parts,
     without_groups,
 )
-from services.device.things.serials import key_of
 
 COLUMNS = {
     "sn": "snKey",

@@ -28,6 +28,7 @@ from services.device.devices.schemas import (
 )
 from services.device.devices.search import query_of
 from services.device.products.service import ProductService
+from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
     device_exists,
     device_not_found,
@@ -37,8 +38,7 @@ from services.device.things.errors import (
 )
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device, DeviceChanges
-from services.device.things.serials import Holder, SerialTaken, check_serial, key_of
-from services.device.things.store import DeviceStore
+from services.device.things.serial_numbers import Holder, SerialTaken, check_serial, key_of
 
 log = logging.getLogger(__name__)
 

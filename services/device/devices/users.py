@@ -12,8 +12,9 @@ from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantReader
+from libs.common.identity.grants import GrantReader, GrantsOverRpc
 from libs.common.identity.users import People
+from libs.common.integrations.client import IntegrationClient, Integrations, ShownIntegration
 from libs.common.things import entity_id
 from services.device.commands.model import DELETED
 from services.device.devices.bringing import ref_of
@@ -25,6 +26,7 @@ from services.device.devices.keys import (
     issue_key,
 )
 from services.device.devices.leaving import Leaving
+from services.device.devices.rpc import CanvasesOverRpc
 from services.device.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
@@ -36,18 +38,16 @@ from services.device.devices.schemas import (
     TagDevices,
 )
 from services.device.devices.search import granted_query
-from services.device.groups.store import GroupStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import COMMON, Entity, EntityThing, important
 from services.device.members.member import Member
-from services.device.things.fields import MOST_TAGS, DeleteDevices
-from services.device.things.granted import GrantedDevices, not_seen
-from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
-from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
+from services.device.things.device_search import Devices
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import GrantedDevices, not_seen
+from services.device.things.groups import GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
-from services.device.things.pages import Devices
-from services.device.things.seen import seen as seen_by
-from services.device.things.store import DeviceStore
+from services.device.things.schemas import MOST_TAGS, DeleteDevices
+from services.device.things.visibility import seen as seen_by
 
 MOST_WITH_ENTITIES = 100
 """Devices of a page that come with entities."""

@@ -16,6 +16,7 @@ from libs.common.contracts.events import ServiceReplied, TaskStatus
 from libs.common.contracts.flows import CALL, CallFlow, FlowOutputs
 from libs.common.errors import InvalidInput, UpstreamFailed, UpstreamTimeout
 from libs.common.identity import Principal
+from libs.common.integrations.client import IntegrationClient, Integrations
 from libs.common.things import SYSTEM
 from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.model import Command, Draft
@@ -27,7 +28,6 @@ from services.device.entities.service import EntityService
 from services.device.entities.writing import refused_by_integration
 from services.device.members.entity import Entity
 from services.device.members.values import ValueFault, refusal
-from services.device.things.integrations import IntegrationClient, Integrations
 
 FLOW_MARGIN = 2.0
 """Seconds more than a flow has, for its answer to come."""

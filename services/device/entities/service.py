@@ -12,6 +12,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
+from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.things import SYSTEM
 from services.device.entities.schemas import (
     EntityMeta,
@@ -24,8 +25,7 @@ from services.device.entities.values import ValueReader, plain
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
-from services.device.things.integrations import Integrations, ShownIntegration
-from services.device.things.names import EntityNames, with_name
+from services.device.things.thing_store import EntityNames, with_name
 
 MOST_KEYS = 1000
 """Entities of one exchange."""

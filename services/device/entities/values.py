@@ -14,9 +14,9 @@ from services.device.members.entity import Entity, EntityThing
 from services.device.reports.events.store import EventStore
 from services.device.reports.history.partitions import KEY
 from services.device.reports.retention.days import Retention
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
-from services.device.things.store import DeviceStore
 
 AT_ONCE = 16
 """Kinds of events that are looked up at the same time."""

@@ -6,6 +6,7 @@ from litestar import Router
 
 from libs.common.bus import RpcServer
 from libs.common.http import provide
+from libs.common.identity.grants import GrantsOverRpc
 from libs.common.parts import Parts
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.clients import Clients
@@ -27,9 +28,8 @@ from services.device.entities.values import ValueReader
 from services.device.entities.writing import EntityWriter
 from services.device.members_wiring import MembersPackage
 from services.device.reports.wiring import TelemetryPackage
-from services.device.things.messages import GrantsOverRpc
-from services.device.things.names import EntityNames
-from services.device.things_wiring import ThingsPackage
+from services.device.things.thing_store import EntityNames
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import Principal
+from libs.common.integrations.client import IntegrationClient
 from libs.common.things import SYSTEM, member_key
 from services.device.commands.model import Draft
 from services.device.commands.service import CommandService
@@ -22,7 +23,6 @@ from services.device.entities.service import EntityService
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.values import ValueFault, integration_refusal, refusal, said_of
 from services.device.reports.reporting import OwnReport, Reporter
-from services.device.things.integrations import IntegrationClient
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from services.device.groups.schemas import (
+from services.device.groups.service import Groups
+from services.device.things.groups import (
     FindGroups,
     GroupNumber,
     GroupRef,
     NamedGroup,
     ShownGroup,
 )
-from services.device.groups.service import Groups
 
 READERS = holders(Function.DEVICE_VIEW, Function.DASHBOARD_EDIT)
 MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)

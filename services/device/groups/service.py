@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from libs.common.contracts.names import DescribedGroups, DescribeGroups
 from libs.common.http.console import Page
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantReader
+from libs.common.identity.grants import GrantReader, GrantsOverRpc
 from libs.common.scheduling.turns import Steps, take_turns
-from services.device.groups.schemas import FindGroups, ShownGroup
-from services.device.groups.store import GroupStore
-from services.device.things.messages import GrantsOverRpc
-from services.device.things.seen import NOTHING, without_groups
-from services.device.things.store import DeviceStore
+from services.device.things.device_store import DeviceStore
+from services.device.things.groups import FindGroups, GroupStore, ShownGroup
+from services.device.things.visibility import NOTHING, without_groups
 
 WORKERS = 2
 """Tenants that have a turn at a time."""

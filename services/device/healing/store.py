@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from libs.common.store.mongo import Database, DuplicateKey, Session
-from services.device.things.removed import ThingDataStore
+from services.device.things.deleted_things import ThingDataStore
 
 HEALING = "healing"
 

@@ -18,8 +18,6 @@ from services.device.devices.adding import Form
 from services.device.devices.keys import CredentialsOverRpc, issue_first_key
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
-from services.device.groups.errors import GROUP_FIELD, too_many_groups
-from services.device.groups.store import MOST_GROUPS
 from services.device.imports.columns import MODEL, NAME, CellFault
 from services.device.imports.faults import fail, faults_of, same_device
 from services.device.imports.reading import ERROR, Sheet
@@ -33,10 +31,11 @@ from services.device.imports.schemas import (
 from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format
+from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_is_taken, rps_record_exists
+from services.device.things.groups import GROUP_FIELD, MOST_GROUPS, too_many_groups
 from services.device.things.model import Device
-from services.device.things.serials import SERIAL, key_of
-from services.device.things.store import DeviceStore
+from services.device.things.serial_numbers import SERIAL, key_of
 
 MOST_RUNNING = 3
 """Imports of a tenant that are under way at a time; they run one after the other."""

@@ -10,7 +10,6 @@ from libs.common.identity import Principal
 from libs.common.scheduling import FairScheduler
 from services.device.devices.adding import DeviceAdder, Form
 from services.device.devices.users import UserDevices
-from services.device.groups.store import GroupStore
 from services.device.imports.columns import (
     ADDRESS,
     GROUP,
@@ -27,6 +26,7 @@ from services.device.imports.reading import ERROR, Sheet, Unreadable, read_sheet
 from services.device.imports.schemas import ExportDevices, ParsedSheet, RowErrors
 from services.device.imports.writing import Format, write
 from services.device.products.templates.service import Templates
+from services.device.things.groups import GroupStore
 from services.device.things.model import Device
 
 MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000

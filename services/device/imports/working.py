@@ -28,15 +28,15 @@ from libs.common.scheduling.turns import Steps, take_turns
 from services.device.devices.adding import DeviceAdder, Form
 from services.device.devices.bringing import Brought, DeviceBringer
 from services.device.devices.schemas import CreateDevice
-from services.device.groups.store import GroupStore
 from services.device.imports.faults import fail, same_device
 from services.device.imports.reading import Sheet
 from services.device.imports.schemas import Outcome
 from services.device.imports.sheets import Sheets
 from services.device.imports.store import Import, ImportStore, Row
+from services.device.things.device_store import DeviceStore
+from services.device.things.groups import GroupStore
 from services.device.things.model import DeviceChanges
-from services.device.things.serials import SerialTaken, key_of
-from services.device.things.store import DeviceStore
+from services.device.things.serial_numbers import SerialTaken, key_of
 
 log = logging.getLogger(__name__)
 

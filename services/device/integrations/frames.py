@@ -24,9 +24,9 @@ from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import frame_time
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.uplink import sender_headers
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Link, Thing
-from services.device.things.store import DeviceStore
 
 CHANNEL = "frame"
 LARGEST_SENT = 4096

@@ -14,13 +14,13 @@ import msgspec
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
+from libs.common.integrations.client import Integrations, tsl_of
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey
 from services.device.members.entity import tsl_fields
 from services.device.members.member import marks_of, members_of
-from services.device.members.registry import MemberRegistry
-from services.device.things.integrations import Integrations, tsl_of
-from services.device.things.own import OwnThings
+from services.device.things.specifications import MemberRegistry
+from services.device.things.thing_store import OwnThings
 
 log = logging.getLogger(__name__)
 

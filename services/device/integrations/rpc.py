@@ -34,6 +34,7 @@ from libs.common.contracts.integrations import (
     TellReport,
 )
 from libs.common.errors import NotFound, TooLarge
+from libs.common.integrations.client import Integrations
 from libs.common.things import own_sn
 from libs.common.tsl import to_wire
 from services.device.devices.bringing import Brought, DeviceBringer, ref_of
@@ -45,11 +46,10 @@ from services.device.reports.checking import check
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.reporting import Reporter
 from services.device.reports.uplink import MAX_PAYLOAD
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device, Thing
-from services.device.things.store import DeviceStore
 
 MODEL = "model"
 """The input of our own integrations that names the product of a new device."""

@@ -42,9 +42,9 @@ from services.device.reports.redecode.store import RedecodeStore
 from services.device.reports.redecode.working import RedecodeWorker
 from services.device.reports.retention.days import Retention
 from services.device.reports.wiring import TelemetryPackage
+from services.device.things.deleted_things import ThingDataStore
 from services.device.things.latest import LatestValues
-from services.device.things.removed import ThingDataStore
-from services.device.things_wiring import ThingsPackage
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,13 @@ from libs.common.things import GENERIC, SYSTEM, KeyParts, number_of, split_key, 
 from libs.common.tsl import Tsl
 from services.device.members.entity import Entity, EntityThing, of_device, of_thing
 from services.device.members.member import MemberSet, marks_of, members_of
-from services.device.members.registry import MemberRegistry, owner_of
 from services.device.members.shapes import ShapeStore, members_of_shape
-from services.device.things.conditions import Condition
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import ListedDevice, ModelKey, Thing
-from services.device.things.names import names_of
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import TslKey, Tsls
+from services.device.things.specifications import MemberRegistry, TslKey, Tsls, owner_of
+from services.device.things.thing_store import names_of
+from services.device.things.visibility import Condition
 
 KEPT = 100_000
 """Most members that are kept, of all models together; one takes half a KiB."""

@@ -39,7 +39,7 @@ from libs.common.things import (
 from libs.common.tsl import TslDocument
 from services.device.members.member import Member, MemberSet, shown_value
 from services.device.things.model import ListedDevice, Thing
-from services.device.things.names import names_of
+from services.device.things.thing_store import names_of
 
 _COORDINATE = {"unit": "°", "fraction_digits": 6, "optional": True}
 _MEMBERS: list[tuple[str, str, ValueType, dict[str, Any]]] = [

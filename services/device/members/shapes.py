@@ -28,8 +28,8 @@ from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, LAST_DECLARED, ValueType
 from services.device.members.member import Member, MemberSet
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import Thing
-from services.device.things.store import DeviceStore
 
 Shape = dict[str, ValueType]
 """Paths in the order of their numbers, from 1."""

@@ -26,7 +26,9 @@ from services.device.products.codec.schemas import (
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
-from services.device.products.schemas import (
+from services.device.products.service import ProductService
+from services.device.things.model import DeviceType
+from services.device.things.product_model import (
     FrameDays,
     Prefixes,
     Product,
@@ -35,9 +37,7 @@ from services.device.products.schemas import (
     PutHealing,
     PutProduct,
 )
-from services.device.products.service import ProductService
-from services.device.things.fields import LARGEST_PAGE, Name
-from services.device.things.model import DeviceType
+from services.device.things.schemas import LARGEST_PAGE, Name
 
 Products = NamedDependency[ProductService]
 

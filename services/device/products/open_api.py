@@ -9,9 +9,9 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from libs.common.http import Requester
 from libs.common.http.open_api import delete, get, put
 from libs.common.http.operations import operations_of
-from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
-from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
+from services.device.things.product_model import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.things.schemas import LARGEST_NUMBER, LARGEST_PAGE
 
 Products = NamedDependency[ProductService]
 

@@ -19,18 +19,17 @@ from libs.common.tsl import (
     with_keys_of_ids,
 )
 from services.device.members.member import marks_of
-from services.device.products.errors import built_in, product_not_found
-from services.device.products.schemas import (
+from services.device.things.errors import built_in, product_not_found, unknown_model
+from services.device.things.product_model import (
     Product,
     ProductCodec,
     ProductPage,
     ProductWithTsl,
     PutProduct,
 )
-from services.device.products.store import ProductStore, Wanted
-from services.device.things.errors import unknown_model
-from services.device.things.serials import SERIAL
-from services.device.things.tsls import StoredTsl, Tsls
+from services.device.things.product_store import ProductStore, Wanted
+from services.device.things.serial_numbers import SERIAL
+from services.device.things.specifications import StoredTsl, Tsls
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")

@@ -9,6 +9,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.names import DescribeGroups
 from libs.common.http import provide
 from libs.common.http.guards import applications
+from libs.common.identity.grants import GrantsOverRpc
 from libs.common.identity.users import People
 from libs.common.limits.use import report_use
 from libs.common.parts import Parts, start_and_stop
@@ -25,7 +26,7 @@ from services.device.devices.keys import CredentialsOverRpc, FirstKeys
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
-from services.device.devices.rpc import DeviceNames
+from services.device.devices.rpc import CanvasesOverRpc, DeviceNames
 from services.device.devices.service import DeviceService
 from services.device.devices.users import UserDevices
 from services.device.groups.console import ROUTER as GROUPS
@@ -53,8 +54,7 @@ from services.device.products.templates.service import Templates
 from services.device.products.templates.store import LibraryStore
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.wiring import TelemetryPackage
-from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
-from services.device.things_wiring import ThingsPackage
+from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)

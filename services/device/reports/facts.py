@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.recent import Recent
-from services.device.products.store import ProductStore
 from services.device.reports.batch import GoodReport
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
 from services.device.things.model import FACTS, Location, Thing
-from services.device.things.store import DeviceStore
+from services.device.things.product_store import ProductStore
 
 FRESH = 10.0
 """Seconds between two writes of one device's `lastUpdateTime`."""

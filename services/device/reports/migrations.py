@@ -17,9 +17,9 @@ from services.device.reports.frames.store import FRAMES
 from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
 from services.device.reports.store import SEEN
+from services.device.things.deleted_things import REMOVED
 from services.device.things.folding import LARGE, MOST
 from services.device.things.latest import PARTS, LatestValues
-from services.device.things.removed import REMOVED
 
 log = logging.getLogger(__name__)
 

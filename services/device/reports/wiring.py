@@ -57,9 +57,9 @@ from services.device.reports.streams import ROUTER as STREAM_STATES
 from services.device.reports.streams import Streams
 from services.device.reports.totals import ROUTER as LEDGER
 from services.device.reports.totals import LedgerReader
+from services.device.things.deleted_things import RemovedThings, ThingDataStore
 from services.device.things.latest import LatestValues
-from services.device.things.removed import RemovedThings, ThingDataStore
-from services.device.things_wiring import ThingsPackage
+from services.device.things.wiring import ThingsPackage
 
 DURABLE = "ingest"
 OVERLAP_FROM = 1000

@@ -1,4 +1,4 @@
-"""The thing directory: things with their compiled TSLs, by id and by SN.
+"""The directory of things by id and SN, kept in memory, and devices that users see.
 
 By id they are read as they are now. By SN a thing is kept for `LIFE` seconds and dropped earlier
 when an event says that it has changed. Unknown SNs are not kept: a device added a moment ago must
@@ -14,16 +14,17 @@ from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Forbidden, NotFound
 from libs.common.identity import Kind, Principal
+from libs.common.identity.grants import GrantReader
 from libs.common.recent import Recent
 from libs.common.store.mongo import Database, Document
 from libs.common.things import integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl
-from services.device.things.access import application_of
+from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing, facts_of, profile_of
-from services.device.things.own import OwnThing, OwnThings
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.schemas import application_of
+from services.device.things.specifications import Tsls
+from services.device.things.thing_store import OwnThing, OwnThings
 
 LIFE = 60.0
 KEPT = 50_000
@@ -178,3 +179,30 @@ def _own(own: OwnThing) -> Thing:
         integration=own.integration,
         device=False,
     )
+
+
+class GrantedDevices:
+    """Finds devices on behalf of users."""
+
+    def __init__(self, store: DeviceStore, grants: GrantReader) -> None:
+        self._store = store
+        self._grants = grants
+
+    async def find(self, principal: Principal, device_id: int) -> Device:
+        """The device, when the user sees it.
+
+        Raises `Forbidden` for a user who sees nothing at all, else `NotFound`, as consoles
+        expect it.
+        """
+        grants = await self._grants.of(principal)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        device = await self._store.find(principal.tenant, device_id)
+        if device is None or not grants.device(device_id, device.integration, device.group):
+            raise not_seen(device_id)
+        return device
+
+
+def not_seen(device_id: int) -> NotFound:
+    """404: there is no such device, or none that the user sees."""
+    return NotFound(f"device {device_id} not found", field="device_id")

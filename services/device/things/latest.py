@@ -40,8 +40,8 @@ from libs.common.store.mongo import (
 )
 from libs.common.store.mongo import Collection as Stored
 from services.device.things import folding
+from services.device.things.deleted_things import ThingDataStore
 from services.device.things.folding import Fold, Reported, Update, size_of
-from services.device.things.removed import ThingDataStore
 
 log = logging.getLogger(__name__)
 

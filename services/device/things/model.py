@@ -1,4 +1,4 @@
-"""The one form of a device: the structs of the collection `devices`, and of what they make.
+"""Devices, things and what is known of them, as they are stored.
 
 The names of stored fields are those of the structs in camelCase, `id` is `_id` and `dev_eui`
 `devEUI`. A document has no field for what is None, but `application`, which is null then.
@@ -89,7 +89,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     shape: str | None = None
     """What it has reported, when its product is open; see `entities.shapes`."""
     entity_names: str | None = None
-    """What users call its entities; see `services.device.things.names`."""
+    """What users call its entities; see `services.device.things.thing_store`."""
     group: int | None = None
     """The group that it is in."""
     created_at: datetime = _BEGINNING

@@ -37,8 +37,8 @@ from services.device.reports.presence.connections import SystemAccount
 from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
-from services.device.things.store import DeviceStore
 from tests.integration.auth.conftest import Auth
 from tests.integration.device.reports.world import until
 from tests.limits import limits_of

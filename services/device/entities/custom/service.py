@@ -19,6 +19,7 @@ from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settl
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
+from libs.common.identity.grants import GrantsOverRpc
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
@@ -31,10 +32,9 @@ from services.device.entities.tags.store import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing, tsl_fields
 from services.device.members.member import Member
+from services.device.things.deleted_things import RemovedThings
 from services.device.things.latest import LatestValues
-from services.device.things.messages import GrantsOverRpc
-from services.device.things.own import OwnThings
-from services.device.things.removed import RemovedThings
+from services.device.things.thing_store import OwnThings
 
 Change = Callable[[list[Member]], list[Member]]
 """What becomes of the members of a thing."""

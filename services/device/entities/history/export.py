@@ -14,6 +14,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.http.streaming import in_pieces
 from libs.common.identity import Principal
+from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.sources import Span
@@ -21,7 +22,6 @@ from services.device.entities.history.store import ValueStore
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
 from services.device.members.member import shown_value
-from services.device.things.integrations import Integrations, ShownIntegration
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000

@@ -6,6 +6,7 @@ from typing import get_args
 
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
+from libs.common.integrations.client import ShownIntegration
 from libs.common.things import EntityType, ValueType
 from services.device.entities.search.matching import KeyBegins, KeyEnds, KeyTest, Keyword
 from services.device.entities.search.schemas import AdvancedSearch, ColumnFilter
@@ -18,9 +19,8 @@ from services.device.entities.search.texts import (
     text_fits,
 )
 from services.device.entities.tags.service import EntityTags
-from services.device.groups.store import GroupStore
 from services.device.members.member import Member, MemberSet
-from services.device.things.integrations import ShownIntegration
+from services.device.things.groups import GroupStore
 
 _TEXT = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
 _EMPTY = ("IS_EMPTY", "IS_NOT_EMPTY")

@@ -17,7 +17,7 @@ from services.device.entities.search.order import Order
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.member import Member, MemberSet
-from services.device.things.conditions import Condition
+from services.device.things.visibility import Condition
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from libs.common.integrations.client import ShownIntegration
 from libs.common.store.mongo import containing, pattern_of
 from libs.common.things import device_key, member_key
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member, MemberSet
-from services.device.things.integrations import ShownIntegration
-from services.device.things.seen import NOTHING
+from services.device.things.visibility import NOTHING
 
 _DEVICE_PARTS = 3
 """Parts of the key of a device between dots."""

@@ -10,10 +10,9 @@ from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
 from services.device.members.entity import Entity, EntityThing, of_device
 from services.device.members.member import Member, MemberSet
-from services.device.things.conditions import Condition
-from services.device.things.lists import DeviceLists
+from services.device.things.device_queries import DeviceLists
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.seen import hint
+from services.device.things.visibility import Condition, hint
 
 FEW = 50
 """Most models that a query for devices names."""

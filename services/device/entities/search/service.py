@@ -13,6 +13,7 @@ from libs.common.http.console import Page, PageRequest, ids_of
 from libs.common.http.streaming import Streamed, begun_with, each, in_parts
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.things import entity_id
 from services.device.devices.keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
 from services.device.entities.schemas import DeviceGroup, SearchEntities, ShownEntity
@@ -27,15 +28,13 @@ from services.device.entities.search.texts import TextFilter
 from services.device.entities.service import VALUES_TOGETHER, latest_text, shown_entity
 from services.device.entities.tags.service import EntityTags
 from services.device.entities.values import ValueReader, plain
-from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, Models
 from services.device.members.entity import Entity
-from services.device.things.conditions import Condition
-from services.device.things.integrations import Integrations, ShownIntegration
-from services.device.things.lists import DeviceLists
+from services.device.things.device_queries import DeviceLists
+from services.device.things.groups import GroupStore
 from services.device.things.model import Device, ModelKey
-from services.device.things.seen import NOTHING, seen, seen_in_parts
+from services.device.things.visibility import NOTHING, Condition, seen, seen_in_parts
 
 MOST_WITH_EVENTS = 200
 """Rows of a page in which events have their last outputs: each kind is looked up by itself."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from libs.common.integrations.client import ShownIntegration
 from libs.common.store.mongo import containing, pattern_of
 from services.device.members.entity import EntityThing
-from services.device.things.conditions import Condition
-from services.device.things.integrations import ShownIntegration
+from services.device.things.visibility import Condition
 
 FIELD = "entity_filter"
 """Where an advanced search names its filters."""

@@ -18,7 +18,7 @@ from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, cont
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.tags.errors import tag_exists, tag_not_found, too_many_tags
 from services.device.entities.tags.schemas import MOST_TAGS, FindTags, WrittenTag
-from services.device.things.removed import ThingDataStore
+from services.device.things.deleted_things import ThingDataStore
 
 COLUMNS = {
     "id": "_id",

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import Encoded, encoded
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodecs
+from services.device.things.codec_model import Codec, CodecFailed
 
 
 class Encoder:

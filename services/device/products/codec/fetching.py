@@ -9,10 +9,10 @@ I/O.
 from collections.abc import Sequence
 
 from libs.common.tsl import TslDocument, by_keys
-from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import encoded
 from services.device.codecs.worker import Call, Outcome
-from services.device.products.schemas import HistoryRequest
+from services.device.things.codec_model import Codec, CodecFailed
+from services.device.things.product_model import HistoryRequest
 
 MOST = 4
 """Services that are looked at."""

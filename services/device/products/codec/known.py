@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from libs.common.recent import Recent
-from services.device.codecs.model import Codec
-from services.device.products.schemas import codec_of
-from services.device.products.store import ProductKey, ProductStore
+from services.device.things.codec_model import Codec
+from services.device.things.product_model import codec_of
+from services.device.things.product_store import ProductKey, ProductStore
 
 LIFE = 2.0
 """Seconds after which it is asked anew which codec a product has."""

@@ -17,7 +17,7 @@ from services.device.products.codec.schemas import (
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
-from services.device.products.schemas import ProductCodec, PutHealing
+from services.device.things.product_model import ProductCodec, PutHealing
 
 Codecs = NamedDependency[CodecService]
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.device.codecs.model import MOST_SCRIPTS, Chain, Name, Script
-from services.device.products.schemas import MOST_EXAMPLES, CodecExample, CodecFrame
+from services.device.things.codec_model import MOST_SCRIPTS, Chain, Name, Script
+from services.device.things.product_model import MOST_EXAMPLES, CodecExample, CodecFrame
 
 
 class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -14,7 +14,6 @@ from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
 from services.device.codecs.keys import is_expected
 from services.device.codecs.memories import take_memories
-from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
@@ -27,8 +26,9 @@ from services.device.products.codec.schemas import (
     TriedCodec,
     TryCodec,
 )
-from services.device.products.errors import built_in, codec_not_found, product_not_found
-from services.device.products.schemas import (
+from services.device.things.codec_model import Codec, CodecFailed
+from services.device.things.errors import built_in, codec_not_found, product_not_found
+from services.device.things.product_model import (
     CodecExample,
     HistoryRequest,
     Product,
@@ -36,8 +36,8 @@ from services.device.products.schemas import (
     PutHealing,
     codec_of,
 )
-from services.device.products.store import ProductStore
-from services.device.things.tsls import Tsls
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
 
 LATEST_MS = 2**53 - 1
 """A trial takes what a device remembers of any time: frames of documents are old."""

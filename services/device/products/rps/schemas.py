@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.device.things.fields import Search
+from services.device.things.schemas import Search
 
 
 class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -7,8 +7,8 @@ from libs.common.identity import Kind, Principal
 from services.device.products.rps.schemas import RpsPage, RpsRecord, SearchProfiles, SetProfile
 from services.device.products.rps.store import HeldRecord, RpsStore
 from services.device.things.errors import device_exists, rps_record_exists
-from services.device.things.fields import order_of
-from services.device.things.serials import SerialTaken, check_serial, key_of
+from services.device.things.schemas import order_of
+from services.device.things.serial_numbers import SerialTaken, check_serial, key_of
 
 LONGEST_URL = 2048
 DONE = "success"

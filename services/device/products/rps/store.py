@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, pattern_of
-from services.device.things.serials import Holder, Serials, SerialTaken, key_of
+from services.device.things.serial_numbers import Holder, Serials, SerialTaken, key_of
 
 
 class HeldRecord(NamedTuple):

@@ -5,7 +5,7 @@ import msgspec
 from libs.common.tsl import to_wire
 from services.device.codecs.templates import Template
 from services.device.products.codec.schemas import PutCodec
-from services.device.products.schemas import Product, ProductCodec, PutProduct
+from services.device.things.product_model import Product, ProductCodec, PutProduct
 
 SILENCE = 1440
 """Minutes without an uplink after which a new product's devices are OFFLINE: sensors sleep."""

@@ -8,7 +8,7 @@ import msgspec
 from libs.common.http.console import PageRequest, Shown
 from libs.common.tsl import Fault
 from services.device.codecs.libraries import MOST_MODELS, TemplateRef
-from services.device.products.schemas import ProductFault
+from services.device.things.product_model import ProductFault
 
 MOST_IMPORTED = 20
 MOST_FAULTS = 5

@@ -10,7 +10,7 @@ from libs.common.http.open_api import get
 from services.device.reports.frames.schemas import MOST, FramePage
 from services.device.reports.frames.service import FrameService
 from services.device.reports.history.open_api import EndTime, PageKey, StartTime
-from services.device.things.access import DeviceId
+from services.device.things.schemas import DeviceId
 
 
 @get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])

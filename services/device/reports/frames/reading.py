@@ -12,11 +12,9 @@ from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import Document
 from services.device.codecs.budget import Budgets
-from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec, KnownCodecs
-from services.device.products.store import ProductKey
 from services.device.reports.batch import Batch, GoodReport, KeptFrame, Refused
 from services.device.reports.checking import FUTURE_MS, frame_time
 from services.device.reports.concealing import holds_write_only
@@ -26,7 +24,9 @@ from services.device.reports.frames.store import FRAMES, FrameStore, document_of
 from services.device.reports.ports import FrameDecoder
 from services.device.reports.retention.days import Retention
 from services.device.reports.uplink import Uplink
+from services.device.things.codec_model import Codec
 from services.device.things.model import Thing
+from services.device.things.product_store import ProductKey
 
 LOOK = 0.05
 """Seconds between two looks whether codecs are late."""

@@ -25,7 +25,7 @@ from services.device.reports.frames.model import (
     names_between,
 )
 from services.device.reports.history.partitions import LAST, history_key
-from services.device.things.removed import ThingDataStore
+from services.device.things.deleted_things import ThingDataStore
 
 FRAMES = "frames"
 READ = ["f", "w", "h"]

@@ -8,8 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from services.device.reports.history.partitions import LAST, history_key
 from services.device.reports.history.service import decode_key
-from services.device.things.directory import ThingDirectory
-from services.device.things.granted import GrantedDevices
+from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.model import Device
 
 

@@ -10,7 +10,7 @@ from libs.common.http.open_api import get
 from services.device.reports.gaps.schemas import MOST, GapPage
 from services.device.reports.gaps.service import GapService
 from services.device.reports.history.open_api import EndTime, PageKey, StartTime
-from services.device.things.access import DeviceId
+from services.device.things.schemas import DeviceId
 
 
 @get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])

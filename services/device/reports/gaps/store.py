@@ -14,7 +14,7 @@ from libs.common.store.mongo import Database, Session
 from services.device.reports.gaps.finding import Gap
 from services.device.reports.gaps.schemas import GapState
 from services.device.reports.history.partitions import KEY, LAST, history_key
-from services.device.things.removed import ThingDataStore
+from services.device.things.deleted_things import ThingDataStore
 
 GAPS = "gaps"
 MOST_KEPT = 2000

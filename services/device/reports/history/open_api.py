@@ -8,7 +8,7 @@ from litestar.params import QueryParameter
 from libs.common.http import Requester
 from libs.common.http.open_api import get
 from services.device.reports.history.service import LATEST_TIME, HistoryPage, HistoryService
-from services.device.things.access import DeviceId
+from services.device.things.schemas import DeviceId
 
 StartTime = Annotated[int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)]
 EndTime = Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)]

@@ -14,8 +14,8 @@ from libs.common.store.mongo import Document
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.history.partitions import DAY_MS, KEY
 from services.device.reports.history.store import HistoryStore, Span
-from services.device.things.access import application_of
 from services.device.things.errors import device_not_found
+from services.device.things.schemas import application_of
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000

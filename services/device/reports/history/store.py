@@ -16,8 +16,8 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.retention.days import Retention
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.device_store import DeviceStore
+from services.device.things.specifications import Tsls
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from services.device.things.granted import GrantedDevices
+from services.device.things.directory import GrantedDevices
 
 LARGEST_PAGE = 100
 

@@ -3,8 +3,8 @@
 import time
 
 from libs.common.recent import Recent
-from services.device.products.store import ProductStore
 from services.device.things.model import Thing
+from services.device.things.product_store import ProductStore
 
 FRESH = 5.0
 """Seconds after which a product is read anew."""

@@ -19,8 +19,8 @@ from libs.common.contracts.auth import Connection
 from libs.common.contracts.events import DeviceConnection
 from libs.common.store.mongo import Mongo, Session
 from services.device.reports.presence.connections import User
+from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
-from services.device.things.store import DeviceStore
 
 CHUNK = 500
 """Connections, or devices, of one transaction."""

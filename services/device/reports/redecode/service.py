@@ -5,12 +5,11 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Principal
-from services.device.products.codec.store import identity_of
-from services.device.products.errors import codec_not_found, product_not_found
-from services.device.products.store import ProductStore
 from services.device.reports.redecode.schemas import Redecode, StartRedecode
 from services.device.reports.redecode.store import Job, RedecodeStore
-from services.device.things.lists import DeviceLists
+from services.device.things.device_queries import DeviceLists
+from services.device.things.errors import codec_not_found, product_not_found
+from services.device.things.product_store import ProductStore, identity_of
 
 
 class RedecodeService:

@@ -28,11 +28,11 @@ from services.device.reports.history.partitions import (
 from services.device.reports.redecode.rereading import Rereader
 from services.device.reports.redecode.schemas import MOST_TOLD
 from services.device.reports.redecode.store import Job, RedecodeStore, Reread
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.folding import Reported
 from services.device.things.latest import LatestValues, Rewritten
 from services.device.things.model import Thing
-from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 

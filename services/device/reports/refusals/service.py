@@ -16,7 +16,7 @@ from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, PropertiesRejected
 from libs.common.identity import Principal
 from services.device.reports.refusals.schemas import FindRefusals, Refusal, RefusalPage
-from services.device.things.granted import GrantedDevices
+from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
 LOOKED_THROUGH = 200

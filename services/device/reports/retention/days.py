@@ -5,8 +5,8 @@ import time
 from libs.common.clock import now_ms
 from libs.common.limits.tenants import KnownLimits
 from libs.common.recent import Recent
-from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import DAY_MS
+from services.device.things.product_store import ProductStore
 
 LIFE = 5.0
 """Seconds after which the days of a product are read anew."""

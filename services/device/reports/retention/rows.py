@@ -15,8 +15,8 @@ from services.device.reports.history.partitions import (
     Partitions,
     partition_of,
 )
-from services.device.things.lists import DeviceLists
-from services.device.things.own import OwnThings
+from services.device.things.device_queries import DeviceLists
+from services.device.things.thing_store import OwnThings
 
 SAMPLE = 1000
 """Records of a partition that are looked at."""

@@ -16,7 +16,6 @@ from libs.common.clock import now_ms
 from libs.common.jobs import together
 from libs.common.scheduling.turns import Steps, repeat, take_turns
 from libs.common.store.mongo import Collection
-from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
     KEY,
@@ -29,9 +28,10 @@ from services.device.reports.history.partitions import (
 from services.device.reports.ledger import Ledger
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
-from services.device.things.lists import DeviceLists
-from services.device.things.own import OwnThings
-from services.device.things.removed import RemovedThings, ThingDataStore
+from services.device.things.deleted_things import RemovedThings, ThingDataStore
+from services.device.things.device_queries import DeviceLists
+from services.device.things.product_store import ProductStore
+from services.device.things.thing_store import OwnThings
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 
 from services.device.codecs import workers as codec_workers
-from services.device.codecs.model import Argument, Codec, Step
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import LOST, CodecWorkers
+from services.device.things.codec_model import Argument, Codec, Step
 
 AT = 1_700_000_000_000
 FIRST = "function Decode(port, bytes) { return {first: bytes[0]} }"

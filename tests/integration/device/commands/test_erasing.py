@@ -26,7 +26,7 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.redecode.store import RedecodeStore
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
 from tests.integration.device.commands.test_replies import command, everything, state
 from tests.integration.device.reports.world import TSL, World
 

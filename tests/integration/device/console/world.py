@@ -31,10 +31,10 @@ from services.device.devices.service import DeviceService
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
 from services.device.products.rps.store import RpsStore
-from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.settings import DeviceSettings
 from services.device.things.latest import LatestValues
+from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers

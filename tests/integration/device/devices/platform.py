@@ -39,11 +39,11 @@ from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
 from tests.limits import limits_of
 
 API = "/device/openapi/v1"

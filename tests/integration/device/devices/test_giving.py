@@ -6,9 +6,9 @@ import pytest
 
 from libs.common.contracts.auth import GiveDevice, TakeDevice
 from libs.common.errors import Conflict, NotFound
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
-from services.device.things.store import DeviceStore
 from tests.integration.device.devices.platform import Platform
 
 PROFILE = "https://example.com/profile.json"

@@ -7,17 +7,16 @@ import pytest_asyncio
 
 from libs.common.bus import Outbox
 from libs.common.store.mongo import containing, pattern_of
-from services.device.devices import migrations
 from services.device.devices.records import begin
 from services.device.devices.schemas import SearchDevices
 from services.device.devices.search import query_of
 from services.device.products.service import generic_product
-from services.device.things import pages
-from services.device.things.fields import SortBy
-from services.device.things.grams import grams_of
+from services.device.things import device_search, migrations
+from services.device.things.device_search import grams_of
+from services.device.things.device_store import DeviceStore
 from services.device.things.latest import LatestValues
 from services.device.things.model import ApplicationRef, document_of
-from services.device.things.store import DeviceStore
+from services.device.things.schemas import SortBy
 from tests.integration.device.devices.platform import Platform
 from tests.limits import limits_of
 
@@ -93,8 +92,8 @@ async def test_names_and_keywords_are_found_as_they_are_written(
         serial = {"snKey": {"$regex": pattern_of(text.upper())}}
         by_both = await plain(platform, {"$or": [named, serial]})
         for few, many in BOUNDS:
-            monkeypatch.setattr(pages, "FEW", few)
-            monkeypatch.setattr(pages, "MANY", many)
+            monkeypatch.setattr(device_search, "FEW", few)
+            monkeypatch.setattr(device_search, "MANY", many)
             assert await ids(store, name=text) == (by_name, len(by_name)), (text, few)
             assert await ids(store, keyword=text) == (by_both, len(by_both)), (text, few)
 
@@ -109,8 +108,8 @@ async def test_pages_of_a_text_are_in_order(
     column: str,
 ) -> None:
     """Each device on one page, for whatever order, however many devices there are."""
-    monkeypatch.setattr(pages, "FEW", bounds[0])
-    monkeypatch.setattr(pages, "MANY", bounds[1])
+    monkeypatch.setattr(device_search, "FEW", bounds[0])
+    monkeypatch.setattr(device_search, "MANY", bounds[1])
     stored = {"deviceId": "_id", "name": "name", "sn": "snKey"}[column]
     for way, direction in (("asc", 1), ("desc", -1)):
         found: list[int] = []

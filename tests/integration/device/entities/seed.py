@@ -7,7 +7,7 @@ from libs.common.things import thing_of
 from services.device.members.directory import Models
 from services.device.members.entity import Entity, of_device, of_thing
 from services.device.things.model import device_of
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
 from tests.integration.device.console.world import World
 
 

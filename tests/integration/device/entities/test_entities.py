@@ -11,7 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.things import LAST_DECLARED
 from services.device.entities.console import FINDERS, READERS
-from services.device.things import names
+from services.device.things import thing_store
 from tests.integration.device.console.world import World
 from tests.integration.device.entities.seed import CLIMATE, seed
 
@@ -129,7 +129,7 @@ async def test_what_every_device_has_is_called_the_same(world: World, ids: dict[
 
 async def test_names_of_a_device_have_an_end(world: World, ids: dict[str, int], monkeypatch):
     """What is called otherwise already can be called anything."""
-    monkeypatch.setattr(names, "MOST_NAMES", 1)
+    monkeypatch.setattr(thing_store, "MOST_NAMES", 1)
     mode, samples = entity(ids, "c", MODE), entity(ids, "c", SAMPLES)
     await world.admin().done("PUT", f"/entity/{mode}", {"name": "Way"})
     await world.admin().refused(400, "PUT", f"/entity/{samples}", {"name": "All"}, field="name")

@@ -9,8 +9,8 @@ import pytest_asyncio
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import ALL, Grants
+from libs.common.integrations.client import BUILT_IN
 from services.device.members.entity import Entity
-from services.device.things.integrations import BUILT_IN
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from services.device.groups.store import GroupStore
-from services.device.things import grams
+from services.device.things import device_search
+from services.device.things.groups import GroupStore
 from tests.integration.device.values.world import World
 
 PARTS: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ async def fleet(started: World) -> tuple[World, int, list[dict[str, Any]]]:
             "application": None,
             "createdAt": datetime.now(UTC),
             "updatedAt": datetime.now(UTC),
-            "grams": grams.grams_of(name, f"FL{at}"),
+            "grams": device_search.grams_of(name, f"FL{at}"),
         }
         if at % 5:
             row["group"] = group

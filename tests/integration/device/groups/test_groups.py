@@ -7,10 +7,9 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import GROUPS, DescribedGroups, DescribeGroups
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import GrantReader
-from services.device.groups import store
+from libs.common.identity.grants import GrantReader, GrantsOverRpc
 from services.device.groups.service import Groups
-from services.device.things.messages import GrantsOverRpc
+from services.device.things import groups as store
 from tests.console import User
 from tests.integration.device.values.test_adding import lamp
 from tests.integration.device.values.world import Lamps, World

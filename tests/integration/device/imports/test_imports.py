@@ -14,9 +14,9 @@ from python_calamine import CalamineWorkbook
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import TooManyRequests
 from libs.common.identity.functions import Function
-from services.device.groups import store
 from services.device.imports import working
 from services.device.imports.writing import MEDIA
+from services.device.things import groups as store
 from tests.console import User
 from tests.integration.device.values.world import LAMP, Lamps, World
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.device.members.migrations import _ignored_keys
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
 from tests.integration.device.devices.platform import Platform, together, tsl
 
 

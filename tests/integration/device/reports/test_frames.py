@@ -12,16 +12,16 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
 from services.device.codecs.budget import Budgets
-from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.worker import Answered, Call
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.schemas import ProductCodec
 from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
+from services.device.things.codec_model import Codec
 from services.device.things.folding import BEYOND, MOST
+from services.device.things.product_model import ProductCodec
 from tests.integration.device.reports.world import TSL, World
 
 DAY_MS = 86_400_000

@@ -16,7 +16,6 @@ from libs.common.jobs import running
 from libs.common.store.mongo import StoreError
 from libs.common.tsl import parse_document
 from services.device.products.codec.known import KnownCodecs
-from services.device.products.codec.store import identity_of
 from services.device.reports.facts import Facts
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.partitions import KEY, Partitions
@@ -26,6 +25,7 @@ from services.device.reports.redecode.schemas import Redecode
 from services.device.reports.redecode.store import Job, RedecodeStore
 from services.device.reports.redecode.working import RedecodeWorker
 from services.device.things.latest import LatestValues
+from services.device.things.product_store import identity_of
 from tests.integration.device.reports.test_frames import SCRIPT, hear, put_codec
 from tests.integration.device.reports.world import RETENTION_MS, TSL, World, _property
 

@@ -8,11 +8,11 @@ import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
 from libs.common.identity import Kind, Principal
-from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
-from services.device.things.tsls import Tsls
+from services.device.things.product_model import PutProduct
+from services.device.things.specifications import Tsls
 from tests.integration.device.reports.world import DURABLE, World
 
 

@@ -14,7 +14,6 @@ from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DAY, keep_for
-from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import DAY_MS, Partitions, history_key, partition_of
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
@@ -24,8 +23,9 @@ from services.device.reports.retention import sweeps
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
-from services.device.things.removed import RemovedThings
-from services.device.things.tsls import Tsls
+from services.device.things.deleted_things import RemovedThings
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
 from tests.integration.device.reports.world import World
 from tests.limits import limits_of
 

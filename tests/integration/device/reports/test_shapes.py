@@ -10,7 +10,7 @@ from libs.common.things import GENERIC
 from services.device.members.directory import Models
 from services.device.members.shapes import ShapeStore
 from services.device.things.model import device_of
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
 from tests.integration.device.reports.world import World
 
 

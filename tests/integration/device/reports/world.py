@@ -30,7 +30,6 @@ from services.device.commands.store import CommandStore
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.codec.known import KnownCodecs
-from services.device.products.store import ProductStore
 from services.device.reports.facts import Facts
 from services.device.reports.frames.reading import CodecFrameDecoder
 from services.device.reports.frames.store import FrameStore
@@ -40,10 +39,11 @@ from services.device.reports.ledger import Ledger, Totals
 from services.device.reports.quota import Quota, Refusals
 from services.device.reports.retention.days import Retention
 from services.device.reports.store import SEEN, ReportStore
+from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.latest import LatestValues
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
 from tests.servers import Servers
 
 DURABLE = "ingest"

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from libs.common.store.mongo import Mongo
-from services.device.things import totals as counting
-from services.device.things.totals import Totals
+from services.device.things import device_search as counting
+from services.device.things.device_search import Totals
 from tests.integration.device.reports.world import until
 from tests.servers import Servers
 

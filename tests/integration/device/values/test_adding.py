@@ -15,7 +15,7 @@ from libs.common.contracts.entities import (
 )
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
-from services.device.things import integrations as client
+from libs.common.integrations import client
 from tests.console import User
 from tests.integration.device.values.world import LAMP, MANIFEST, Lamps, World
 

@@ -22,8 +22,8 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.integrations import IntegrationThings
-from services.device.things.lists import DeviceLists
-from services.device.things.store import DeviceStore
+from services.device.things.device_queries import DeviceLists
+from services.device.things.device_store import DeviceStore
 from tests.integration.device.values.test_adding import lamp as lamp_body
 from tests.integration.device.values.world import LAMP, Lamps, World
 

@@ -32,6 +32,7 @@ from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration as SdkIntegration
 from libs.common.integrations import IntegrationHost
+from libs.common.integrations import client as known
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
@@ -42,12 +43,11 @@ from services.device.healing import working as healing
 from services.device.ingest_main import build_ingest
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
-from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.reports.history.partitions import Partitions, history_key, partition_of
 from services.device.reports.wiring import DURABLE
 from services.device.settings import DeviceSettings
-from services.device.things import integrations as known
+from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants

@@ -90,7 +90,7 @@ REASONS: dict[str, list[str]] = {
     "One read that all wait for alike: it is for all tenants, and bounded in time.": [
         "libs/common/store/ids.py IdAllocator.__init__: Lock",
         "services/device/alarms/following.py FollowedRules.__init__: Lock",
-        "services/device/things/integrations.py Integrations.__init__: Lock",
+        "libs/common/integrations/client.py Integrations.__init__: Lock",
         f"{SIMULATOR} Simulator._keep_looking: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex._follow: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex.run: endless loop",
@@ -117,7 +117,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/limits/meter.py Floods.__init__: Beside",
         "services/auth/callout/admission_registry.py AdmissionRegistry.__init__: Beside",
         "services/auth/callout/service.py Callout.__init__: Beside",
-        "services/device/things/totals.py Totals.__init__: Beside",
+        "services/device/things/device_search.py Totals.__init__: Beside",
         "services/management/live/exchange.py Exchange.__init__: Beside",
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [

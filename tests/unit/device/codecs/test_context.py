@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
-from services.device.codecs.model import Argument, Codec, CodecFailed, Step
 from services.device.codecs.source import EVERYTHING
+from services.device.things.codec_model import Argument, Codec, CodecFailed, Step
 
 PORT, AT = 85, 1_700_000_000_000
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from services.device.codecs.keys import is_expected
-from services.device.codecs.model import Argument, CodecFailed, Step
 from services.device.codecs.scripts import DECODERS, ENCODERS, decoded, encoded, entry_of
+from services.device.things.codec_model import Argument, CodecFailed, Step
 
 
 def step(entry: str) -> list[Step]:

@@ -12,6 +12,7 @@ import pytest
 from libs.common.bus import OutboxEntry
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
+from libs.common.integrations.client import Carries
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.messages import to_device
 from services.device.commands.model import Command, now
@@ -24,7 +25,6 @@ from services.device.commands.service import (
 )
 from services.device.commands.store import Made
 from services.device.things.errors import device_not_found
-from services.device.things.integrations import Carries
 from services.device.things.model import Thing
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import TSL

@@ -8,9 +8,9 @@ from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
 from services.device.commands.model import Reason
-from services.device.products.schemas import Product
 from services.device.things.model import Device
-from services.device.things.serials import Holder, SerialTaken
+from services.device.things.product_model import Product
+from services.device.things.serial_numbers import Holder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 

@@ -11,9 +11,9 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 from services.device.devices.rpc import DeviceNames
-from services.device.things.lists import CountedModel
+from services.device.things.device_queries import CountedModel
+from services.device.things.device_search import Query
 from services.device.things.model import ModelKey
-from services.device.things.pages import Query
 
 LAMP = ModelKey("LAMP", "1.0")
 DOOR = ModelKey("DOOR", "1.0")

@@ -8,7 +8,7 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
 from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
-from services.device.things.serials import Holder
+from services.device.things.serial_numbers import Holder
 from tests.unit.device.devices.fakes import (
     MINE,
     FakeCatalogue,

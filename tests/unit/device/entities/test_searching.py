@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
+from libs.common.integrations.client import BUILT_IN, ShownIntegration
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.member import Member, MemberSet
-from services.device.things.integrations import BUILT_IN, ShownIntegration
+from services.device.things.device_search import Condition
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.pages import Condition
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

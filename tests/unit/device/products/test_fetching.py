@@ -3,10 +3,10 @@
 import pytest
 
 from libs.common.tsl import TslDocument, parse_document
-from services.device.codecs.model import Argument, Codec, Step
 from services.device.codecs.worker import Loaded
 from services.device.products.codec.fetching import MOST, SECONDS, calls_of, candidates, judged
-from services.device.products.schemas import HistoryRequest
+from services.device.things.codec_model import Argument, Codec, Step
+from services.device.things.product_model import HistoryRequest
 from tests.templates import names, template
 
 NUMBERS = "const u32 = (n) => [n >>> 24, n >>> 16 & 255, n >>> 8 & 255, n & 255];"

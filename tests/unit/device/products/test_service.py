@@ -6,9 +6,9 @@ import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
-from services.device.products.schemas import Product, ProductCodec, PutProduct
 from services.device.products.service import ProductService
-from services.device.products.store import Wanted
+from services.device.things.product_model import Product, ProductCodec, PutProduct
+from services.device.things.product_store import Wanted
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 NO_TSLS: Any = None

@@ -9,12 +9,12 @@ import pytest
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.codecs.archives import Archive
-from services.device.products.schemas import ProductCodec
 from services.device.products.templates import service
 from services.device.products.templates.messages import ResourcesOverRpc
 from services.device.products.templates.schemas import KeptLibrary
 from services.device.products.templates.service import Templates
 from services.device.products.templates.store import LibraryStore
+from services.device.things.product_model import ProductCodec
 from tests.templates import library, small
 
 USER = Principal(kind=Kind.USER, tenant="acme", subject="1")

@@ -1,9 +1,9 @@
 """Decoded frames against the TSL of their device."""
 
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.codecs.model import Argument, Codec, Step
 from services.device.codecs.worker import Outcome
 from services.device.reports.frames.judging import judge
+from services.device.things.codec_model import Argument, Codec, Step
 
 CODEC = Codec(
     scripts={"a.js": "function Decode() {}"},

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from services.device.things.grams import (
+from services.device.things.device_search import (
     LENGTH,
     MOST,
     SHORTEST,

@@ -8,7 +8,6 @@ from msgspec import json
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
-from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
     SPAN_MS,
@@ -20,7 +19,8 @@ from services.device.reports.history.partitions import (
 from services.device.reports.history.service import HistoryPage, HistoryService
 from services.device.reports.history.store import HistoryStore
 from services.device.reports.retention.days import Retention
-from services.device.things.tsls import Tsls
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
 from tests.integration.device.reports.world import World
 from tests.limits import limits_of
 

@@ -6,7 +6,7 @@ from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.products.rps.schemas import RpsRecord, SetProfile
 from services.device.products.rps.service import RpsService
-from services.device.things.serials import Holder, SerialTaken
+from services.device.things.serial_numbers import Holder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 URL = "https://example.com/p"

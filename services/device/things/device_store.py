@@ -1,9 +1,9 @@
 """The collection `devices`: whole devices, and the only module that opens it.
 
 A document is a `Device` (`services.device.things.model`), and besides it has `grams` (see
-`services.device.things.grams`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact).
-What people change is one transaction with the event that tells of it. Beside it stand what others
-ask of the same records: `lists`, `presence`, `notes` of what devices report, and `entity_names`.
+`device_search`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact). What people
+change is one transaction with the event that tells of it. Other queries on the same records are
+its attributes: `lists`, `presence`, `notes` of what devices report, and `entity_names`.
 """
 
 from collections.abc import (
@@ -27,10 +27,11 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
 from libs.common.things import DIRECT
-from services.device.things.conditions import Condition, deletable, owned
-from services.device.things.grams import grams_of
-from services.device.things.lists import DeviceLists
-from services.device.things.messages import Change, changed
+from services.device.things.deleted_things import RemovedThings, ThingDataStore
+from services.device.things.device_queries import DeviceLists
+from services.device.things.device_search import WHOLE, DevicePages, grams_of
+from services.device.things.device_status import DeviceNotes, DevicePresence
+from services.device.things.events import Change, changed
 from services.device.things.model import (
     ApplicationRef,
     Device,
@@ -40,13 +41,10 @@ from services.device.things.model import (
     document_of,
     stored_fields,
 )
-from services.device.things.names import EntityNames
-from services.device.things.notes import DeviceNotes
-from services.device.things.pages import WHOLE, DevicePages
-from services.device.things.presence import DevicePresence
-from services.device.things.removed import RemovedThings, ThingDataStore
-from services.device.things.serials import Holder, Serials, SerialTaken
-from services.device.things.usage import ProductUsage
+from services.device.things.serial_numbers import Holder, Serials, SerialTaken
+from services.device.things.specifications import ProductUsage
+from services.device.things.thing_store import EntityNames
+from services.device.things.visibility import Condition, deletable, owned
 
 CHUNK = 500
 """Devices that are changed in one transaction."""

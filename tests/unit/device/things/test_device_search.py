@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from services.device.things.pages import DevicePages, Lead, Query
+from services.device.things.device_search import DevicePages, Lead, Query
 
 EVERYBODY = 50_000
 

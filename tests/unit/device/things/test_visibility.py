@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.access import GrantedResources
 from libs.common.identity.grants import ALL, Grants
-from services.device.things.seen import seen, seen_in_parts
+from services.device.things.visibility import seen, seen_in_parts
 
 DEVICES = [
     {"_id": number, "integration": integration, "group": group}

@@ -1,4 +1,5 @@
-"""Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
+"""Products and their codecs in MongoDB.
+
 currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?,
 codecVersion?, historyService?, healing?, createdAt, updatedAt}`.
 """
@@ -13,21 +14,56 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
-from services.device.members.registry import MemberRegistry, owner_of
-from services.device.products.codec.store import CodecStore, identity_of
-from services.device.products.errors import (
+from libs.common.store.mongo import Database, Document, DuplicateKey, Mongo, Session, present
+from services.device.things.device_store import DeviceStore
+from services.device.things.errors import (
     prefix_taken,
     product_in_use,
     product_not_found,
     too_many_versions,
     version_in_use,
 )
-from services.device.products.migrations import HAS_PREFIXES
-from services.device.products.schemas import Product, ProductCodec, PutHealing
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import StoredTsl, Tsls
-from services.device.things.usage import ProductUsage
+from services.device.things.migrations import HAS_PREFIXES
+from services.device.things.product_model import Product, ProductCodec, PutHealing
+from services.device.things.specifications import (
+    MemberRegistry,
+    ProductUsage,
+    StoredTsl,
+    Tsls,
+    owner_of,
+)
+
+
+class CodecStore:
+    """Reads and writes codecs; products and their codecs change together."""
+
+    def __init__(self, database: Database) -> None:
+        self._codecs = database["codecs"]
+
+    async def find(self, tenant: str, model: str) -> ProductCodec | None:
+        """The codec of a product."""
+        found = await self._codecs.find_one({"_id": identity_of(tenant, model)})
+        return _read(found["content"]) if found else None
+
+    async def put(self, tenant: str, model: str, codec: ProductCodec, session: Session) -> None:
+        """Write a codec in the caller's transaction."""
+        identity = identity_of(tenant, model)
+        content = {"content": msgspec.json.encode(codec)}
+        await self._codecs.replace_one({"_id": identity}, content, upsert=True, session=session)
+
+    async def delete(self, tenant: str, model: str, session: Session) -> bool:
+        """Delete a codec in the caller's transaction; False when there is none."""
+        gone = await self._codecs.delete_one({"_id": identity_of(tenant, model)}, session=session)
+        return bool(gone.deleted_count)
+
+
+_read = msgspec.json.Decoder(ProductCodec).decode
+
+
+def identity_of(tenant: str, model: str) -> Document:
+    """The `_id` of a product, and of its codec."""
+    return {"tenant": tenant, "model": model}
+
 
 MOST_VERSIONS = 500
 """TSL versions of one product."""
@@ -54,7 +90,7 @@ class Wanted:
     offline_timeout: int | None
     location_property: str | None
     marks: list[str]
-    """What its members are numbered by (`services.device.members.registry`)."""
+    """What its members are numbered by (`services.device.things.specifications`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.things.fields import SortBy, order_of
+from services.device.things.schemas import SortBy, order_of
 
 COLUMNS = {"sn": "snKey", "id": "_id", "name": "name"}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.things.serials import check_serial, dev_eui_of
+from services.device.things.serial_numbers import check_serial, dev_eui_of
 
 
 @pytest.mark.parametrize("text", ["A", "6785C38073640023", "a_b-C", "x" * 64])

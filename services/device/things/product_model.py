@@ -8,9 +8,9 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.codecs.model import LARGEST_PORT, MOST_BYTES, Codec, Step
-from services.device.things.fields import Name
+from services.device.things.codec_model import LARGEST_PORT, MOST_BYTES, Codec, Step
 from services.device.things.model import DeviceType
+from services.device.things.schemas import Name
 
 Prefixes = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)

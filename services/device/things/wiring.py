@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 from libs.common.store.ids import IdAllocator
 from services.device.clients import Clients
-from services.device.groups.store import GroupStore
-from services.device.products.store import ProductStore
-from services.device.things.directory import ThingDirectory
-from services.device.things.granted import GrantedDevices
-from services.device.things.own import OwnThings
-from services.device.things.removed import ThingDataStore
-from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
+from services.device.things.deleted_things import ThingDataStore
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import GrantedDevices, ThingDirectory
+from services.device.things.groups import GroupStore
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
+from services.device.things.thing_store import OwnThings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,22 +1,130 @@
-"""Pages of the list of devices, and how many a list has, by text too (`grams`)."""
+"""Search for devices: text search, pages and totals.
+
+Grams: the runs of four characters by which text in a device's name or SN is found.
+
+A document has those of its name and of its SN (`grams`), without regard to case, and the last
+three characters of each. An index has them in the order of ids. What contains a text has all of
+its grams, so a search looks at the devices that have the rarest one, and the regular expression
+decides. A text of three characters is the beginning of a gram.
+
+MongoDB's expressions compare without regard to case as `folded` does, or more strictly: tried
+with every character that has a case.
+"""
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from bson.regex import Regex
 
 from libs.common.http.streaming import each
+from libs.common.jobs import Beside
+from libs.common.recent import Recent
 from libs.common.store.mongo import Collection, pattern_of
 from libs.common.things import DIRECT
-from services.device.things.conditions import Condition
-from services.device.things.grams import INDEX, LENGTH, wanted_grams
 from services.device.things.model import Device
-from services.device.things.totals import Totals
+from services.device.things.visibility import Condition
+
+LENGTH, SHORTEST = 4, 3
+"""Characters of a gram, and of the last one of a text."""
+INDEX = "text"
+"""Of `grams`, tenant, application and id."""
+MOST = 8
+"""Grams of a text that are looked at to find a rare one."""
+
+
+def folded(text: str) -> str:
+    """`text` in the form that all its spellings in upper and lower case have."""
+    return text.upper().casefold()
+
+
+def grams_of(*texts: str) -> list[str]:
+    """What a device of these texts is found by, in order."""
+    return sorted({gram for text in texts for gram in _runs(folded(text), SHORTEST)})
+
+
+def wanted_grams(texts: Iterable[str]) -> list[str]:
+    """At most `MOST` grams that a device with all of these texts has, from all over them.
+
+    When no text is long enough, the beginning of a gram; none where all are too short.
+    """
+    forms = [folded(text) for text in texts]
+    found = list(dict.fromkeys(gram for form in forms for gram in _runs(form, LENGTH)))
+    if len(found) > MOST:
+        return [found[at * len(found) // MOST] for at in range(MOST)]
+    return found or [form for form in forms if len(form) == SHORTEST][:1]
+
+
+def _runs(form: str, shortest: int) -> Iterable[str]:
+    return (form[at : at + LENGTH] for at in range(len(form) - shortest + 1))
+
+
+T = TypeVar("T")
+
+EXACT = 10_000
+"""Up to this a total is not remembered (some 5 ms); of a million it takes 0.3 s."""
+FRESH = 10.0
+"""Seconds after which a larger one is counted anew, beside the answer while it still is larger."""
+OLDEST = 300.0
+"""Seconds after which it is waited for."""
+
+
+class Totals(Generic[T]):
+    """Counts devices; one of a kind per process.
+
+    `count` is given a condition, and `hint` where there is one; `size` says how many it counted.
+    The totals of `kept` searches are remembered.
+    """
+
+    def __init__(
+        self,
+        devices: Collection,
+        count: Callable[..., Awaitable[T]],
+        size: Callable[[T], int],
+        kept: int,
+    ) -> None:
+        self._devices = devices
+        self._counted = count
+        self._size = size
+        self._known: Recent[bytes, tuple[float, T]] = Recent(kept)
+        self._counting = Beside()
+
+    async def of(
+        self, condition: dict[str, Any], hint: str | None = None, *, anew: bool = False
+    ) -> T:
+        """The devices that meet a condition; above `EXACT` as of a moment ago, unless `anew`."""
+        options: dict[str, Any] = {"hint": hint} if hint else {}
+        key = blake2b(repr(condition).encode(), digest_size=16).digest()
+        known = self._known.get(key)
+        age = float("inf") if known is None or anew else time.monotonic() - known[0]
+        if known is None or age > OLDEST:
+            return await self._count(key, condition, options)
+        if age > FRESH:
+            if await self._devices.count_documents(condition, limit=EXACT, **options) < EXACT:
+                return await self._count(key, condition, options)
+            self._counting.begin(key, partial(self._recount, key, condition, options))
+        return known[1]
+
+    async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> T:
+        found = await self._counted(condition, **options)
+        if self._size(found) >= EXACT:
+            self._known.put(key, (time.monotonic(), found))
+        else:
+            self._known.pop(key)
+        return found
+
+    async def _recount(
+        self, key: bytes, condition: dict[str, Any], options: dict[str, Any]
+    ) -> None:
+        await self._count(key, condition, options)
+
 
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 or -1."""

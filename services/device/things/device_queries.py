@@ -10,10 +10,9 @@ import msgspec
 
 from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT
-from services.device.things.conditions import Condition, all_of
+from services.device.things.device_search import Order, Query, Totals, ids_by_integration
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
-from services.device.things.pages import Order, Query, ids_by_integration
-from services.device.things.totals import Totals
+from services.device.things.visibility import Condition, all_of
 
 LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""

@@ -1,13 +1,15 @@
-"""Kinds of fields that several bodies share; pages and their order."""
+"""Fields that several packages have on the wire."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
+from litestar.params import PathParameter
 
-from libs.common.errors import InvalidInput
+from libs.common.errors import Forbidden, InvalidInput
 from libs.common.http import console
 from libs.common.http.ids import Id
+from libs.common.identity import Kind, Principal
 
 Name = Annotated[
     str,
@@ -104,3 +106,13 @@ class DeviceResult(console.Shown, kw_only=True):
     status: Literal["SUCCESS", "FAILED"]
     error_code: str | None = None
     error_message: str | None = None
+
+
+DeviceId = Annotated[Id, PathParameter(description="Id given when it was added")]
+
+
+def application_of(principal: Principal) -> int:
+    """The application that asks; raise `Forbidden` when it is none."""
+    if principal.kind is not Kind.APPLICATION:
+        raise Forbidden("this operation is for applications")
+    return principal.application_id

@@ -1,17 +1,24 @@
-"""Things that are no devices: an integration's own, and custom entities (`things`).
+"""Things of integrations that are no devices, and names of entities, in MongoDB.
 
 They report one way with devices, as `~{id}`, against the TSL that their document holds. It is
 looked up for every batch, so that a change holds for the very next report.
+
+What users call the entities of a thing, in place of what its TSL calls them.
+
+`entityNames` of a device, or of an integration's own thing: JSON of names by path, in the order of
+paths. It is one text, so that devices with the same members and names are counted together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import msgspec
 from pymongo import ReturnDocument
 
-from libs.common.store.mongo import Database, Document, Session, present
+from libs.common.errors import InvalidInput
+from libs.common.store.mongo import Collection, Database, Document, Mongo, Session, present
 from libs.common.tsl import Tsl
-from services.device.things.tsls import Tsls
+from services.device.things.specifications import Tsls
 
 ERASED = 1000
 NOT_ERASED = {"$expr": {"$ne": ["$erased", "$hash"]}}
@@ -119,3 +126,48 @@ class OwnThings:
         """The tenants of things, by id."""
         found = self._things.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
         return {row["_id"]: row["tenant"] async for row in found}
+
+
+MOST_NAMES = 100
+"""Entities of one thing that users may call otherwise."""
+
+
+class EntityNames:
+    """The names in a collection of things."""
+
+    def __init__(self, mongo: Mongo, things: Collection) -> None:
+        self._mongo = mongo
+        self._things = things
+
+    async def change(self, tenant: str, thing_id: int, change: Callable[[str], str]) -> bool:
+        """Change the names of a thing; whether it is there."""
+        query = {"_id": thing_id, "tenant": tenant}
+
+        async def work(session: Session) -> bool:
+            found = await self._things.find_one(query, {"entityNames": 1}, session=session)
+            if found is None:
+                return False
+            names = {"entityNames": change(found.get("entityNames", ""))}
+            update = {"$set" if names["entityNames"] else "$unset": names}
+            now = {"$currentDate": {"updatedAt": True}}
+            await self._things.update_one(query, update | now, session=session)
+            return True
+
+        return await self._mongo.transaction(work)
+
+
+def names_of(stored: str) -> dict[str, str]:
+    """Names by path."""
+    return msgspec.json.decode(stored, type=dict[str, str]) if stored else {}
+
+
+def with_name(stored: str, path: str, name: str | None) -> str:
+    """The names with that of a path, or without it; raise `InvalidInput` for too many."""
+    names = names_of(stored)
+    names.pop(path, None)
+    if name is not None:
+        names[path] = name
+    if len(names) > MOST_NAMES:
+        text = f"users may call at most {MOST_NAMES} entities of a device otherwise"
+        raise InvalidInput(text, field="name")
+    return msgspec.json.encode(dict(sorted(names.items()))).decode() if names else ""

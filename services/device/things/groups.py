@@ -1,4 +1,4 @@
-"""Groups in MongoDB.
+"""Groups of devices in MongoDB, on the wire, and their errors.
 
 `device_groups`: `{_id, tenant, name, createdAt, joined}`; `joined` grows with every addition of
 devices, so that adding to a group and deleting it conflict. A group without a name is being
@@ -7,17 +7,81 @@ deleted: nobody sees it any more, and nobody joins it.
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
+from typing import Annotated
 
-from libs.common.errors import InvalidInput
+import msgspec
+
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.http import console
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
-from services.device.groups.errors import (
-    GROUP_FIELD,
-    group_exists,
-    group_not_found,
-    too_many_groups,
-)
-from services.device.groups.schemas import FindGroups
+
+GROUP_FIELD = "group_name"
+"""Where a device names its group."""
+
+
+def group_not_found(group_id: int) -> NotFound:
+    """There is no such group, or none any more."""
+    text = f"there is no group {group_id}"
+    return NotFound(text, field="group_id", code="device_group_not_found")
+
+
+def group_exists(name: str) -> InvalidInput:
+    """A name is taken."""
+    text = f"there is a group {name} already"
+    return InvalidInput(text, field="name", code="device_group_name_exists")
+
+
+def too_many_groups(most: int, field: str = "name") -> InvalidInput:
+    """A tenant has as many as it may."""
+    text = f"there are at most {most} groups"
+    return InvalidInput(text, field=field, code="device_group_number_limitation")
+
+
+GroupName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=127,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+        description="1 to 127 characters, not all blank, none a control character",
+    ),
+]
+
+
+class FindGroups(console.PageRequest, kw_only=True):
+    """Body of `POST /device-group/search`: a part of the name, in any case."""
+
+    name: Annotated[str, msgspec.Meta(max_length=127)] | None = None
+    with_device_count: bool | None = None
+
+
+class NamedGroup(msgspec.Struct):
+    """Body of `POST /device-group` and `PUT /device-group/{group_id}`."""
+
+    name: GroupName
+
+
+class GroupRef(msgspec.Struct):
+    """Answer of `POST /device-group`."""
+
+    id: str
+
+
+class ShownGroup(console.Shown, kw_only=True):
+    """A group in a list."""
+
+    id: str
+    name: str
+    device_count: int | None = None
+    """Of the devices that the caller sees, where it is asked for; absent when there are none."""
+
+
+class GroupNumber(msgspec.Struct):
+    """Answer of `GET /device-group/number`."""
+
+    number: int
+
 
 MOST_GROUPS = 1000
 """Of a tenant."""
