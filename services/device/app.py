@@ -11,7 +11,7 @@ from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands
 from services.device.entities.wiring import wire_entities
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
-from services.device.members_wiring import wire_members
+from services.device.members.wiring import wire_members
 from services.device.process import Foundation, started
 from services.device.registry.wiring import wire_registry
 from services.device.reports.wiring import wire_telemetry

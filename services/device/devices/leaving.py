@@ -9,7 +9,7 @@ from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
 from services.device.commands.ending import CommandEnding
 from services.device.commands.model import Reason
-from services.device.devices.keys import CredentialsOverRpc, Step
+from services.device.members.device_keys import CredentialsOverRpc, Step
 from services.device.things.model import Device
 
 log = logging.getLogger(__name__)

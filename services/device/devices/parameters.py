@@ -7,7 +7,7 @@ from libs.common.contracts.integrations import Manifest
 from libs.common.errors import InvalidInput
 from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
-from services.device.members.member import Member, MemberSet, marks_of, members_of
+from services.device.members.members import Member, MemberSet, marks_of, members_of
 from services.device.members.values import put, read_value, refusal, said_of, value_faults
 
 FIELD = "param_entities"

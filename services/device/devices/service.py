@@ -14,7 +14,6 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
 from services.device.commands.model import DELETED, REMOVED
-from services.device.devices.keys import CredentialsOverRpc, issue_key
 from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import Orphans
 from services.device.devices.records import begin, config_of, follow, given_by, record_of, ref_of
@@ -27,6 +26,7 @@ from services.device.devices.schemas import (
     UpdateDevice,
 )
 from services.device.devices.search import query_of
+from services.device.members.device_keys import CredentialsOverRpc, issue_key
 from services.device.products.service import ProductService
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (

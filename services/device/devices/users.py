@@ -18,13 +18,6 @@ from libs.common.integrations.client import IntegrationClient, Integrations, Sho
 from libs.common.things import entity_id
 from services.device.commands.model import DELETED
 from services.device.devices.bringing import ref_of
-from services.device.devices.keys import (
-    KEY_DESCRIPTION,
-    KEY_NAME,
-    CredentialsOverRpc,
-    FirstKeys,
-    issue_key,
-)
 from services.device.devices.leaving import Leaving
 from services.device.devices.rpc import CanvasesOverRpc
 from services.device.devices.schemas import (
@@ -38,9 +31,16 @@ from services.device.devices.schemas import (
     TagDevices,
 )
 from services.device.devices.search import granted_query
+from services.device.members.device_keys import (
+    KEY_DESCRIPTION,
+    KEY_NAME,
+    CredentialsOverRpc,
+    FirstKeys,
+    issue_key,
+)
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import COMMON, Entity, EntityThing, important
-from services.device.members.member import Member
+from services.device.members.members import Member
 from services.device.things.device_search import Devices
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, not_seen

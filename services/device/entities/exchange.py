@@ -9,7 +9,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.tsl import Fault
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.member import Member
+from services.device.members.members import Member
 from services.device.members.values import ValueFault, put, read_value, value_faults
 
 FIELD = "exchange"

@@ -36,9 +36,9 @@ from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
 from services.device.entities.values import ValueReader, plain
 from services.device.entities.writing import EntityWriter, Update
-from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
+from services.device.members.integration_things import ThingMaker
 
 AT_ONCE = 64
 """Updates of one request that are written at a time."""

@@ -22,9 +22,9 @@ from services.device.entities.schemas import (
     WorkflowRef,
 )
 from services.device.entities.values import ValueReader, plain
-from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
+from services.device.members.integration_things import ThingMaker
 from services.device.things.thing_store import EntityNames, with_name
 
 MOST_KEYS = 1000

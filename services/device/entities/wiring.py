@@ -11,7 +11,6 @@ from libs.common.parts import Parts
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
-from services.device.devices.keys import FirstKeys
 from services.device.entities.calling import EntityCaller
 from services.device.entities.console import ROUTER as ENTITIES
 from services.device.entities.custom.service import CustomEntities, CustomEntityStore
@@ -26,7 +25,8 @@ from services.device.entities.tags.service import EntityTags
 from services.device.entities.tags.store import TagStore
 from services.device.entities.values import ValueReader
 from services.device.entities.writing import EntityWriter
-from services.device.members_wiring import MembersPackage
+from services.device.members.device_keys import FirstKeys
+from services.device.members.wiring import MembersPackage
 from services.device.reports.wiring import TelemetryPackage
 from services.device.things.thing_store import EntityNames
 from services.device.things.wiring import ThingsPackage

@@ -15,7 +15,6 @@ from libs.common.identity.grants import GrantReader
 from libs.common.jobs import gather_limited
 from libs.common.things import DIRECT
 from services.device.devices.adding import Form
-from services.device.devices.keys import CredentialsOverRpc, issue_first_key
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
 from services.device.imports.columns import MODEL, NAME, CellFault
@@ -31,6 +30,7 @@ from services.device.imports.schemas import (
 from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format
+from services.device.members.device_keys import CredentialsOverRpc, issue_first_key
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_is_taken, rps_record_exists
 from services.device.things.groups import GROUP_FIELD, MOST_GROUPS, too_many_groups

@@ -38,8 +38,8 @@ from libs.common.integrations.client import Integrations
 from libs.common.things import own_sn
 from libs.common.tsl import to_wire
 from services.device.devices.bringing import Brought, DeviceBringer, ref_of
-from services.device.integrations.own import ThingMaker
 from services.device.members.entity import Entity, of_thing
+from services.device.members.integration_things import ThingMaker
 from services.device.products.service import ProductService
 from services.device.products.templates.service import Templates
 from services.device.reports.checking import check

@@ -8,7 +8,7 @@ from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, SYSTEM, KeyParts, number_of, split_key, thing_of
 from libs.common.tsl import Tsl
 from services.device.members.entity import Entity, EntityThing, of_device, of_thing
-from services.device.members.member import MemberSet, marks_of, members_of
+from services.device.members.members import MemberSet, marks_of, members_of
 from services.device.members.shapes import ShapeStore, members_of_shape
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory

@@ -37,7 +37,7 @@ from libs.common.things import (
     member_key,
 )
 from libs.common.tsl import TslDocument
-from services.device.members.member import Member, MemberSet, shown_value
+from services.device.members.members import Member, MemberSet, shown_value
 from services.device.things.model import ListedDevice, Thing
 from services.device.things.thing_store import names_of
 

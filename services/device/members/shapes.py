@@ -27,7 +27,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, LAST_DECLARED, ValueType
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Thing
 

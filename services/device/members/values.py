@@ -15,7 +15,7 @@ from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.things import ValueType, member_key
 from libs.common.tsl import Fault
 from libs.common.tsl.limits import LONG_RANGE
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 
 _KINDS: dict[ValueType, Any] = {
     "LONG": Annotated[int, msgspec.Meta(ge=LONG_RANGE[0], le=LONG_RANGE[1])],

@@ -18,7 +18,7 @@ from libs.common.tsl import (
     parse_document,
     with_keys_of_ids,
 )
-from services.device.members.member import marks_of
+from services.device.members.members import marks_of
 from services.device.things.errors import built_in, product_not_found, unknown_model
 from services.device.things.product_model import (
     Product,

@@ -22,7 +22,6 @@ from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as DEVICE_CONSOLE
 from services.device.devices.erasing import WriteOnlyEraser
 from services.device.devices.giving import DeviceGiver
-from services.device.devices.keys import CredentialsOverRpc, FirstKeys
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
@@ -38,7 +37,8 @@ from services.device.imports.store import ImportStore
 from services.device.imports.working import ImportWorker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
-from services.device.members_wiring import MembersPackage
+from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
+from services.device.members.wiring import MembersPackage
 from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_CONSOLE
 from services.device.products.open_api import ROUTER as PRODUCT_OPEN_API

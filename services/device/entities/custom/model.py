@@ -13,7 +13,7 @@ from libs.common.things import ValueType
 from libs.common.tsl import TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_SIZE
 from services.device.entities.schemas import MOST_OPTIONS, CreateEntity
-from services.device.members.member import Member
+from services.device.members.members import Member
 from services.device.members.values import Unread, read_value
 
 FIELD = "value_attribute"

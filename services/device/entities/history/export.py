@@ -21,7 +21,7 @@ from services.device.entities.history.sources import Span
 from services.device.entities.history.store import ValueStore
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
-from services.device.members.member import shown_value
+from services.device.members.members import shown_value
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000

@@ -23,7 +23,7 @@ from services.device.entities.schemas import (
 )
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
-from services.device.members.member import shown_value
+from services.device.members.members import shown_value
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.retention.days import Retention

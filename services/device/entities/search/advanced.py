@@ -19,7 +19,7 @@ from services.device.entities.search.texts import (
     text_fits,
 )
 from services.device.entities.tags.service import EntityTags
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.things.groups import GroupStore
 
 _TEXT = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from services.device.entities.search.matching import KeyTest
 from services.device.entities.search.order import Group, Order
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.member import Member
+from services.device.members.members import Member
 from services.device.things.model import ModelKey
 
 Counts = Mapping[ModelKey, int]

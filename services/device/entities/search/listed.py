@@ -16,7 +16,7 @@ from services.device.entities.search.matching import KeyTest, finds
 from services.device.entities.search.order import Order
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.things.visibility import Condition
 
 

@@ -14,7 +14,7 @@ from libs.common.store.mongo import containing, pattern_of
 from libs.common.things import device_key, member_key
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.things.visibility import NOTHING
 
 _DEVICE_PARTS = 3

@@ -13,7 +13,7 @@ from typing import Any
 
 from libs.common.http.console import PageRequest
 from services.device.members.entity import EntityThing
-from services.device.members.member import Member
+from services.device.members.members import Member
 
 Group = tuple[str, ...]
 """What the members of a group have in common."""

@@ -9,7 +9,7 @@ from libs.common.identity.grants import Grants
 from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
 from services.device.members.entity import Entity, EntityThing, of_device
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.things.device_queries import DeviceLists
 from services.device.things.model import ListedDevice, ModelKey
 from services.device.things.visibility import Condition, hint

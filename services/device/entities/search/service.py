@@ -15,7 +15,6 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.things import entity_id
-from services.device.devices.keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
 from services.device.entities.schemas import DeviceGroup, SearchEntities, ShownEntity
 from services.device.entities.search.advanced import AdvancedFilter, Names, device_of
 from services.device.entities.search.counting import DeviceCounts, Pools
@@ -28,9 +27,10 @@ from services.device.entities.search.texts import TextFilter
 from services.device.entities.service import VALUES_TOGETHER, latest_text, shown_entity
 from services.device.entities.tags.service import EntityTags
 from services.device.entities.values import ValueReader, plain
-from services.device.integrations.own import ThingMaker
+from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
 from services.device.members.directory import EntityDirectory, Models
 from services.device.members.entity import Entity
+from services.device.members.integration_things import ThingMaker
 from services.device.things.device_queries import DeviceLists
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, ModelKey

@@ -23,11 +23,11 @@ from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
 from services.device.clients import create_clients
 from services.device.commands.ending import CommandEnding
-from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
+from services.device.members.device_keys import CredentialsOverRpc
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
 from services.device.products.rps.store import RpsStore

@@ -8,7 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.tsl import InvalidValues, compile_tsl, parse_document
 from services.device.entities.exchange import callings, writings
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 from services.device.members.values import refusal
 
 TO = {"id": "go.to", "dataSpec": {"dataType": "LONG", "validator": {"required": True}}}

@@ -5,7 +5,7 @@ import pytest
 from libs.common.integrations.client import ShownIntegration
 from services.device.entities.search.matching import Keyword, finds
 from services.device.members.entity import EntityThing
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 
 MEMBER = Member(number=1, path="wifi.ssid", name="Network", type="PROPERTY", value_type="STRING")
 THING = EntityThing(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.tsl import parse_document
-from services.device.members.member import (
+from services.device.members.members import (
     Member,
     MemberSet,
     marks_of,

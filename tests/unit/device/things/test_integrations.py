@@ -7,7 +7,7 @@ from unittest import mock
 from libs.common.contracts.integrations import Integration, KnownIntegrations, Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.integrations.client import Integrations
-from services.device.integrations.own import ThingMaker
+from services.device.members.integration_things import ThingMaker
 
 
 def one(name: str, *, alive: bool = True, **fields: Any) -> Integration:

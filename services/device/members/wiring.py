@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from services.device.clients import Clients
-from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory, Models
+from services.device.members.integration_things import ThingMaker
 from services.device.things.specifications import MemberRegistry
 from services.device.things.wiring import ThingsPackage
 

@@ -7,7 +7,7 @@ from services.device.members.entity import (
     MOST_SERVICES,
     important,
 )
-from services.device.members.member import Member, MemberSet
+from services.device.members.members import Member, MemberSet
 
 
 def member(number: int, path: str, **given: object) -> Member:

@@ -18,7 +18,7 @@ from libs.common.integrations.client import Integrations, tsl_of
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey
 from services.device.members.entity import tsl_fields
-from services.device.members.member import marks_of, members_of
+from services.device.members.members import marks_of, members_of
 from services.device.things.specifications import MemberRegistry
 from services.device.things.thing_store import OwnThings
 
