@@ -16,7 +16,7 @@ from libs.common.clock import now_ms
 from libs.common.identity import Kind
 from libs.common.store.mongo import CLUSTERED
 from libs.common.things import entity_id
-from services.device.reports.history.partitions import (
+from services.device.telemetry.partitions import (
     DAY_MS,
     collection_name,
     history_key,

@@ -20,7 +20,7 @@ from bench.table import Row, middle
 from libs.common.bus import EVENTS, UPLINK, Bus, Outgoing
 from libs.common.clock import now_ms
 from libs.common.tsl import parse_document, to_wire
-from services.device.reports.history.partitions import history_key
+from services.device.telemetry.partitions import history_key
 
 DEVICES, REPORTS, ROUNDS, FIRST_ID = 2000, 40_000, 5, 5_000_000
 TENANT, MODEL, VERSION = "default", "BENCH", "v1.0"

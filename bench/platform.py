@@ -28,7 +28,7 @@ from bench.table import Row, middle
 from deploy.platform import ports
 from libs.common.clock import now_ms
 from libs.common.store.mongo import CLUSTERED
-from services.device.reports.history.partitions import (
+from services.device.telemetry.partitions import (
     SPAN_MS,
     collection_name,
     history_key,

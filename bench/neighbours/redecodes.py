@@ -14,7 +14,7 @@ from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
 from services.device.reports.frames.model import identity
-from services.device.reports.history.partitions import history_key
+from services.device.telemetry.partitions import history_key
 
 PRODUCTS, DEVICES, FRAMES = 12, 20, 1000
 """Products of the loud tenant, devices of each and frames of each of these."""

@@ -17,7 +17,7 @@ import msgspec
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.ids import FIRST
 from libs.common.things import MEMBERS
-from services.device.reports.history.partitions import KEY
+from services.device.telemetry.partitions import KEY
 from services.workflow.credentials.store import context_of
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.wiring import node_types

@@ -41,7 +41,7 @@ from libs.common.identity.seal import Seal
 from libs.common.store.ids import FIRST
 from libs.common.store.mongo import DUPLICATE_KEY, create_missing
 from libs.common.version import VERSION
-from services.device.reports.history.partitions import KEY
+from services.device.telemetry.partitions import KEY
 from services.workflow.triggers.deployed_flows import CHANGES
 
 _PREFIX = "thingway_"

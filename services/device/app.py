@@ -14,8 +14,8 @@ from services.device.lorawan.wiring import wire_codecs, wire_lorawan
 from services.device.members.wiring import wire_members
 from services.device.process import Foundation, started
 from services.device.registry.wiring import wire_registry
-from services.device.reports.wiring import wire_telemetry
 from services.device.settings import DeviceSettings
+from services.device.telemetry.wiring import wire_telemetry
 
 
 def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> list[Parts]:

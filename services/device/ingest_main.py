@@ -11,8 +11,8 @@ from services.device.commands.wiring import wire_completion
 from services.device.entities.tags.store import TagStore
 from services.device.lorawan.wiring import wire_frames
 from services.device.process import Foundation, started
-from services.device.reports.store import ReportStore
-from services.device.reports.wiring import IngestPackage, wire_ingest, wire_stores
+from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
 
 YOUNG = 100_000
 """New objects after which the garbage collector looks at them: a large batch has as many, and

@@ -9,7 +9,7 @@ from services.device.clients import Clients, create_clients
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.settings import DeviceSettings
-from services.device.things.latest import LatestValues
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.wiring import ThingsPackage, wire_things
 
 

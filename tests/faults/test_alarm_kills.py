@@ -21,7 +21,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.alarms.model import Rule, ValueCondition, written
 from services.device.migrations import MIGRATIONS
-from services.device.reports.wiring import DURABLE
+from services.device.telemetry.wiring import DURABLE
 from tests.faults.replica import Replica
 from tests.servers import Servers
 

@@ -11,7 +11,7 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from deploy.platform.services import database_users
-from services.device.reports.history.partitions import PREFIX, history_key
+from services.device.telemetry.partitions import PREFIX, history_key
 from tests.e2e.callers import Application, Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until

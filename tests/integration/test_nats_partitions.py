@@ -7,7 +7,7 @@ import pytest
 from libs.common.bus import Bus, Outgoing, publish_all
 from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks
 from libs.common.bus.subjects import up
-from services.device.reports.uplink import PARTITION_BITS, is_second_copy, read_uplink
+from services.device.telemetry.uplink import PARTITION_BITS, is_second_copy, read_uplink
 from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
 
 TWO = tuple(PARTITIONS)[:2]

@@ -37,8 +37,8 @@ from services.device.alarms.rows import Stored, source_of
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore, Decision
 from services.device.alarms.unstored import Unstored, UplinkReader
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 
 DURABLE = "alarms"
 SUBJECTS = (

@@ -16,9 +16,9 @@ from services.device.alarms.deciding import bounded
 from services.device.alarms.following import FollowedRules
 from services.device.alarms.index import Found, RuleIndex
 from services.device.alarms.messages import Pointer, pointing
-from services.device.reports.batch import Batch
-from services.device.reports.ports import AlarmTrigger
-from services.device.reports.uplink import Uplink
+from services.device.telemetry.batch import Batch
+from services.device.telemetry.ports import AlarmTrigger
+from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
 DOUBT = 5.0

@@ -8,8 +8,9 @@ from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo
 from services.device.alarms.deciding import Row, bounded, value_at
 from services.device.alarms.model import EventCondition, ValueCondition
-from services.device.reports.events.store import EVENTS
-from services.device.reports.history.partitions import (
+from services.device.telemetry.batch_store import DELAY
+from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.partitions import (
     DAY_MS,
     KEY,
     LAST,
@@ -17,7 +18,6 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.store import DELAY
 
 CHUNK = 5000
 """Rows of one read."""

@@ -13,8 +13,8 @@ from services.device.alarms.evaluating import Evaluator
 from services.device.alarms.model import Rule, SilenceCondition, State
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 
 PERIOD = 0.5
 """Seconds between two looks."""

@@ -17,7 +17,7 @@ from libs.common.bus.streams import UPLINK, UPLINKS, uplink_streams
 from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import to_ms
 from libs.common.errors import Unavailable
-from services.device.reports.uplink import MQTT_PREFIX, PARTITION_BITS, sequence_in
+from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, sequence_in
 
 NOT_FOUND = 404
 TIMEOUT = 5.0

@@ -22,8 +22,8 @@ from services.device.alarms.sweeping import Sweep
 from services.device.alarms.unstored import UplinkReader
 from services.device.clients import Clients
 from services.device.members.directory import EntityDirectory
-from services.device.reports.ports import AlarmTrigger
-from services.device.things.latest import LatestValues
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.ports import AlarmTrigger
 from services.device.things.wiring import ThingsPackage
 
 

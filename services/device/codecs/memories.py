@@ -1,23 +1,17 @@
 """What a device has remembered, as decoders give it: `history: [{timestamp, …}]`. No I/O."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from libs.common.clock import ms_of
 from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_TS
+from services.device.telemetry.batch import Reading
 
 MEMORY = "history"
 """A key that is so, or ends in `_history`, has what a device has remembered."""
 MOST = 255
 """Readings of a frame: it has no more bytes."""
-
-
-class Reading(NamedTuple):
-    """Values of a moment (ms) that a device has remembered."""
-
-    ts: int
-    properties: dict[str, Any]
 
 
 def take_memories(

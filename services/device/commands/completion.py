@@ -19,14 +19,13 @@ from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.messages import confirmed, finished
 from services.device.commands.model import OPEN, Command, TaskType
 from services.device.commands.store import CommandStore
-from services.device.reports.batch import GoodReport
-from services.device.reports.checking import Reply, read_reply
-from services.device.reports.ports import AlarmTrigger, CommandCloser
-from services.device.reports.store import ReportStore
-from services.device.reports.uplink import Uplink
+from services.device.telemetry.batch import GoodReport
+from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.folded_values import BEYOND
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.ports import AlarmTrigger, CommandCloser
+from services.device.telemetry.uplink import Reply, Uplink, read_reply
 from services.device.things.device_store import DeviceStore
-from services.device.things.folding import BEYOND
-from services.device.things.latest import LatestValues
 from services.device.things.model import Thing
 
 LONGEST_ERROR = 1000

@@ -22,7 +22,7 @@ from libs.common.identity import Principal
 from libs.common.jobs import happened
 from services.device.commands.model import now
 from services.device.commands.store import CommandStore
-from services.device.reports.presence.http import HttpPresence
+from services.device.telemetry.http_presence import HttpPresence
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 

@@ -26,9 +26,9 @@ from services.device.commands.messages import created, error_code, subcommands
 from services.device.commands.model import Command, Draft, Kind, concealed, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device, Thing
 
 MOST_DEVICES = 1000

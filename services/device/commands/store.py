@@ -37,7 +37,7 @@ from services.device.commands.model import (
     settings_of,
 )
 from services.device.commands.write_only import WriteOnlyCommands
-from services.device.reports.ports import ReconnectListener
+from services.device.telemetry.ports import ReconnectListener
 from services.device.things.deleted_things import ThingDataStore
 from services.device.things.model import Device
 

@@ -14,7 +14,7 @@ from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
 from services.device.commands.model import OPEN, Command, read_downlink_id
 from services.device.commands.store import CommandStore
-from services.device.reports.reporting import Reporter
+from services.device.telemetry.reporter import Reporter
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 

@@ -22,10 +22,10 @@ from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper
-from services.device.reports.ports import AlarmTrigger, CommandCloser
-from services.device.reports.store import ReportStore
-from services.device.reports.wiring import TelemetryPackage
-from services.device.things.latest import LatestValues
+from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.ports import AlarmTrigger, CommandCloser
+from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage
 
 

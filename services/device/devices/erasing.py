@@ -32,11 +32,11 @@ from libs.common.tsl import Tsl
 from services.device.alarms.erasing import AlarmEraser
 from services.device.commands.store import CommandStore
 from services.device.reports.frames.store import FrameStore
-from services.device.reports.history.partitions import LAST, Partitions, history_key
 from services.device.reports.redecode.store import RedecodeStore
-from services.device.reports.retention.sweeps import at_ease
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.partitions import LAST, Partitions, history_key
+from services.device.telemetry.retention import at_ease
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from services.device.things.specifications import Tsls
 from services.device.things.thing_store import OwnThings
 

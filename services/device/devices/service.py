@@ -28,6 +28,7 @@ from services.device.devices.schemas import (
 from services.device.devices.search import query_of
 from services.device.members.device_keys import CredentialsOverRpc, issue_key
 from services.device.products.service import ProductService
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
     device_exists,
@@ -36,7 +37,6 @@ from services.device.things.errors import (
     rps_record_exists,
     unknown_version,
 )
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device, DeviceChanges
 from services.device.things.serial_numbers import Holder, SerialTaken, check_serial, key_of
 

@@ -11,11 +11,11 @@ from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS
 from services.device.alarms.model import Alarm
 from services.device.alarms.store import AlarmStore
 from services.device.members.entity import Entity, EntityThing
-from services.device.reports.events.store import EventStore
-from services.device.reports.history.partitions import KEY
-from services.device.reports.retention.days import Retention
+from services.device.telemetry.device_events import EventStore
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.partitions import KEY
+from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 
 AT_ONCE = 16

@@ -27,7 +27,7 @@ from services.device.entities.values import ValueReader
 from services.device.entities.writing import EntityWriter
 from services.device.members.device_keys import FirstKeys
 from services.device.members.wiring import MembersPackage
-from services.device.reports.wiring import TelemetryPackage
+from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.thing_store import EntityNames
 from services.device.things.wiring import ThingsPackage
 

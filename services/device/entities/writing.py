@@ -22,7 +22,7 @@ from services.device.entities.schemas import UpdateEntities
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.values import ValueFault, integration_refusal, refusal, said_of
-from services.device.reports.reporting import OwnReport, Reporter
+from services.device.telemetry.reporter import OwnReport, Reporter
 
 
 @dataclass(slots=True)

@@ -20,10 +20,10 @@ from services.device.reports.frames.model import SAME_MS
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.gaps.finding import find_gaps
 from services.device.reports.gaps.store import GapStore, KeptGap
-from services.device.reports.history.partitions import DAY_MS, LAST, Partitions, history_key
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.partitions import DAY_MS, LAST, Partitions, history_key
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.product_store import HealingProduct, ProductStore
 

@@ -21,9 +21,8 @@ from libs.common.contracts.integrations import Acknowledged, IdentifierText, Ten
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
-from services.device.reports.checking import frame_time
-from services.device.reports.presence.http import HttpPresence
-from services.device.reports.uplink import sender_headers
+from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.uplink import frame_time, sender_headers
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Link, Thing

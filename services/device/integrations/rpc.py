@@ -42,13 +42,12 @@ from services.device.members.entity import Entity, of_thing
 from services.device.members.integration_things import ThingMaker
 from services.device.products.service import ProductService
 from services.device.products.templates.service import Templates
-from services.device.reports.checking import check
-from services.device.reports.presence.http import HttpPresence
-from services.device.reports.reporting import Reporter
-from services.device.reports.uplink import MAX_PAYLOAD
+from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.reporter import Reporter
+from services.device.telemetry.uplink import MAX_PAYLOAD, check
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device, Thing
 
 MODEL = "model"

@@ -22,7 +22,6 @@ from services.device.products.codec.encoding import Encoder
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.open_api import ROUTER as CODEC_OPEN_API
 from services.device.products.codec.service import CodecService
-from services.device.reports.facts import Facts
 from services.device.reports.frames.console import ROUTER as FRAME_CONSOLE
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.reading import CodecFrameDecoder
@@ -32,18 +31,19 @@ from services.device.reports.gaps.console import ROUTER as GAP_CONSOLE
 from services.device.reports.gaps.open_api import list_device_gaps
 from services.device.reports.gaps.service import GapService
 from services.device.reports.gaps.store import GapStore
-from services.device.reports.history.partitions import DAY_MS
-from services.device.reports.ports import FrameDecoder
 from services.device.reports.redecode.console import ROUTER as REDECODE_CONSOLE
 from services.device.reports.redecode.open_api import ROUTER as REDECODE_OPEN_API
 from services.device.reports.redecode.rereading import Rereader
 from services.device.reports.redecode.service import RedecodeService
 from services.device.reports.redecode.store import RedecodeStore
 from services.device.reports.redecode.working import RedecodeWorker
-from services.device.reports.retention.days import Retention
-from services.device.reports.wiring import TelemetryPackage
+from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.partitions import DAY_MS
+from services.device.telemetry.ports import FrameDecoder
+from services.device.telemetry.retention import Retention
+from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.deleted_things import ThingDataStore
-from services.device.things.latest import LatestValues
 from services.device.things.wiring import ThingsPackage
 
 

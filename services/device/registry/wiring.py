@@ -52,8 +52,8 @@ from services.device.products.templates.console import SETTING_ROUTER as TEMPLAT
 from services.device.products.templates.messages import ResourcesOverRpc
 from services.device.products.templates.service import Templates
 from services.device.products.templates.store import LibraryStore
-from services.device.reports.history.partitions import DAY_MS
-from services.device.reports.wiring import TelemetryPackage
+from services.device.telemetry.partitions import DAY_MS
+from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage
 
 

@@ -12,14 +12,14 @@ from libs.common.store.mongo import (
     create_missing,
     drop_present,
 )
-from services.device.reports.events.store import EVENTS
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
-from services.device.reports.store import SEEN
+from services.device.telemetry.batch_store import SEEN
+from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.folded_values import LARGE, MOST
+from services.device.telemetry.latest_values import PARTS, LatestValues
 from services.device.things.deleted_things import REMOVED
-from services.device.things.folding import LARGE, MOST
-from services.device.things.latest import PARTS, LatestValues
 
 log = logging.getLogger(__name__)
 

@@ -31,16 +31,15 @@ from services.auth.callout import service as callout
 from services.auth.connections import barred_key
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
-from services.device.reports.presence import connections as presence_connections
-from services.device.reports.presence import look as looks
-from services.device.reports.presence.connections import SystemAccount
-from services.device.reports.presence.rpc import offer_connections
-from services.device.reports.presence.store import PresenceStore
-from services.device.reports.presence.watch import PresenceWatch
+from services.device.telemetry import presence_watch as looks
+from services.device.telemetry import system_account as presence_connections
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.presence_store import PresenceStore, offer_connections
+from services.device.telemetry.presence_watch import PresenceWatch
+from services.device.telemetry.system_account import SystemAccount
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from tests.integration.auth.conftest import Auth
-from tests.integration.device.reports.world import until
+from tests.integration.device.telemetry.world import until
 from tests.limits import limits_of
 
 WAIT = 20.0
@@ -294,7 +293,7 @@ async def test_a_look_finds_all_while_some_leave(
     for module in (presence_connections, looks):
         monkeypatch.setattr(module, "PAGE", 5)
     monkeypatch.setattr(looks, "OVERLAP", 2)
-    monkeypatch.setattr("services.device.reports.presence.watch.ROUND", 0.05)
+    monkeypatch.setattr("services.device.telemetry.presence_watch.ROUND", 0.05)
     monkeypatch.setattr(presence.watch, "take", lambda change: None)
     auth = presence.auth
     names = [f"D{number}" for number in range(30)]

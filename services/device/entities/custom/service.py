@@ -32,8 +32,8 @@ from services.device.entities.tags.store import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing, tsl_fields
 from services.device.members.members import Member
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.deleted_things import RemovedThings
-from services.device.things.latest import LatestValues
 from services.device.things.thing_store import OwnThings
 
 Change = Callable[[list[Member]], list[Member]]

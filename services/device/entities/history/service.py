@@ -24,9 +24,9 @@ from services.device.entities.schemas import (
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
 from services.device.members.members import shown_value
-from services.device.reports.checking import FUTURE_MS
-from services.device.reports.history.partitions import DAY_MS
-from services.device.reports.retention.days import Retention
+from services.device.telemetry.partitions import DAY_MS
+from services.device.telemetry.retention import Retention
+from services.device.telemetry.uplink import FUTURE_MS
 
 LONGEST_LIST = 10_000
 """Most items of an answer without pages, the newest ones unless another order is asked."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from libs.common.clock import from_ms, to_ms
 from services.device.members.entity import Entity
-from services.device.reports.events.store import EVENTS
-from services.device.reports.history.partitions import (
+from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.partitions import (
     KEY,
     LAST,
     collection_name,

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from libs.common.tsl import Fault, Tsl
-from services.device.codecs.memories import Reading, take_memories
+from services.device.codecs.memories import take_memories
 from services.device.codecs.scripts import decoded
 from services.device.codecs.worker import Outcome
-from services.device.reports.batch import LONGEST_REASON
+from services.device.telemetry.batch import LONGEST_REASON, Reading
 from services.device.things.codec_model import Codec, CodecFailed
 
 

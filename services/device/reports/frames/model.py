@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.device.reports.batch import KeptFrame
-from services.device.reports.history.partitions import DAY_MS, KEY
-from services.device.reports.uplink import Uplink
+from services.device.telemetry.batch import KeptFrame
+from services.device.telemetry.partitions import DAY_MS, KEY
+from services.device.telemetry.uplink import Uplink
 
 _NAME = struct.Struct(">Q8sI")
 _LAP = struct.Struct(">H")

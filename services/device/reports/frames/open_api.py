@@ -9,7 +9,7 @@ from libs.common.http import Requester
 from libs.common.http.open_api import get
 from services.device.reports.frames.schemas import MOST, FramePage
 from services.device.reports.frames.service import FrameService
-from services.device.reports.history.open_api import EndTime, PageKey, StartTime
+from services.device.telemetry.history import EndTime, PageKey, StartTime
 from services.device.things.schemas import DeviceId
 
 

@@ -15,15 +15,14 @@ from services.device.codecs.budget import Budgets
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec, KnownCodecs
-from services.device.reports.batch import Batch, GoodReport, KeptFrame, Refused
-from services.device.reports.checking import FUTURE_MS, frame_time
-from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.model import StoredFrame, settle
 from services.device.reports.frames.store import FRAMES, FrameStore, document_of
-from services.device.reports.ports import FrameDecoder
-from services.device.reports.retention.days import Retention
-from services.device.reports.uplink import Uplink
+from services.device.telemetry.batch import Batch, GoodReport, KeptFrame, Refused
+from services.device.telemetry.events import holds_write_only
+from services.device.telemetry.ports import FrameDecoder
+from services.device.telemetry.retention import Retention
+from services.device.telemetry.uplink import FUTURE_MS, Uplink, frame_time
 from services.device.things.codec_model import Codec
 from services.device.things.model import Thing
 from services.device.things.product_store import ProductKey

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.contracts.frames import Reception
-from services.device.reports.history.service import Moment
+from services.device.telemetry.history import Moment
 
 MOST = 200
 """Frames of a page."""

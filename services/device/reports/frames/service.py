@@ -8,9 +8,9 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.reports.frames.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
 from services.device.reports.frames.store import FrameStore, frame_of
-from services.device.reports.frames.windows import Window, Windows
-from services.device.reports.history.partitions import KEY, Partitions
-from services.device.reports.history.service import encode_key
+from services.device.telemetry.history import encode_key
+from services.device.telemetry.partitions import KEY, Partitions
+from services.device.telemetry.windows import Window, Windows
 
 VALUES_TOGETHER = 32
 """Frames whose values are read together: those of one have up to 256 KiB."""

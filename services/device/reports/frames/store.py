@@ -15,7 +15,6 @@ from pymongo import UpdateMany, UpdateOne
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
-from services.device.reports.batch import KeptFrame
 from services.device.reports.frames.model import (
     CountedFrame,
     StoredFrame,
@@ -24,7 +23,8 @@ from services.device.reports.frames.model import (
     name_of,
     names_between,
 )
-from services.device.reports.history.partitions import LAST, history_key
+from services.device.telemetry.batch import KeptFrame
+from services.device.telemetry.partitions import LAST, history_key
 from services.device.things.deleted_things import ThingDataStore
 
 FRAMES = "frames"

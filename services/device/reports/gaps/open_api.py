@@ -9,7 +9,7 @@ from libs.common.http import Requester
 from libs.common.http.open_api import get
 from services.device.reports.gaps.schemas import MOST, GapPage
 from services.device.reports.gaps.service import GapService
-from services.device.reports.history.open_api import EndTime, PageKey, StartTime
+from services.device.telemetry.history import EndTime, PageKey, StartTime
 from services.device.things.schemas import DeviceId
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from services.device.reports.history.service import Moment
+from services.device.telemetry.history import Moment
 
 MOST = 200
 """Gaps of a page."""

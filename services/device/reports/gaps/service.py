@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from libs.common.identity import Principal
 from services.device.reports.frames.store import FrameStore
-from services.device.reports.frames.windows import Window, Windows
 from services.device.reports.gaps.finding import Gap, find_gaps
 from services.device.reports.gaps.schemas import FindGaps, FoundGaps, GapPage, GapRecord
 from services.device.reports.gaps.store import GapStore, KeptGap
-from services.device.reports.history.partitions import LAST, history_key
-from services.device.reports.history.service import encode_key
+from services.device.telemetry.history import encode_key
+from services.device.telemetry.partitions import LAST, history_key
+from services.device.telemetry.windows import Window, Windows
 
 SCANNED = 2000
 """Frames that are looked at for a page: with a key for the next one it may be short, or empty."""

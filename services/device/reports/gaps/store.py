@@ -13,7 +13,7 @@ from pymongo import UpdateOne
 from libs.common.store.mongo import Database, Session
 from services.device.reports.gaps.finding import Gap
 from services.device.reports.gaps.schemas import GapState
-from services.device.reports.history.partitions import KEY, LAST, history_key
+from services.device.telemetry.partitions import KEY, LAST, history_key
 from services.device.things.deleted_things import ThingDataStore
 
 GAPS = "gaps"

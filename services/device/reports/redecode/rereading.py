@@ -18,13 +18,14 @@ from libs.common.store.mongo import Document, Mongo, Session, among
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
-from services.device.reports.batch import past_key
-from services.device.reports.checking import FUTURE_MS
-from services.device.reports.concealing import holds_write_only
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.reading import stamp_of
 from services.device.reports.frames.store import FrameStore, frame_of
-from services.device.reports.history.partitions import (
+from services.device.reports.redecode.schemas import MOST_TOLD, SHOWN, Difference
+from services.device.reports.redecode.store import Job, Reread
+from services.device.telemetry.batch import past_key
+from services.device.telemetry.events import holds_write_only, reported
+from services.device.telemetry.partitions import (
     KEY,
     LAST,
     Partitions,
@@ -32,9 +33,7 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.messages import reported
-from services.device.reports.redecode.schemas import MOST_TOLD, SHOWN, Difference
-from services.device.reports.redecode.store import Job, Reread
+from services.device.telemetry.uplink import FUTURE_MS
 from services.device.things.model import Thing
 
 CHUNK = 2000

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from libs.common.http.ids import Id
-from services.device.reports.history.service import Moment
+from services.device.telemetry.history import Moment
 
 State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
 MOST_DEVICES = 1000

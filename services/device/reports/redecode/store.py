@@ -11,8 +11,8 @@ import msgspec
 
 from libs.common.clock import from_ms, now_ms
 from libs.common.store.mongo import Database, Document, DuplicateKey
-from services.device.reports.history.partitions import history_key
 from services.device.reports.redecode.schemas import SHOWN, Difference, Redecode
+from services.device.telemetry.partitions import history_key
 from services.device.things.product_store import identity_of
 
 REDECODES = "redecodes"

@@ -16,8 +16,13 @@ from libs.common.clock import now_ms
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.products.codec.known import KnownCodec, KnownCodecs
-from services.device.reports.facts import Facts
-from services.device.reports.history.partitions import (
+from services.device.reports.redecode.rereading import Rereader
+from services.device.reports.redecode.schemas import MOST_TOLD
+from services.device.reports.redecode.store import Job, RedecodeStore, Reread
+from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.folded_values import Reported, Rewritten
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.partitions import (
     KEY,
     LAST,
     Partitions,
@@ -25,13 +30,8 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.redecode.rereading import Rereader
-from services.device.reports.redecode.schemas import MOST_TOLD
-from services.device.reports.redecode.store import Job, RedecodeStore, Reread
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.folding import Reported
-from services.device.things.latest import LatestValues, Rewritten
 from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)

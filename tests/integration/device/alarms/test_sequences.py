@@ -29,10 +29,10 @@ from services.device.alarms.rows import History
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.unstored import UplinkReader
-from services.device.reports.events.store import EVENTS
-from services.device.reports.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.store import DELAY
-from tests.integration.device.reports.world import World, running
+from services.device.telemetry.batch_store import DELAY
+from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.partitions import Partitions, history_key, partition_of
+from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.integration.device.reports.world import World, running
+from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
 
 

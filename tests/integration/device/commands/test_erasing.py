@@ -19,16 +19,16 @@ from services.device.alarms.store import AlarmStore
 from services.device.commands.migrations import _erase_again
 from services.device.devices.erasing import WriteOnlyEraser
 from services.device.reports.frames.store import FrameStore
-from services.device.reports.history.partitions import (
+from services.device.reports.redecode.store import RedecodeStore
+from services.device.telemetry.partitions import (
     SPAN_MS,
     Partitions,
     history_key,
     partition_of,
 )
-from services.device.reports.redecode.store import RedecodeStore
 from services.device.things.specifications import Tsls
 from tests.integration.device.commands.test_replies import command, everything, state
-from tests.integration.device.reports.world import TSL, World
+from tests.integration.device.telemetry.world import TSL, World
 
 NOW = int(time.time() * 1000)
 SECRET = 86_429_753

@@ -20,11 +20,11 @@ from services.device.commands.messages import created, to_device
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
 from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper
-from services.device.reports.ledger import Totals
-from services.device.reports.uplink import Uplink
+from services.device.telemetry.ledger import Totals
+from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 from tests.carrier import NoCarrier
-from tests.integration.device.reports.world import World
+from tests.integration.device.telemetry.world import World
 
 
 def command(number: int, thing: int = 7, **more: Any) -> Command:

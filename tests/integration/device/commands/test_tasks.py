@@ -12,7 +12,7 @@ from services.device.commands.schemas import Config, CreateTasks, ProfileValue
 from services.device.commands.service import READ_AT_ONCE, CommandService
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
-from tests.integration.device.reports.world import World
+from tests.integration.device.telemetry.world import World
 
 ME = Principal(Kind.APPLICATION, "default", "1")
 MINE = list(range(1, READ_AT_ONCE + 6))

@@ -33,7 +33,7 @@ from services.device.process import wire_foundation
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.settings import DeviceSettings
-from services.device.things.latest import LatestValues
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of

@@ -39,8 +39,8 @@ from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import Tsls

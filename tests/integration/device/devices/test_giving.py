@@ -6,8 +6,8 @@ import pytest
 
 from libs.common.contracts.auth import GiveDevice, TakeDevice
 from libs.common.errors import Conflict, NotFound
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from tests.integration.device.devices.platform import Platform
 

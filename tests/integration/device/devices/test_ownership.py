@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.device.things.latest import LatestValues
+from services.device.telemetry.latest_values import LatestValues
 from tests.integration.device.devices.platform import Caller, Platform, together, tsl
 
 PROFILE = "https://example.com/profile.json"

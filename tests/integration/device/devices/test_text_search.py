@@ -11,10 +11,10 @@ from services.device.devices.records import begin
 from services.device.devices.schemas import SearchDevices
 from services.device.devices.search import query_of
 from services.device.products.service import generic_product
+from services.device.telemetry.latest_values import LatestValues
 from services.device.things import device_search, migrations
 from services.device.things.device_search import grams_of
 from services.device.things.device_store import DeviceStore
-from services.device.things.latest import LatestValues
 from services.device.things.model import ApplicationRef, document_of
 from services.device.things.schemas import SortBy
 from tests.integration.device.devices.platform import Platform

@@ -10,7 +10,7 @@ import pytest_asyncio
 from libs.common.store.mongo import Mongo
 from services.device.things import device_search as counting
 from services.device.things.device_search import Totals
-from tests.integration.device.reports.world import until
+from tests.integration.device.telemetry.world import until
 from tests.servers import Servers
 
 MINE = {"tenant": "t"}

@@ -23,8 +23,8 @@ from services.device.healing.working import Healer
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
 from services.device.products.codec.service import CodecService
 from services.device.reports.gaps import store
-from services.device.reports.history.partitions import KEY, Partitions, history_key, partition_of
-from services.device.reports.wiring import wire_telemetry
+from services.device.telemetry.partitions import KEY, Partitions, history_key, partition_of
+from services.device.telemetry.wiring import wire_telemetry
 from tests.integration.device.values import lora
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
 from tests.integration.device.values.test_gaps import page

@@ -18,7 +18,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
 from services.device.entities.console import READERS
-from services.device.reports.history.partitions import DAY_MS, SPAN_MS, Partitions, history_key
+from services.device.telemetry.partitions import DAY_MS, SPAN_MS, Partitions, history_key
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
 

@@ -44,9 +44,9 @@ from services.device.ingest_main import build_ingest
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.products.service import ProductService
-from services.device.reports.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.wiring import DURABLE
 from services.device.settings import DeviceSettings
+from services.device.telemetry.partitions import Partitions, history_key, partition_of
+from services.device.telemetry.wiring import DURABLE
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
 from services.management.integrations.registry import Registry

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from libs.common.tsl import InvalidValues, accepted, mask_text, texts_beyond
-from services.device.reports.concealing import holds_write_only
+from services.device.telemetry.events import holds_write_only
 from tests.unit.common.tsl.documents import prop, tsl
 
 THING = tsl(

@@ -12,7 +12,7 @@ from deploy.backup import rewriting
 from deploy.backup.collections import row_of
 from deploy.backup.rewriting import Moving
 from libs.common.identity.seal import Seal
-from services.device.reports.history.partitions import KEY
+from services.device.telemetry.partitions import KEY
 from services.workflow.vault import Vault
 
 THING, FLOW = 1_000_002, 1_000_007

@@ -27,7 +27,7 @@ from services.device.commands.store import Made
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
 from tests.carrier import NoCarrier
-from tests.integration.device.reports.world import TSL
+from tests.integration.device.telemetry.world import TSL
 from tests.unit.device.things.examples import thing
 
 ME = Principal(Kind.APPLICATION, "default", "1")

@@ -10,8 +10,8 @@ from libs.common.bus import Outgoing
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import Frame, Reception, TellFrames, ToldFrame
 from services.device.integrations.frames import LARGEST_SENT, FrameRpc, SentFrames
-from services.device.reports.batch import sort_batch
-from services.device.reports.uplink import read_uplink
+from services.device.telemetry.batch import sort_batch
+from services.device.telemetry.uplink import read_uplink
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 

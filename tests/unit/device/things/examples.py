@@ -6,7 +6,7 @@ from typing import Any
 from libs.common.contracts.events import DeviceProfile
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.things.model import Thing
-from tests.integration.device.reports.world import TSL
+from tests.integration.device.telemetry.world import TSL
 
 _TSL = compile_tsl(parse_document(TSL))
 

@@ -1,0 +1,1 @@
+"""Telemetry: ingest, history, latest values, presence, retention and the HTTP edge."""

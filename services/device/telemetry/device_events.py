@@ -1,0 +1,133 @@
+"""Events that devices reported: `device_events` in MongoDB, and their history on the console.
+
+Events in MongoDB: `device_events`, clustered by the key that history has.
+
+`{_id, e, o, at}`: `e` is the id of the event in the TSL, `o` has its outputs. `ReportStore`
+writes them.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import Requester
+from libs.common.http.console import post
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
+from libs.common.http.streaming import cut_page
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.store.mongo import Database, Document, page_stages, read_rows
+from services.device.telemetry.history import Moment, encode_key
+from services.device.telemetry.partitions import KEY, LAST, history_key
+from services.device.telemetry.windows import Windows
+
+EVENTS = "device_events"
+
+
+class EventStore:
+    """Reads events; `collection` is for the store that writes them."""
+
+    def __init__(self, database: Database) -> None:
+        self.collection = database[EVENTS]
+
+    def before(
+        self, first: bytes, key: bytes, limit: int, event_id: str | None = None
+    ) -> AsyncGenerator[Document, None]:
+        """Yield events with keys from `first` on and below `key`, the newest first."""
+        query: dict[str, Any] = {"_id": {"$gte": first, "$lt": key}}
+        if event_id is not None:
+            query["e"] = event_id
+        return read_rows(self.collection, page_stages(query, [("_id", -1)], limit=limit))
+
+    async def last(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
+        """Return the newest event with this id of a device, not older than `oldest` (ms)."""
+        keys = {"$gte": history_key(thing_id, oldest, 0), "$lt": history_key(thing_id, LAST, LAST)}
+        return await self.collection.find_one({"_id": keys, "e": event_id}, sort=[("_id", -1)])
+
+
+MOST = 200
+"""Events of a page."""
+
+
+class FindEvents(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /device/{device_id}/events/search`; times in ms, both inclusive."""
+
+    start_timestamp: Moment | None = None
+    end_timestamp: Moment | None = None
+    """By default now."""
+    event_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
+    """Of the TSL: only these events."""
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 20
+    next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    """Where the next page begins, as an answer has given it."""
+
+
+class EventRecord(msgspec.Struct, kw_only=True):
+    """An event that the device reported."""
+
+    id: str
+    """Of this occurrence."""
+    ts: int
+    """When it happened, ms."""
+    event_id: str
+    """Of the TSL."""
+    outputs: dict[str, Any]
+    """By short member name."""
+
+
+class FoundEvents(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A page of events, the newest first; with a `next_key` there are older ones."""
+
+    content: list[EventRecord]
+    next_key: str | None = None
+
+
+@dataclass(frozen=True)
+class EventService:
+    """Answers users who may see the device."""
+
+    store: EventStore
+    windows: Windows
+
+    async def find(self, principal: Principal, device_id: int, wanted: FindEvents) -> FoundEvents:
+        """Return a page; raise as `Windows`."""
+        window = await self.windows.of_user(
+            principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
+        )
+        size = wanted.page_size
+        rows = self.store.before(window.first, window.last, size + 1, wanted.event_id)
+        shown, last = await cut_page(rows, size, _record)
+        following = None if last is None else encode_key(last["_id"])
+        return FoundEvents(content=shown, next_key=following)
+
+
+def _record(row: Document) -> EventRecord:
+    key = bytes(row["_id"])
+    return EventRecord(
+        id=encode_key(key), ts=KEY.unpack(key)[1], event_id=row["e"], outputs=row["o"]
+    )
+
+
+@post(
+    "/{device_id:str}/events/search",
+    guards=[holders(Function.DEVICE_VIEW)],
+    example={"page_size": 20},
+)
+async def find_device_events(
+    principal: Requester,
+    device_events: NamedDependency[EventService],
+    device_id: PathId,
+    data: JSONBody[FindEvents | None] = None,
+) -> FoundEvents:
+    """Events that the device reported, newest first, with their outputs."""
+    return await device_events.find(principal, device_id, data or FindEvents())
+
+
+ROUTER = Router("/device", route_handlers=operations_of(globals()), tags=["Devices"])

@@ -1,0 +1,301 @@
+"""Latest values without I/O: reports as one, the documents that hold values, and their updates.
+
+The document of a thing holds its values. Two kinds of values are in *parts*, documents with the
+key (thing, kind, number): a value of more than `LARGE` bytes has a part of its own, for good. When
+the others exceed `INLINE` bytes, they are spread over `SPREAD` parts by their names.
+"""
+
+import struct
+import zlib
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import bson
+from pymongo import ReplaceOne, UpdateMany, UpdateOne
+
+from libs.common.store.mongo import Document
+
+LARGE = 4 * 1024
+"""Bytes of a value, encoded as BSON, above which it has a document of its own."""
+INLINE = 512 * 1024
+"""Bytes of other values that the document of a thing holds."""
+MOST = 4 * 1024 * 1024
+"""Bytes of all latest values of a thing."""
+BEYOND = f"would take the latest values of the device beyond {MOST} bytes"
+"""Why a property is rejected."""
+SPREAD = 32
+"""Parts that share the other values of a thing when these exceed `INLINE`."""
+PART = struct.Struct(">QQQ")
+"""The key of a part: the thing, its kind (0 shared, 1 of one value) and its number."""
+LONG = 256
+"""Characters of a text that need not be counted in bytes: four each at most."""
+
+OWN, ALL = 1, 2
+"""Which values of a thing are in parts (`p`): some, each in a part of its own, or all."""
+SIZED: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
+"""The stage that counts the bytes of a part."""
+
+Update = UpdateMany | UpdateOne
+Reported = tuple[int, int, dict[str, Any]]
+"""Thing id, ts in ms, properties."""
+
+
+@dataclass(slots=True)
+class Fold:
+    """The reports of a thing as one."""
+
+    oldest: int
+    newest: int
+    values: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    arrived: int = 0
+    """ms: when the last report arrived."""
+    parts: dict[str, bytes] = field(default_factory=dict)
+    """The values that parts hold, with the keys of these."""
+    moved: set[str] = field(default_factory=set)
+    """The values of parts that the document of the thing still has."""
+    is_spread: bool = False
+    """Whether parts hold all values of the thing."""
+
+    def settles(self, names: Iterable[str]) -> bool:
+        """Whether older reports say no more of properties: objects may lack members."""
+        values = [self.values.get(name, {}) for name in names]
+        return not any(isinstance(value, dict) for value in values)
+
+    def place(self, thing_id: int, own: Container[bytes], inline: int, *, is_spread: bool) -> None:
+        """Choose the part of each value that the document of the thing does not hold.
+
+        `own` are the parts of single values that exist; `inline` is how many bytes of values the
+        document of the thing holds now.
+        """
+        small: list[str] = []
+        for key, value in self.values.items():
+            size, part = size_of(value), own_part(thing_id, key)
+            if size > LARGE or part in own:
+                self.parts[key] = part
+                inline -= size
+            else:
+                small.append(key)
+                inline += size
+        self.is_spread = is_spread or inline > INLINE
+        if self.is_spread:
+            self.parts |= {key: shared_part(thing_id, key) for key in small}
+
+
+def fold_reports(
+    reports: Iterable[Reported], into: dict[int, Fold] | None = None
+) -> dict[int, Fold]:
+    """Fold reports by thing, value by value: newer values replace older ones."""
+    folds = {} if into is None else into
+    for thing_id, ts, properties in reports:
+        fold = folds.get(thing_id)
+        if fold is None:
+            folds[thing_id] = Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
+            continue
+        fold.oldest = min(fold.oldest, ts)
+        fold.newest = max(fold.newest, ts)
+        values, times = fold.values, fold.times
+        for key, value in properties.items():
+            before = times.get(key)
+            if before is None or (before <= ts and not isinstance(value, dict)):
+                values[key] = value
+            elif before <= ts:
+                values[key] = merged(values[key], value)
+            else:
+                values[key] = merged(value, values[key])
+                continue
+            times[key] = ts
+    return folds
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return a new value; a STRUCT that was reported in part keeps its other members."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def join(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries, `{key: {v, t}}`, of two documents of a thing; newer ones count."""
+    joined = dict(entries or {})
+    for key, entry in more.items():
+        old, new = sorted((joined.get(key, entry), entry), key=lambda one: one["t"])
+        joined[key] = {"v": merged(old["v"], new["v"]), "t": new["t"]}
+    return joined
+
+
+def growth(entry: dict[str, Any] | None, value: Any) -> int:
+    """Return by how many bytes a stored entry grows when a value is reported."""
+    if entry is None:
+        return size_of(value)
+    return size_of(merged(entry["v"], value)) - size_of(entry["v"])
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value has as BSON."""
+    if isinstance(value, str):
+        return len(value) if len(value) <= LONG else len(value.encode())
+    return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
+
+
+def size_of_all(values: dict[str, Any]) -> int:
+    """Return about how many bytes values have together."""
+    return sum(map(size_of, values.values()))
+
+
+def own_part(thing_id: int, key: str) -> bytes:
+    """The key of the part that holds one value only."""
+    digest = blake2b(key.encode(), digest_size=8).digest()
+    return PART.pack(thing_id, 1, int.from_bytes(digest))
+
+
+def shared_part(thing_id: int, key: str) -> bytes:
+    """The key of the part that holds a value among others."""
+    return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
+
+
+def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
+    """The keys of all parts that may hold some values of things."""
+    pairs = [(thing_id, key) for thing_id in thing_ids for key in keys]
+    return [part(*pair) for part in (own_part, shared_part) for pair in pairs]
+
+
+def thing_of(part: bytes) -> int:
+    """The thing whose values a part holds."""
+    thing_id: int = PART.unpack(part)[0]
+    return thing_id
+
+
+def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
+    """Set values unless the document has newer ones.
+
+    Of one document, as "many": MongoDB notes for each of the others how it could come again.
+    """
+    values, times = fold.values, fold.times
+    plain = {
+        key: {"v": value, "t": times[key]}
+        for key, value in values.items()
+        if not isinstance(value, dict)
+    }
+    parts = {
+        key: {"v": _replacing(f"$v.{key}.v", value), "t": times[key]}
+        for key, value in values.items()
+        if isinstance(value, dict)
+    }
+    entries = {"$mergeObjects": ["$v", {"$literal": plain}, *([parts] if parts else [])]}
+    arrived = {"$max": ["$a", fold.arrived]}
+    change = {
+        "$cond": [{"$gt": ["$t", fold.oldest]}, {}, {"t": fold.newest, "a": arrived, "v": entries}]
+    }
+    replaced = {"$replaceWith": {"$mergeObjects": ["$$ROOT", change]}}
+    return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
+
+
+def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
+    """Set the values that are newer than those stored; remove those that parts hold now."""
+    changes: dict[str, Any] = {
+        "t": {"$max": ["$t", fold.newest]},
+        "a": {"$max": ["$a", fold.arrived]},
+    }
+    if fold.parts:
+        changes["p"] = {"$max": ["$p", ALL if fold.is_spread else OWN]}
+    for key in fold.values.keys() - fold.parts.keys() | fold.moved:
+        changes[f"v.{key}"] = _newer(key, fold, in_part=key in fold.moved)
+    return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
+
+
+def part_update(part: bytes, fold: Fold) -> UpdateOne:
+    """Set the values of a part that are newer than those stored."""
+    changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
+    return UpdateOne({"_id": part}, [{"$set": changes}, SIZED], upsert=True)
+
+
+def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
+    """An expression: the entry of a value, unless the stored one is newer; none if `in_part`."""
+    is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
+    entry: Any = {"v": _replacing(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
+    return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}
+
+
+def _is_name(key: str) -> bool:
+    return bool(key) and "." not in key and not key.startswith("$")
+
+
+def _replacing(old: str, value: Any) -> Any:
+    """An expression: `value` laid over what stands at the path `old`, at every level."""
+    if not isinstance(value, dict) or not all(map(_is_name, value)):
+        return {"$literal": value}
+    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
+    is_object = {"$eq": [{"$type": old}, "object"]}
+    return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
+
+
+NEWEST = 20
+"""Reports of a thing that mostly have all of its properties."""
+SHOWN = 200
+"""Values that are read by their names; where it is more, all are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What history has otherwise of a thing."""
+
+    read: Callable[[int | None], AsyncIterator[Sequence[Reported]]]
+    """Gives the newest reports, as many as it is asked for, or all; the oldest first."""
+    times: Container[int]
+    """Those of reports that were rewritten, ms."""
+    names: Collection[str] | None
+    """The properties that may have got values; None is any."""
+
+
+async def rewritten_entries(stored: dict[str, Any], thing: Rewritten) -> dict[str, Any]:
+    """The entries of a thing as its reports give them."""
+    known = Fold(0, 0) if thing.names is None else await _folded(thing.read(NEWEST))
+    if thing.names is None or not known.settles({*stored, *thing.names}):
+        known = await _folded(thing.read(None))
+    entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
+    for key, entry in stored.items():
+        at = entry["t"]
+        if at not in thing.times and (key not in entries or at > known.newest):
+            entries[key] = entry
+    return entries
+
+
+def replacement_of(
+    thing_id: int, before: Document | None, entries: dict[str, Any]
+) -> ReplaceOne[Document]:
+    """Puts entries in the place of those of `before`, as long as they are there."""
+    latest = max((entry["t"] for entry in entries.values()), default=0)
+    same: Document = {"_id": thing_id, "t": {"$exists": False}}
+    after: Document = {"_id": thing_id, "t": latest, "v": entries}
+    if before is not None:
+        same = {"_id": thing_id} | {name: before.get(name) for name in ("t", "a", "p", "v")}
+        after |= {name: before[name] for name in ("a", "p") if name in before}
+    return ReplaceOne(same, after, upsert=before is None)
+
+
+async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
+    """Reports of one thing, the oldest first."""
+    folds: dict[int, Fold] = {}
+    async for reports in parts:
+        fold_reports(reports, folds)
+    return next(iter(folds.values()), Fold(0, 0))
+
+
+def shown_fields(keys: Collection[str] | None) -> Document:
+    """A projection on the values of some keys, or of all; MongoDB takes long for many."""
+    if keys is None or len(keys) > SHOWN:
+        return dict.fromkeys(("t", "a", "p", "v"), 1)
+    return {"p": 1, **{f"v.{key}": 1 for key in keys}}
+
+
+def parts_of(thing_ids: Iterable[int]) -> Document:
+    """All parts of some things."""
+    return {
+        "$or": [
+            {"_id": {"$gte": PART.pack(one, 0, 0), "$lt": PART.pack(one + 1, 0, 0)}}
+            for one in thing_ids
+        ]
+    }

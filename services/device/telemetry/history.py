@@ -1,0 +1,265 @@
+"""History of properties: pages of reported values, newest or oldest first."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
+
+from libs.common.clock import now_ms
+from libs.common.errors import InvalidInput
+from libs.common.http import Requester
+from libs.common.http.open_api import get
+from libs.common.http.streaming import begun_with, cut_page, each
+from libs.common.identity import Principal
+from libs.common.store.mongo import Document, page_stages, read_rows
+from libs.common.tsl import Tsl
+from services.device.telemetry.partitions import (
+    DAY_MS,
+    KEY,
+    LAST,
+    Partitions,
+    history_key,
+    partition_of,
+)
+from services.device.telemetry.retention import Retention
+from services.device.telemetry.uplink import FUTURE_MS
+from services.device.things.device_store import DeviceStore
+from services.device.things.errors import device_not_found
+from services.device.things.schemas import DeviceId, application_of
+from services.device.things.specifications import Tsls
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is asked for: `start` ≤ ts ≤ `end` (ms) of one device."""
+
+    device_id: int
+    start: int
+    end: int
+    newest_first: bool
+
+
+class HistoryStore:
+    """Property history of devices."""
+
+    def __init__(
+        self, devices: DeviceStore, partitions: Partitions, retention: Retention, tsls: Tsls
+    ) -> None:
+        self._devices = devices
+        self._tsls = tsls
+        self._partitions = partitions
+        self._retention = retention
+
+    async def page(
+        self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
+    ) -> AsyncGenerator[Document, None] | None:
+        """Return up to `size` records behind the key `after`, of a device of the application.
+
+        None when there is none; nothing when the device's data storage is off.
+        """
+        rows = self._scan(span, after, size)
+        device, first = await asyncio.gather(
+            self._devices.storage(tenant, span.device_id, application_id), anext(rows, None)
+        )
+        if device is None or not device.data_storage:
+            await rows.aclose()
+            return None if device is None else each([])
+        tsl, kept = await asyncio.gather(
+            self._tsls.find(device.tenant, device.model, device.tsl_version),
+            self._retention.oldest(device.tenant, device.model),
+        )
+        oldest = max(kept, device.owned_since)
+        if first is not None and not span.newest_first and _time(first) < oldest:
+            await rows.aclose()
+            rows, first = self._scan(replace(span, start=oldest), after, size), None
+        return self._readable(begun_with([first] if first else [], rows), oldest, tsl)
+
+    async def _readable(
+        self, rows: AsyncGenerator[Document, None], oldest: int, tsl: Tsl
+    ) -> AsyncGenerator[Document, None]:
+        """Yield rows until one is older than `oldest`, without values that nobody may read."""
+        async with aclosing(rows):
+            async for row in rows:
+                if _time(row) < oldest:
+                    return
+                if tsl.conceals:  # stored under another TSL
+                    row["p"] = tsl.readable(row["p"])
+                yield row
+
+    async def _scan(
+        self, span: Span, after: bytes | None, size: int
+    ) -> AsyncGenerator[Document, None]:
+        """Yield up to `size` records, from one partition after the other."""
+        bounds: dict[str, bytes] = {
+            "$gte": history_key(span.device_id, span.start, 0),
+            "$lte": history_key(span.device_id, span.end, LAST),
+        }
+        if after is not None:
+            bounds["$lt" if span.newest_first else "$gt"] = after
+        order = [("_id", -1 if span.newest_first else 1)]
+        for partition in self._order(span, after):
+            stages = page_stages({"_id": bounds}, order, limit=size)
+            async with aclosing(read_rows(self._partitions.collection(partition), stages)) as rows:
+                async for row in rows:
+                    yield row
+                    size -= 1
+            if size <= 0:
+                return
+
+    @staticmethod
+    def _order(span: Span, after: bytes | None) -> range:
+        first, last = partition_of(span.start), partition_of(span.end)
+        if after is not None:
+            reached = partition_of(KEY.unpack(after)[1])
+            first, last = (
+                (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
+            )
+        return range(last, first - 1, -1) if span.newest_first else range(first, last + 1)
+
+
+def _time(record: Document) -> int:
+    return int(KEY.unpack(record["_id"])[1])
+
+
+DEFAULT_PAGE = 100
+LARGEST_PAGE = 1000
+LATEST_TIME = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
+class HistoryRecord(msgspec.Struct):
+    """Values reported together; `ts` in ms."""
+
+    ts: int
+    properties: dict[str, Any]
+
+
+class HistoryPage(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A page; `nextPageKey` is absent on the last one."""
+
+    list: list[HistoryRecord]
+    page_size: int
+    next_page_key: str | None = None
+
+
+class HistoryService:
+    """Answers `GET …/properties/history`."""
+
+    def __init__(self, store: HistoryStore, retention_days: int) -> None:
+        self._store = store
+        self._retention_ms = retention_days * DAY_MS
+
+    async def page(
+        self,
+        principal: Principal,
+        device_id: int,
+        *,
+        start: int | None,
+        end: int | None,
+        size: int | None,
+        key: str | None,
+        order: str | None,
+    ) -> HistoryPage:
+        """Read one page; without any bound it is the last day (specification).
+
+        Times are ms. Sizes above 1000 are cut to 1000. Raises `InvalidInput`
+        for an order, a bound or a cursor that cannot be, `NotFound` for a device that the
+        caller may not see.
+        """
+        now = now_ms()
+        newest_first = _newest_first(order)
+        size = min(size or DEFAULT_PAGE, LARGEST_PAGE)
+        oldest = max(now - self._retention_ms, 0)
+        if start is not None and end is not None and start > end:
+            raise InvalidInput("must not be before startTime", field="endTime")
+        newest = now + FUTURE_MS
+        last = newest if end is None else min(end, newest)
+        default_start = now - DAY_MS if end is None else oldest
+        first = max(default_start if start is None else start, oldest)
+        after = decode_key(key, device_id) if key else None
+        records = await self._store.page(
+            principal.tenant,
+            application_of(principal),
+            Span(device_id, first, last, newest_first),
+            after,
+            size + 1,
+        )
+        if records is None:
+            raise device_not_found(device_id)
+        shown, behind = await cut_page(records, size, _record)
+        return HistoryPage(
+            list=shown,
+            page_size=size,
+            next_page_key=None if behind is None else encode_key(behind["_id"]),
+        )
+
+
+def _record(row: Document) -> HistoryRecord:
+    return HistoryRecord(KEY.unpack(row["_id"])[1], row["p"])
+
+
+def _newest_first(order: str | None) -> bool:
+    match (order or "desc").lower():
+        case "desc":
+            return True
+        case "asc":
+            return False
+    raise InvalidInput("must be asc or desc", field="order")
+
+
+def encode_key(key: bytes) -> str:
+    """A cursor that stands behind a key."""
+    return base64.urlsafe_b64encode(key).decode()
+
+
+def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
+    """The key of a cursor; raise `InvalidInput` for what is none of this device."""
+    try:
+        key = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise InvalidInput("is not a key that this operation gave", field=field) from error
+    if len(key) != KEY.size or KEY.unpack(key)[0] != device_id:
+        raise InvalidInput("is not a key that this operation gave", field=field)
+    if KEY.unpack(key)[1] > LATEST_TIME:
+        raise InvalidInput("is not a key that this operation gave", field=field)
+    return key
+
+
+Moment = Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]
+
+
+StartTime = Annotated[int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)]
+EndTime = Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)]
+PageKey = Annotated[str | None, QueryParameter(name="pageKey", max_length=64)]
+
+
+@get("/device/openapi/v1/devices/{device_id:str}/properties/history", tags=["Devices"])
+async def get_property_history(
+    principal: Requester,
+    history: NamedDependency[HistoryService],
+    device_id: DeviceId,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
+    page_size: Annotated[int | None, QueryParameter(name="pageSize", ge=1)] = None,
+    page_key: PageKey = None,
+    order: Annotated[
+        str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
+    ] = None,
+) -> HistoryPage:
+    """Reported properties, newest first; none of a device whose data storage is off."""
+    return await history.page(
+        principal,
+        device_id,
+        start=start_time,
+        end=end_time,
+        size=page_size,
+        key=page_key,
+        order=order,
+    )

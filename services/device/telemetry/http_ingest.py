@@ -1,0 +1,252 @@
+"""HTTP ingest: `/ingest/v1/{sn}/…`."""
+
+from contextlib import AsyncExitStack
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
+
+from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus.subjects import up
+from libs.common.clock import now_ms
+from libs.common.decoding import INVALID_JSON
+from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
+from libs.common.http import HttpRequest, Requester
+from libs.common.http.guards import devices
+from libs.common.http.ids import Id
+from libs.common.http.open_api import post
+from libs.common.http.operations import operations_of
+from libs.common.identity import Principal
+from libs.common.limits.meter import MessageMeter
+from libs.common.limits.tenants import count_limited
+from libs.common.telemetry.tracing import trace_header
+from libs.common.tsl.limits import MAX_TS
+from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.partitions import DAY_MS
+from services.device.telemetry.quota import RefusalKeeper, Rejected
+from services.device.telemetry.reporter import HEADER, StoredWaiter
+from services.device.telemetry.uplink import MAX_PAYLOAD, check
+from services.device.things.directory import ThingDirectory
+from services.device.things.model import Thing
+
+MOST_ENTRIES = 1000
+"""Entries of one request."""
+
+
+class RefusedEntry(msgspec.Struct, omit_defaults=True):
+    """An entry of the request, or a value in one, that was refused."""
+
+    index: int
+    field: str
+    reason: str
+
+
+class Accepted(msgspec.Struct):
+    """How many entries were taken, and what was refused."""
+
+    accepted: int
+    refused: list[RefusedEntry]
+
+
+class EdgeService:
+    """The HTTP side of what MQTT devices do on their subjects."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        things: ThingDirectory,
+        presence: HttpPresence,
+        meter: MessageMeter,
+        keeper: RefusalKeeper,
+        retention_days: int,
+    ) -> None:
+        self._bus = bus
+        self._things = things
+        self._presence = presence
+        self._meter = meter
+        self._keeper = keeper
+        self._retention_ms = retention_days * DAY_MS
+
+    async def accept(
+        self, principal: Principal, sn: str, channel: str, body: bytes, *, stored: bool
+    ) -> Accepted:
+        """Put what `body` holds on `UPLINK`; with `stored`, wait until it is in MongoDB.
+
+        A single entry that is refused whole is a 400; of an array each refused entry is
+        listed. Accepted entries of one request are on the stream all or not at all, those that are
+        refused whole are kept for people. Raises `TooManyRequests` when all of them together are
+        more than the device or its tenant may send.
+        """
+        thing = await self._things.speaking(principal, sn)
+        try:
+            entries, is_array = read_entries(body)
+        except InvalidInput as error:
+            self._count(thing, [body])
+            await self._keeper.keep(thing, channel, [Rejected.by(body, error)])
+            raise
+        self._count(thing, entries)
+        accepted, refused, whole = sort_entries(
+            channel, thing, entries, now_ms(), self._retention_ms
+        )
+        if whole:
+            await self._keeper.keep(thing, channel, whole)
+        if not is_array and not accepted:
+            raise _single_refusal(refused)
+        if not accepted:
+            await self._presence.heard(thing)
+            return Accepted(0, refused)
+        headers = trace_header()
+        async with AsyncExitStack() as stack:
+            waiter = None
+            if stored:
+                waiter = await stack.enter_async_context(StoredWaiter(self._bus, len(accepted)))
+                headers[HEADER] = waiter.subject
+            subject = up(thing.sn, channel)
+            await publish_all(
+                self._bus, [Outgoing(subject, raw, None, headers) for raw in accepted]
+            )
+            await self._presence.heard(thing)
+            if waiter is None:
+                return Accepted(len(accepted), refused)
+            outcomes = await waiter.wait()
+        late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
+        return Accepted(len(accepted) - len(late), refused + late)
+
+    def _count(self, thing: Thing, entries: list[bytes]) -> None:
+        size = sum(map(len, entries))
+        excess = self._meter.take(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
+        if excess is not None:
+            count_limited(excess.limit, thing.tenant)
+            raise TooManyRequests(excess.reason, retry_after=excess.wait)
+
+
+def read_entries(body: bytes) -> tuple[list[bytes], bool]:
+    """Split a body into raw entries; the flag tells whether it was an array."""
+    try:
+        if body.lstrip()[:1] == b"[":
+            entries = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
+        else:
+            msgspec.json.decode(body, type=msgspec.Raw)
+            return [body], False
+    except INVALID_JSON as error:
+        raise MalformedRequest(f"the body is not JSON: {error}") from error
+    if not 1 <= len(entries) <= MOST_ENTRIES:
+        raise InvalidInput(f"must hold 1 to {MOST_ENTRIES} entries", field="body")
+    return entries, True
+
+
+def sort_entries(
+    channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
+) -> tuple[list[bytes], list[RefusedEntry], list[Rejected]]:
+    """The entries to accept, what is refused of all, and the entries refused whole; `now` in ms."""
+    accepted: list[bytes] = []
+    refused: list[RefusedEntry] = []
+    whole: list[Rejected] = []
+    for index, raw in enumerate(entries):
+        try:
+            if len(raw) > MAX_PAYLOAD:
+                raise InvalidInput(f"is larger than {MAX_PAYLOAD} bytes", field="entry")  # noqa: TRY301
+            faults = check(channel, thing, raw, now, retention_ms)
+        except InvalidInput as error:
+            refused.append(RefusedEntry(index, error.field or "", error.message))
+            whole.append(Rejected.by(raw, error))
+        else:
+            accepted.append(raw)
+            refused += [RefusedEntry(index, fault.path, fault.reason) for fault in faults]
+    return accepted, refused, whole
+
+
+def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:
+    first = refused[0]
+    if first.field == "entry":
+        return TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
+    return InvalidInput(first.reason, field=first.field)
+
+
+Time = Annotated[
+    int, msgspec.Meta(ge=0, le=MAX_TS, description="When it was, ms since 1970; now without it")
+]
+
+
+class ReportMessage(msgspec.Struct):
+    """Values of properties, by their id."""
+
+    properties: dict[str, Any]
+    ts: Time | None = None
+
+
+class EventMessage(msgspec.Struct, rename="camel"):
+    """An event of the TSL, with its outputs by their short name."""
+
+    event_id: str
+    ts: Time | None = None
+    outputs: dict[str, Any] | None = None
+
+
+class ReplyMessage(msgspec.Struct, rename="camel"):
+    """What became of a command; `error` says why it failed."""
+
+    command_id: Id
+    status: Literal["SUCCESS", "FAILED"]
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+
+
+Edge = NamedDependency[EdgeService]
+Wait = Annotated[
+    Literal["stored"] | None,
+    QueryParameter(description="`stored`: answer when it is in MongoDB"),
+]
+
+
+@post(
+    "/report",
+    status_code=202,
+    body=ReportMessage | list[ReportMessage],
+    example={"properties": {"temperature": 21.5}},
+    waits=True,
+)
+async def report_properties(
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
+    """What was measured, one report or an array of up to 1000."""
+    return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
+
+
+@post(
+    "/event",
+    status_code=202,
+    body=EventMessage | list[EventMessage],
+    example={"eventId": "alarm", "outputs": {"level": 2}},
+    waits=True,
+)
+async def report_event(
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
+    """What happened, one event of the TSL or an array of up to 1000."""
+    return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
+
+
+@post(
+    "/reply",
+    status_code=202,
+    body=ReplyMessage | list[ReplyMessage],
+    example={"commandId": 1000017, "status": "SUCCESS", "outputs": {}},
+    waits=True,
+)
+async def answer_command(
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
+    """What became of commands, one answer or an array of up to 1000."""
+    return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
+
+
+ROUTER = Router(
+    "/ingest/v1/{sn:str}",
+    route_handlers=operations_of(globals()),
+    guards=[devices],
+    tags=["Device edge"],
+)

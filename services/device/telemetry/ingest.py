@@ -1,0 +1,316 @@
+"""Ingest of batches of messages, and spans of their reports.
+
+A crash between any two steps repeats the batch, and natural keys make the repetition
+harmless: documents exist already, event ids are those of before.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError
+from opentelemetry import metrics
+from opentelemetry.trace import Span, SpanKind
+
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
+from libs.common.limits.meter import Excess
+from libs.common.store.mongo import StoreError
+from libs.common.telemetry.tracing import (
+    batch,
+    begin,
+    continued,
+    failed,
+    header_of,
+    is_chosen,
+    step,
+    trace_of,
+)
+from libs.common.things import GENERIC
+from libs.common.tsl import MASK
+from services.device.members.shapes import Shape, ShapeKeeper, within
+from services.device.telemetry.batch import Batch, GoodReport, Refused, remembered, sort_batch
+from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.events import batch_events
+from services.device.telemetry.folded_values import BEYOND
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
+from services.device.telemetry.quota import Quota, Refusals
+from services.device.telemetry.reporter import notify
+from services.device.telemetry.slow_uplinks import SlowCodecs
+from services.device.telemetry.uplink import Uplink, is_second_copy, read_uplink
+from services.device.things.directory import ThingDirectory
+from services.device.things.model import Thing
+
+log = logging.getLogger(__name__)
+
+NAME = "ingest message"
+
+
+class ReportSpans:
+    """The spans of one batch; `uplinks` know theirs."""
+
+    def __init__(self, uplinks: Iterable[Uplink]) -> None:
+        self._spans: dict[int, Span] = {}
+        self.uplinks = [self._begun(uplink) for uplink in uplinks]
+
+    def _begun(self, uplink: Uplink) -> Uplink:
+        """Begin the span of one that goes on with a trace, or begins one: MQTT has no headers."""
+        parent = trace_of(uplink.message.headers)
+        if not parent and not is_chosen():
+            return uplink
+        span = begin(
+            NAME,
+            SpanKind.CONSUMER,
+            parent,
+            start=uplink.received * 1_000_000,
+            attributes={
+                "messaging.system": "nats",
+                "messaging.destination.name": uplink.channel,
+                "messaging.message.id": uplink.key,
+                "thingway.sn": uplink.sn,
+            },
+        )
+        self._spans[uplink.sequence] = span
+        return msgspec.structs.replace(uplink, trace=header_of(span))
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """One span around what is done for all of them; theirs end with it."""
+        with batch("ingest batch", [one.trace for one in self.uplinks]) as span:
+            try:
+                yield
+            except BaseException as error:
+                for one in self._spans.values():
+                    failed(one, type(error).__name__)
+                raise
+            finally:
+                for one in self._spans.values():
+                    one.add_link(span.get_span_context())
+                    one.end()
+
+    def refuse(self, uplinks: Sequence[Uplink]) -> None:
+        """Note which of them were refused."""
+        for uplink in uplinks:
+            if uplink.trace:
+                failed(self._spans[uplink.sequence], "refused")
+
+
+REPLIES = 16
+"""Things of a batch whose replies are dealt with at the same time."""
+
+_meter = metrics.get_meter("thingway")
+_duration = _meter.create_histogram(
+    "thingway_ingest_batch_seconds",
+    unit="s",
+    description="From a batch in hand to acknowledged",
+    explicit_bucket_boundaries_advisory=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
+)
+_size = _meter.create_histogram(
+    "thingway_ingest_batch_size",
+    description="Messages of a batch",
+    explicit_bucket_boundaries_advisory=[1, 10, 100, 1000, 2000, 4000, 8000],
+)
+
+
+TRIES = 3
+"""Failures after which a message that fails alone is given up."""
+SUSPECTS = 10_000
+"""Messages that have failed alone and are remembered."""
+HEALTH_TIMEOUT = 5.0
+"""Seconds within which store and bus say that they are well."""
+
+
+@dataclass(kw_only=True)
+class Ingest:
+    """Deals with batches of `UPLINK`."""
+
+    bus: Bus
+    things: ThingDirectory
+    store: ReportStore
+    latest: LatestValues
+    facts: Facts
+    shapes: ShapeKeeper
+    commands: CommandCloser
+    alarms: AlarmTrigger
+    quota: Quota
+    refusals: Refusals
+    frames: FrameDecoder
+    retention_ms: int
+    _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
+
+    def __post_init__(self) -> None:
+        self.slow = SlowCodecs(self.bus, self._handle_apart)
+
+    async def handle(self, messages: list[Msg], *, apart: bool = False) -> None:
+        """Store, announce and acknowledge one batch; what waits for slow codecs is left out.
+
+        `apart` are batches of that, one tenant each, which wait.
+
+        What cannot be dealt with must not hold up its neighbours. A batch that fails while store
+        and bus are well is halved until the message at fault stands alone, whatever the failure
+        is, and that one goes to `DEAD` at its third. A store or a bus that is away is nobody's
+        fault: the batch comes again.
+        """
+        try:
+            await self._deal_with(messages, apart=apart)
+        except Exception as error:
+            if not await self._healthy():
+                raise
+            if len(messages) == 1:
+                await self._give_up(messages[0], error)
+                return
+            middle = len(messages) // 2
+            try:
+                await self.handle(messages[:middle], apart=apart)
+            finally:
+                await self.handle(messages[middle:], apart=apart)
+
+    async def _handle_apart(self, messages: list[Msg]) -> bool:
+        """Deal with messages that waited for codecs of a tenant; return whether it succeeded."""
+        try:
+            await self.handle(messages, apart=True)
+        except Exception:
+            log.exception("a batch of %d that waited for codecs failed", len(messages))
+            return False
+        return True
+
+    async def _healthy(self) -> bool:
+        """Whether store and bus answer."""
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT):
+                await self.store.check()
+                for stream in (EVENTS, DEAD):
+                    await self.bus.js.stream_info(stream)
+        except (StoreError, NatsError, APIError, OSError, TimeoutError):
+            return False
+        return True
+
+    async def _give_up(self, message: Msg, error: Exception) -> None:
+        """Put a message that fails alone into `DEAD`; raise `error` the first times."""
+        uplink = read_uplink(message)
+        failures = self._failures.pop(uplink.key, 0) + 1
+        if failures < TRIES:
+            self._failures[uplink.key] = failures
+            if len(self._failures) > SUSPECTS:
+                self._failures.popitem(last=False)
+            raise error
+        log.error("message %d of %s is given up", uplink.sequence, uplink.sn, exc_info=error)
+        thing = (await self.things.by_sn([uplink.sn])).get(uplink.sn)
+        text = MASK if thing is not None and thing.tsl.conceals else str(error)
+        reason = f"could not be dealt with: {type(error).__name__}: {text}"
+        refused = Refused(uplink, reason, thing, told=False)
+        await self._finish([uplink], Batch(refused=[refused]), [message])
+
+    async def _deal_with(self, messages: list[Msg], *, apart: bool) -> None:
+        started = time.perf_counter()
+        spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
+        with spans.joined():
+            batch, uplinks = await self._sort(spans.uplinks, apart=apart)
+            if len(uplinks) < len(spans.uplinks):
+                replies = {one.message.reply for one in uplinks}
+                messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
+            await self._close_commands(batch)
+            await self._finish(uplinks, batch, messages)
+            spans.refuse([one.uplink for one in batch.refused])
+        _duration.record(time.perf_counter() - started)
+        _size.record(len(messages))
+
+    async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
+        """Sort uplinks, but for those that wait for slow codecs; return also what is sorted."""
+        things = await self.things.by_sn({uplink.sn for uplink in uplinks})
+        beyond: Mapping[int, Excess] = {}
+        if not apart:
+            beyond = self.quota.beyond(uplinks, things)
+            uplinks = await self.slow.part(uplinks, things, beyond)
+        batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+        if batch.unread:
+            with step("read frames", SpanKind.INTERNAL):
+                late = await self.frames.decode(batch, wait=apart)
+            if late:
+                uplinks = await self.slow.part(uplinks, things, beyond, late)
+                batch.keep_only(uplinks)
+        await self._reject_beyond(batch)
+        return batch, uplinks
+
+    async def _reject_beyond(self, batch: Batch) -> None:
+        """Reject properties with which latest values of a thing would be too large together."""
+        reports = [
+            (one.thing.id, one.as_of, one.properties)
+            for one in (*batch.reports, *remembered(batch.frames))
+            if self.latest.may_exceed(one.thing.id, len(one.uplink.payload))
+            or one.uplink.channel == "frame"
+        ]
+        if reports and (names := await self.latest.beyond(reports)):
+            batch.reject(names, BEYOND)
+
+    async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
+        with step("store batch", SpanKind.CLIENT):
+            if batch.frames:  # the store finds those that came before
+                await self.store.store(batch)
+                await self._show(batch)
+            else:
+                await asyncio.gather(self.store.store(batch), self._show(batch))
+        with step("announce batch", SpanKind.PRODUCER):
+            await self._announce(batch)
+        if batch.frames:
+            await self.commands.confirm_by_reports(batch.reports)
+        await acknowledge(self.bus.client, messages)
+        await notify(self.bus, uplinks, batch)
+
+    async def _show(self, batch: Batch) -> None:
+        """Update shapes, latest values, and then the facts, which are read from those.
+
+        Of the open product only what has an entity has a latest value; history has all.
+        """
+        reports = [*batch.reports, *remembered(batch.frames)]
+        shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
+        own = [one for one in reports if one.ts >= one.thing.owned_since]
+        arrivals: dict[int, int] = {}
+        for one in own:
+            arrivals[one.thing.id] = max(one.uplink.received, arrivals.get(one.thing.id, 0))
+        latest = ((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        await self.latest.apply(latest, arrivals)
+        await self.facts.note([report for report in own if report.thing.device])
+
+    async def _close_commands(self, batch: Batch) -> None:
+        """Deal with the replies: those of one thing in order, those of several together.
+
+        What came later is what the thing has, also where the ms of arrival is the same.
+        """
+        by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
+        for uplink, thing in batch.replies:
+            by_thing.setdefault(thing.id, []).append((uplink, thing))
+        answers = list(by_thing.values())
+        for first in range(0, len(answers), REPLIES):
+            refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
+            batch.refused += [one for some in refused for one in some]
+
+    async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[Refused]:
+        """Deal with replies one after another; return those that are refused."""
+        refused = []
+        for uplink, thing in replies:
+            with continued("close command", SpanKind.INTERNAL, uplink.trace):
+                reason = await self.commands.close_by_reply(uplink, thing)
+            if reason is not None:
+                refused.append(Refused(uplink, reason, thing))
+        return refused
+
+    async def _announce(self, batch: Batch) -> None:
+        pointers = await self.alarms.messages_for_batch(batch)
+        await publish_each(self.bus, [*batch_events(batch), *pointers])
+        await publish_each(self.bus, self.refusals.entries(batch))
+
+
+def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+    if report.thing.model != GENERIC:
+        return report.properties
+    return within(shapes.get(report.thing.id, {}), report.properties)

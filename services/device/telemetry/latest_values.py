@@ -1,0 +1,405 @@
+"""Latest values: one document per thing, `{_id, t, a, v: {key: {v: value, t: ms}}}`.
+
+`t` is the time of the newest report, `a` the time at which the last one arrived. Large values, and
+those of things with many, are in parts (`folding`), documents `{_id, v, n}` with the size `n` of
+their values in bytes; `p` in the document of a thing says that it has parts: 1 of single values, 2
+of all. A value that moves to a part leaves the document of its thing; should it be in both, because
+processes wrote at the same time, the newer one counts.
+
+Reports of a batch are folded per thing first, so a busy device costs one update. The
+quick update applies when everything in it is at least as new as all that is stored;
+otherwise the careful one compares key by key, and an older value never replaces a newer.
+Both ask for `_id` alone and compare while they write: MongoDB plans any other condition
+for each update, which takes longer than the update.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import DeleteOne, ReplaceOne
+
+from libs.common.recent import Recent
+from libs.common.store.mongo import (
+    DUPLICATE_KEY,
+    BulkFailed,
+    Database,
+    Document,
+    Session,
+)
+from libs.common.store.mongo import Collection as Stored
+from services.device.telemetry import folded_values
+from services.device.telemetry.folded_values import (
+    Fold,
+    Reported,
+    Rewritten,
+    Update,
+    parts_of,
+    replacement_of,
+    rewritten_entries,
+    shown_fields,
+    size_of,
+)
+from services.device.things.deleted_things import ThingDataStore
+
+log = logging.getLogger(__name__)
+
+PARTS = "latest_parts"
+TOO_LARGE = {15, 10334, 17419, 17420}
+"""MongoDB's codes of a document that is too large, or nested too deeply."""
+SMALL = 512
+"""Bytes of a report that cannot take a thing without parts beyond its limit, however many come in a
+batch."""
+KNOWN = 50_000
+"""Things with parts that a process remembers."""
+KEYS = 500
+"""Values that are moved to parts together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is stored of a thing."""
+
+    newest: int = 0
+    inline: int = 0
+    """Bytes of the values in the document of the thing."""
+    parts: int = 0
+
+
+class LatestValues(ThingDataStore):
+    """Writes and reads latest values."""
+
+    def __init__(self, database: Database) -> None:
+        self._latest = database["latest"]
+        self._parts = database[PARTS]
+        self._divided: Recent[int, int] = Recent(KNOWN)
+        """Things that have parts."""
+
+    async def apply(
+        self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
+    ) -> None:
+        """Fold `reports` in; idempotent.
+
+        `arrivals` are the times (ms) at which the last report of each thing arrived; without them
+        reports count as arriving when they were measured.
+        """
+        folds = folded_values.fold_reports(reports)
+        if not folds:
+            return
+        for key, fold in folds.items():
+            fold.arrived = (arrivals or {}).get(key, fold.newest)
+        known = await self._states(list(folds))
+        await self._write_parts(folds, known)
+        newer = [
+            key
+            for key, fold in folds.items()
+            if not fold.parts and known[key].newest <= fold.oldest
+        ]
+        written, left = await self._write(
+            self._latest, {key: folded_values.quick_update(key, folds[key]) for key in newer}
+        )
+        if written < len(newer):  # others have written newer ones meanwhile
+            known |= await self._states(newer)
+        left += [
+            key for key, fold in folds.items() if fold.parts or known[key].newest > fold.oldest
+        ]
+        while left:
+            changes = {key: folded_values.careful_update(key, folds[key]) for key in left}
+            _, left = await self._write(self._latest, changes)
+
+    async def _write_parts(self, folds: Mapping[int, Fold], known: Mapping[int, _Stored]) -> None:
+        """Write the values that parts hold, with what documents of things still have of them."""
+        large: dict[int, Fold] = {}
+        for key, fold in folds.items():
+            size = folded_values.size_of_all(fold.values)
+            if (
+                known[key].parts
+                or size > folded_values.LARGE
+                or known[key].inline + size > folded_values.INLINE
+            ):
+                large[key] = fold
+        if not large:
+            return
+        divided = [key for key in large if known[key].parts]
+        wanted = [
+            folded_values.own_part(key, name) for key in divided for name in large[key].values
+        ]
+        own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
+        for key, fold in large.items():
+            fold.place(key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL)
+        shown = shown_fields({name for fold in large.values() for name in fold.parts})
+        async for before in self._latest.find(_in(large), shown):
+            fold = large[before["_id"]]
+            for name, entry in before.get("v", {}).items():
+                if name in fold.parts:  # of two of a time the reported one is the newer one
+                    fold.moved.add(name)
+                    ts = entry["t"] - (entry["t"] == fold.times[name])
+                    folded_values.fold_reports([(before["_id"], ts, {name: entry["v"]})], large)
+        changes: Mapping[bytes, Update] = {
+            part: folded_values.part_update(part, fold)
+            for fold in large.values()
+            for part in set(fold.parts.values())
+        }
+        while changes:
+            _, left = await self._write(self._parts, changes)
+            changes = {part: changes[part] for part in left}
+
+    async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
+        """What is stored of each thing."""
+        states = dict.fromkeys(thing_ids, _Stored())
+        shown = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
+        async for one in self._latest.find(_in(thing_ids), shown):
+            parts = one.get("p", 0)
+            states[one["_id"]] = _Stored(one.get("t", 0), one["n"] or 0, parts)
+            if parts:
+                self._divided.put(one["_id"], parts)
+        return states
+
+    async def _write(
+        self, documents: Stored, changes: Mapping[Any, Update]
+    ) -> tuple[int, list[Any]]:
+        """How many were written or failed, and the keys of documents others made meanwhile.
+
+        What one document cannot hold is left out: history has it.
+        """
+        if not changes:
+            return 0, []
+        try:
+            done = await documents.bulk_write(list(changes.values()), ordered=False)
+        except BulkFailed as error:
+            faults = _faults(error)
+            if {fault["code"] for fault in faults} - TOO_LARGE - {DUPLICATE_KEY}:
+                raise
+            keys = list(changes)
+            taken = [keys[one["index"]] for one in faults if one["code"] == DUPLICATE_KEY]
+            if len(taken) < len(faults):
+                large = len(faults) - len(taken)
+                log.warning("latest values of %d things are too large", large)
+            details = error.details or {}
+            return details["nModified"] + details["nUpserted"] + len(faults), taken
+        return done.modified_count + done.upserted_count, []
+
+    def may_exceed(self, thing_id: int, size: int) -> bool:
+        """Whether a report of `size` bytes may take the values of a thing beyond `MOST`."""
+        return size > SMALL or thing_id in self._divided
+
+    async def beyond(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
+        """The properties, by thing, with which its values would have more than `MOST` bytes.
+
+        What does not grow is never beyond, also where a thing has more already.
+        """
+        folds = {
+            key: fold
+            for key, fold in folded_values.fold_reports(reports).items()
+            if self.may_exceed(key, folded_values.size_of_all(fold.values))
+        }
+        if not folds:
+            return {}
+        states = await self._states(folds)
+        stored = {key: state.inline for key, state in states.items()}
+        if divided := [key for key, state in states.items() if state.parts]:
+            async for part in self._parts.find(parts_of(divided), {"n": 1}):
+                stored[folded_values.thing_of(part["_id"])] += part["n"]
+        beyond: dict[int, set[str]] = defaultdict(set)
+        for key, fold in folds.items():
+            room = folded_values.MOST - stored[key]
+            if folded_values.size_of_all(fold.values) <= room:
+                continue
+            found = (await self.entries([key], keys=fold.values)).get(key, {})
+            grown = {
+                name: folded_values.growth(found.get(name), value)
+                for name, value in fold.values.items()
+            }
+            for name in sorted(grown, key=grown.__getitem__):
+                if grown[name] <= max(room, 0):
+                    room -= grown[name]
+                else:
+                    beyond[key].add(name)
+        return beyond
+
+    async def divide(self, thing_id: int) -> int:
+        """Move values of a thing to the parts that are to hold them; return their bytes."""
+        entries = (await self.entries([thing_id])).get(thing_id, {})
+        sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
+        names = sorted(sizes, key=sizes.__getitem__, reverse=True)
+        for first in range(0, len(names), KEYS):
+            some = {name: entries[name] for name in names[first : first + KEYS]}
+            await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
+        return sum(sizes.values())
+
+    async def of(
+        self, thing_ids: Sequence[int], session: Session | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """The latest value of each property, by thing; a thing that has none is missing."""
+        found = await self.entries(thing_ids, session)
+        return {
+            thing: {key: entry["v"] for key, entry in entries.items()}
+            for thing, entries in found.items()
+        }
+
+    async def entries(
+        self,
+        thing_ids: Collection[int],
+        session: Session | None = None,
+        keys: Collection[str] | None = None,
+    ) -> dict[int, dict[str, Any]]:
+        """The same with times: `{key: {"v": value, "t": ms}}`; of some `keys` or all, by thing."""
+        found: dict[int, dict[str, Any]] = {}
+        async for thing, document in self._documents(thing_ids, session, keys):
+            entries = document.get("v", {})
+            found[thing] = folded_values.join(found[thing], entries) if thing in found else entries
+        return found
+
+    async def _documents(
+        self,
+        thing_ids: Collection[int],
+        session: Session | None = None,
+        keys: Collection[str] | None = None,
+    ) -> AsyncIterator[tuple[int, Document]]:
+        """The documents of things, and then their parts, each with its thing."""
+        shown = shown_fields(keys)
+        divided = []
+        async for document in self._latest.find(_in(thing_ids), shown, session=session):
+            if "p" in document:
+                divided.append(document["_id"])
+            yield document["_id"], document
+        if divided:
+            query = parts_of(divided)
+            if keys is not None:
+                query = _in(folded_values.parts_with(divided, keys))
+            async for part in self._parts.find(query, shown, session=session):
+                yield folded_values.thing_of(part["_id"]), part
+
+    async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
+        """The time (ms) of the newest report of each thing that has one."""
+        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
+        return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
+
+    async def arrivals(self, thing_ids: Sequence[int]) -> dict[int, int]:
+        """The time (ms) at which the last report of each thing that has one arrived."""
+        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
+        return {
+            one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
+        }
+
+    async def some(
+        self, thing_ids: Iterable[int], keys: Iterable[str]
+    ) -> dict[int, dict[str, tuple[Any, int]]]:
+        """Values of some top-level properties with their times (ms), by thing."""
+        found = await self.entries(list(thing_ids), keys=list(keys))
+        return {
+            thing: {key: (entry["v"], entry["t"]) for key, entry in entries.items()}
+            for thing, entries in found.items()
+        }
+
+    async def rebuild(self, things: Mapping[int, Rewritten]) -> None:
+        """Make the values of things those that their reports give, which are read anew.
+
+        What no report has stays, unless it is of a time of `rewritten`; and what is newer than all
+        reports, which may just be on their way.
+        """
+        left = dict(things)
+        while left:
+            before: dict[int, list[Document]] = {key: [] for key in left}
+            stored: dict[int, dict[str, Any]] = {key: {} for key in left}
+            async for key, document in self._documents(left):
+                before[key].append(document)
+                stored[key] = folded_values.join(stored[key], document.get("v", {}))
+            made = await asyncio.gather(
+                *(rewritten_entries(stored[key], thing) for key, thing in left.items())
+            )
+            changed = {
+                key: entries
+                for key, entries in zip(left, made, strict=True)
+                if entries != stored[key]
+            }
+            changes = [
+                replacement_of(key, next(iter(before[key]), None), entries)
+                for key, entries in changed.items()
+            ]
+            parts = [
+                DeleteOne({n: one[n] for n in ("_id", "v")})
+                for key in changed
+                for one in before[key][1:]
+            ]
+            if await self._replaced(self._latest, changes) and await self._replaced(
+                self._parts, parts
+            ):
+                for key, entries in changed.items():
+                    if before[key][1:] or folded_values.size_of_all(entries) > folded_values.LARGE:
+                        await self.divide(key)
+                return
+            left = {key: left[key] for key in changed}
+
+    async def _replaced(
+        self, documents: Stored, changes: Sequence[ReplaceOne[Document] | DeleteOne]
+    ) -> bool:
+        """Whether all of `changes` found what they replace or delete."""
+        if not changes:
+            return True
+        try:
+            done = await documents.bulk_write(changes, ordered=False)
+        except BulkFailed as error:
+            if {fault["code"] for fault in _faults(error)} != {DUPLICATE_KEY}:
+                raise
+            return False
+        return done.matched_count + done.upserted_count + done.deleted_count == len(changes)
+
+    async def erase(
+        self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> bool:
+        """Remove what `readable` leaves out of the values of a thing; whether there was any."""
+        erased = False
+        while True:
+            found = False
+            async for _, document in self._documents([thing_id]):
+                is_part = document["_id"] != thing_id
+                entries = document.get("v", {})
+                kept = readable({key: entry["v"] for key, entry in entries.items()})
+                for key, entry in entries.items():
+                    if key in kept and kept[key] == entry["v"]:
+                        continue
+                    found = True
+                    change: Document = {f"v.{key}": "$$REMOVE"}
+                    if key in kept:
+                        change = {f"v.{key}.v": {"$literal": kept[key]}}
+                    documents = self._parts if is_part else self._latest
+                    same = {"_id": document["_id"], f"v.{key}": entry}
+                    await documents.update_one(
+                        same, [{"$set": change}, *([folded_values.SIZED] * is_part)]
+                    )
+            if not found:
+                return erased
+            erased = True
+
+    async def forget_all(self, thing_ids: Collection[int], session: Session | None = None) -> None:
+        """Remove what things that go have left here."""
+        await self._latest.delete_many(_in(thing_ids), session=session)
+        if thing_ids:
+            await self._parts.delete_many(parts_of(thing_ids), session=session)
+
+    async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
+        """Delete the values of a thing."""
+        await self.forget_all([thing_id], session)
+
+
+def _in(keys: Collection[Any]) -> Document:
+    return {"_id": {"$in": list(keys)}}
+
+
+def _faults(error: BulkFailed) -> list[dict[str, Any]]:
+    """The writes that failed; raise `error` when it is about none of them."""
+    faults: list[dict[str, Any]] = (error.details or {}).get("writeErrors", [])
+    if not faults:
+        raise error
+    return faults

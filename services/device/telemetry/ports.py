@@ -1,0 +1,69 @@
+"""What ingest and presence ask of packages above: named interfaces, implemented there."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.store.mongo import Document
+from services.device.telemetry.batch import Batch, GoodReport, KeptFrame
+from services.device.telemetry.uplink import Uplink
+from services.device.things.model import Thing
+
+
+class FrameDecoder(Protocol):
+    """Decodes frames with the codecs of their products, and says how they are stored."""
+
+    @abstractmethod
+    async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
+        """Decode the unread frames of a batch: the results join its reports and refused uplinks.
+
+        Return the tenants whose codecs are late. Their frames remain unread, and continue when
+        they are decoded again. With `wait` no codec is late.
+        """
+
+    @abstractmethod
+    async def remove_stored(self, batch: Batch) -> None:
+        """Let the frames of a batch that are stored already count as repeated."""
+
+    @abstractmethod
+    def document(self, frame: KeptFrame) -> tuple[str, Document]:
+        """Return the collection and the document in which a frame is stored."""
+
+
+class CommandCloser(Protocol):
+    """Closes commands by what devices send."""
+
+    @abstractmethod
+    async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
+        """Close the command that a reply answers; return the reason when the reply is refused."""
+
+    @abstractmethod
+    async def confirm_by_reports(self, reports: Sequence[GoodReport]) -> None:
+        """Close property updates whose values stored reports show. Repeating it changes nothing."""
+
+
+class AlarmTrigger(Protocol):
+    """Finds the alarms that values may open or close."""
+
+    @abstractmethod
+    async def messages_for_batch(self, batch: Batch) -> list[Outgoing]:
+        """Return messages for the alarms that a stored batch may open or close.
+
+        Raises `StoreError` when the rules cannot be read.
+        """
+
+    @abstractmethod
+    async def entries_for_values(
+        self, uplink: Uplink, thing: Thing, values: dict[str, Any]
+    ) -> list[OutboxEntry]:
+        """Return the same for values that a device had when the uplink was received."""
+
+
+class ReconnectListener(Protocol):
+    """Resumes what waits for devices that have connected."""
+
+    @abstractmethod
+    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
+        """Send what waits for these devices from `at` on."""

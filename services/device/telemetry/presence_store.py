@@ -1,0 +1,234 @@
+"""Connections in MongoDB, and their operations on the bus.
+
+`connections`: `{_id: {server, cid}, user}`, `user` in capitals. A device is ONLINE while it
+has one, or until `httpUntil` of its record. Connections, states and events change in one
+transaction, so none of them is ever behind the others. A device's record that has no
+`httpUntil` costs the sweep nothing, however many there are.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from nats.errors import Error as NatsError
+
+from libs.common.bus import Outbox, OutboxEntry, RpcServer
+from libs.common.bus.fitting import fitted
+from libs.common.bus.subjects import device_event
+from libs.common.clock import now_ms
+from libs.common.contracts.auth import Connection, Connections, Done, FindConnections
+from libs.common.contracts.events import DeviceConnection
+from libs.common.errors import Unavailable
+from libs.common.jobs import gather_limited
+from libs.common.store.mongo import Mongo, Session
+from services.device.telemetry.system_account import SystemAccount, User
+from services.device.things.device_store import DeviceStore
+from services.device.things.model import PresentDevice, profile_of
+
+CHUNK = 500
+"""Connections, or devices, of one transaction."""
+MOST = 2_000
+"""Connections of one user that are looked up at once."""
+_LAST = 2**63 - 1
+
+
+class PresenceStore:
+    """Writes who is connected, and who is online."""
+
+    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
+        self._mongo = mongo
+        self._devices = devices.presence
+        self._connections = mongo.database["connections"]
+        self._turn = mongo.database["presence_turn"]
+        self._outbox = outbox
+
+    async def connections(self, user: str) -> list[Connection]:
+        """The connections of a user (in capitals) that are known."""
+        found = self._connections.find({"user": user}, {"_id": 1}).limit(MOST)
+        return [_connection(row) async for row in found]
+
+    async def known(self, server: str, after: int, until: int | None) -> list[User]:
+        """Up to `CHUNK` known connections of a server, by cid, from above `after` to `until`."""
+        last = _LAST if until is None else until
+        between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
+        found = self._connections.find({"_id": between}).sort("_id", 1).limit(CHUNK)
+        return [User(_connection(row), row["user"]) async for row in found]
+
+    async def servers(self) -> set[str]:
+        """The servers that connections are known of: one look into the index for each."""
+        found: set[str] = set()
+        above = Connection("", 0)
+        while True:
+            row = await self._connections.find_one({"_id": {"$gt": _id(above)}}, sort=[("_id", 1)])
+            if row is None:
+                return found
+            found.add(row["_id"]["server"])
+            above = Connection(row["_id"]["server"], _LAST)
+
+    async def change(self, opened: Iterable[User], ended: Iterable[User]) -> list[int]:
+        """Take in connections that have begun and ended, up to `CHUNK` of them together.
+
+        What is known already changes nothing. Return the ids of the devices of `opened`.
+        """
+        came = {user.connection: user for user in opened}
+        went = {user.connection: user for user in ended}
+
+        async def work(session: Session) -> tuple[list[int], list[dict[str, Any]]]:
+            await self._take_turn(session)
+            await self._write(came, went, session)
+            new = {user.name for user in came.values() if user.is_device}
+            left = {user.name for user in went.values() if user.is_device}
+            connected = await self._connected(new | left, session)
+            # whoever lost one connection of several stays what it is
+            devices = await self._devices.with_serials(new | left - connected, session)
+            written = await self._settle(devices, connected, session)
+            return [device.id for device in devices if device.sn_key in new], written
+
+        ids, written = await self._mongo.transaction(work)
+        await self._outbox.relay(written)
+        return ids
+
+    async def sweep_http(self) -> int:
+        """Deal with up to `CHUNK` devices whose last report over HTTP is long ago; return how many.
+
+        They are OFFLINE unless they are connected, and not looked at again.
+        """
+        now = datetime.now(UTC)
+        if not await self._devices.any_silent(now):
+            return 0
+
+        async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:
+            await self._take_turn(session)
+            devices = await self._devices.take_silent(now, CHUNK, session)
+            connected = await self._connected({one.sn_key for one in devices}, session)
+            return len(devices), await self._settle(devices, connected, session)
+
+        number, written = await self._mongo.transaction(work)
+        await self._outbox.relay(written)
+        return number
+
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+        """Note a report over HTTP: ONLINE for so long. Raises when the record stays locked."""
+        if await self._devices.heard(device_id, at, life) not in (None, "ONLINE"):
+            await self._come([device_id], at, life)
+
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+        """The same of several: those that are ONLINE take one write."""
+        online = await self._devices.heard_together(ids, at, life)
+        others = [one for one in ids if one not in online]
+        for first in range(0, len(others), CHUNK):
+            await self._come(others[first : first + CHUNK], at, life)
+
+    async def _come(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
+        """Devices that were not ONLINE have been heard."""
+
+        async def work(session: Session) -> list[dict[str, Any]]:
+            await self._devices.heard_again(ids, at, life, session)
+            devices = await self._devices.with_ids(ids, session)
+            connected = await self._connected({one.sn_key for one in devices}, session)
+            return await self._settle(devices, connected, session)
+
+        await self._outbox.relay(await self._mongo.transaction(work))
+
+    async def _take_turn(self, session: Session) -> None:
+        """Let two replicas that think they lead conflict: each would count the other's rows."""
+        await self._turn.update_one(
+            {"_id": "presence"}, {"$inc": {"taken": 1}}, upsert=True, session=session
+        )
+
+    async def _write(
+        self, came: dict[Connection, User], went: dict[Connection, User], session: Session
+    ) -> None:
+        ids = [_id(one) for one in came]
+        known = {
+            _connection(row)
+            async for row in self._connections.find({"_id": {"$in": ids}}, session=session)
+        }
+        rows = [
+            {"_id": _id(one), "user": user.name} for one, user in came.items() if one not in known
+        ]
+        if rows:
+            await self._connections.insert_many(rows, session=session)
+        if went:
+            gone = {"_id": {"$in": [_id(one) for one in went]}}
+            await self._connections.delete_many(gone, session=session)
+
+    async def _connected(self, users: Collection[str], session: Session) -> set[str]:
+        """Those of `users` that have a connection."""
+        query = {"user": {"$in": list(users)}}
+        return set(await self._connections.distinct("user", query, session=session))
+
+    async def _settle(
+        self, devices: Sequence[PresentDevice], connected: Collection[str], session: Session
+    ) -> list[dict[str, Any]]:
+        """Make the states of devices what they are to be; return what is to be said of it."""
+        now = datetime.now(UTC)
+        online: list[PresentDevice] = []
+        offline: list[PresentDevice] = []
+        for device in devices:
+            until = device.http_until
+            on = device.sn_key in connected or (until is not None and until > now)
+            was = device.connect_status == "ONLINE"
+            if on != was:
+                (online if on else offline).append(device)
+        entries = [
+            *await self._set(online, "ONLINE", session),
+            *await self._set(offline, "OFFLINE", session),
+        ]
+        return await self._outbox.add(entries, session)
+
+    async def _set(
+        self, devices: Collection[PresentDevice], status: str, session: Session
+    ) -> list[OutboxEntry]:
+        if devices:
+            await self._devices.set_status([device.id for device in devices], status, session)
+        return [_entry(device, status) for device in devices]
+
+
+def _id(connection: Connection) -> dict[str, Any]:
+    """As it is stored; ordered by server, then by number."""
+    return {"server": connection.server, "cid": connection.cid}
+
+
+def _connection(row: dict[str, Any]) -> Connection:
+    return Connection(row["_id"]["server"], row["_id"]["cid"])
+
+
+def _entry(device: PresentDevice, status: str) -> OutboxEntry:
+    body = DeviceConnection(
+        event_id=uuid4().hex,
+        created_at=now_ms(),
+        tenant=device.tenant,
+        device=profile_of(device),
+        connect_status="ONLINE" if status == "ONLINE" else "OFFLINE",
+    )
+    subject = device_event(device.tenant, device.id, status.lower())
+    return OutboxEntry(subject, fitted(body))
+
+
+ABREAST = 64
+"""Connections of one request that are closed at a time."""
+
+
+def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccount) -> None:
+    """Offer the operations."""
+
+    async def find(request: FindConnections) -> Connections:
+        found = set(await store.connections(request.user.upper()))
+        if request.ask_servers:
+            try:
+                for server in await account.known_servers():
+                    users = await account.of_user(server, request.user)
+                    found.update(user.connection for user in users)
+            except (NatsError, TimeoutError) as error:
+                raise Unavailable("NATS does not list its connections") from error
+        return Connections(list(found))
+
+    async def close(request: Connections) -> Done:
+        await gather_limited(ABREAST, (partial(account.close, one) for one in request.connections))
+        return Done()
+
+    rpc.offer("find_connections", FindConnections, find)
+    rpc.offer("close_connections", Connections, close)

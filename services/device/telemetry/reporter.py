@@ -1,0 +1,175 @@
+"""Reports that services send for things, and notices that messages are stored.
+
+Tells who waits for it (`?wait=stored`, a flow) what became of messages.
+
+Who sends messages and waits puts a subject in a header of each, with a number behind it where
+it wants to know them apart; ingest answers on the subject when the batch is stored, once for all
+of them that the batch has. Only subjects of our making are answered, because a device may set
+headers.
+"""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import msgspec
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus, Outgoing
+from libs.common.bus.hops import current_hops, hops_header
+from libs.common.bus.subjects import up
+from libs.common.errors import InvalidInput, UpstreamTimeout
+from libs.common.telemetry.tracing import trace_header
+from services.device.telemetry.batch import Batch
+from services.device.telemetry.uplink import Uplink
+from services.device.things.model import Thing
+
+HEADER = "Thingway-Notify"
+PREFIX = "ingest.stored."
+_OURS = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
+CHUNK = 100
+"""Outcomes of one answer."""
+STORED_WAIT = 10.0
+"""Seconds that a sender waits to hear that its messages are stored."""
+LONGEST_REASON = 1000
+"""Characters of a reason in an answer: 100 fit, also when JSON takes six bytes for each."""
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """Why a message was refused; None when it is stored."""
+
+    refused: str | None = None
+    number: int = 0
+    """Which message it is about, as its sender numbered it."""
+
+
+_outcomes = msgspec.json.Decoder(list[Outcome]).decode
+
+
+async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
+    """Answer whoever waits for one of `uplinks`."""
+    waiting = [
+        (uplink, found)
+        for uplink in uplinks
+        if uplink.message.headers and (found := _OURS(uplink.message.headers.get(HEADER, "")))
+    ]
+    if not waiting:
+        return
+    reasons = {one.uplink.sequence: one.reason[:LONGEST_REASON] for one in batch.refused}
+    answers: dict[str, list[Outcome]] = defaultdict(list)
+    for uplink, found in waiting:
+        outcome = Outcome(reasons.get(uplink.sequence), int(found[2] or 0))
+        answers[found[1]].append(outcome)
+    for subject, outcomes in answers.items():
+        for first in range(0, len(outcomes), CHUNK):
+            await bus.publish_core(subject, msgspec.json.encode(outcomes[first : first + CHUNK]))
+
+
+class StoredWaiter:
+    """Waits for `expected` answers; use as `async with`, publish inside, then `wait`."""
+
+    def __init__(self, bus: Bus, expected: int) -> None:
+        self._bus = bus
+        self._expected = expected
+        self._outcomes: list[Outcome] = []
+        self._complete = asyncio.Event()
+        self.subject = f"{PREFIX}{uuid4().hex}"
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen."""
+        self._subscription = await self._bus.client.subscribe(self.subject, cb=self._hear)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop listening."""
+        if not self._bus.client.is_closed:
+            await self._subscription.unsubscribe()
+
+    async def _hear(self, message: Msg) -> None:
+        self._outcomes += _outcomes(message.data)
+        if len(self._outcomes) >= self._expected:
+            self._complete.set()
+
+    async def wait(self) -> list[Outcome]:
+        """Return every outcome; raise `UpstreamTimeout` after `STORED_WAIT`."""
+        try:
+            async with asyncio.timeout(STORED_WAIT):
+                await self._complete.wait()
+        except TimeoutError as error:
+            raise UpstreamTimeout(
+                f"accepted, and not known to be stored after {STORED_WAIT:g} s"
+            ) from error
+        return self._outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class OwnReport:
+    """What a thing has to report."""
+
+    thing: Thing
+    properties: dict[str, Any]
+    hops: int
+    """How many flows have led to it."""
+
+
+class Reporter:
+    """Speaks for things; one per process."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def say(
+        self, thing: Thing, channel: str, payload: bytes, message_id: str | None = None
+    ) -> None:
+        """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
+        known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
+        headers = trace_header() | hops_header(current_hops())
+        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, known_as, headers)])
+
+    async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
+        """Report properties as of now; they are stored and in force when this returns.
+
+        Raises `InvalidInput` when they are refused, `UpstreamTimeout` when nobody says what
+        became of them.
+        """
+        (refused,) = await self.report_all([OwnReport(thing, properties, current_hops())])
+        if refused is not None:
+            raise InvalidInput(refused, field="properties")
+
+    async def report_all(self, reports: Sequence[OwnReport]) -> list[str | None]:
+        """Report for several things at once; tell of each why it was refused, or None.
+
+        All that is not refused is stored and in force when this returns. Raises
+        `UpstreamTimeout` when nobody says what became of some.
+        """
+        if not reports:
+            return []
+        trace = trace_header()
+        async with StoredWaiter(self._bus, len(reports)) as waiter:
+            await self._bus.publish(
+                [
+                    Outgoing(
+                        up(report.thing.sn, "report"),
+                        msgspec.json.encode({"properties": report.properties}),
+                        headers={
+                            **trace,
+                            **hops_header(report.hops),
+                            HEADER: f"{waiter.subject}.{number}",
+                        },
+                    )
+                    for number, report in enumerate(reports)
+                ],
+            )
+            outcomes = await waiter.wait()
+        reasons = {outcome.number: outcome.refused for outcome in outcomes}
+        return [reasons.get(number) for number in range(len(reports))]

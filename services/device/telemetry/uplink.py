@@ -1,0 +1,196 @@
+"""Messages of `UPLINK`, and the check of what devices send. No I/O."""
+
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+
+from libs.common.bus.rpc import TENANT
+from libs.common.bus.streams import UPLINKS
+from libs.common.decoding import worded
+from libs.common.errors import InvalidInput
+from libs.common.http.ids import parse_id
+from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
+from services.device.things.model import Thing
+
+MAX_PAYLOAD = 256 * 1024
+"""Bytes of one report, event or reply."""
+
+SUBJECT_PARTS = 4
+PARTITION_BITS = 44
+"""Of a sequence; above them stands the partition. Together they stay below 2^53."""
+MQTT_PREFIX = "$MQTT.msgs."
+QOS_1 = "1"
+ACK_PARTS_WITH_DOMAIN = 11
+
+
+INTEGRATION = "Thingway-Integration"
+"""Header: the integration that handed a frame over, for a device of the tenant in `TENANT`."""
+
+
+class Uplink(msgspec.Struct, frozen=True):
+    """One message of a device, as the stream received it."""
+
+    sn: str
+    channel: str
+    payload: bytes
+    sequence: int
+    """Of all partitions together: no two messages have the same."""
+    received: int
+    """When the stream took it, ms: the same at every redelivery."""
+    delivered: int
+    """How often it was delivered, this time included."""
+    message: Msg
+    trace: str = ""
+    """The `traceparent` of what it leads to; empty when it belongs to no recorded trace."""
+
+    @property
+    def key(self) -> str:
+        """Names this message for ever: ids of its events are made from it."""
+        return f"{self.received:x}-{self.sequence:x}"
+
+    def is_sent_for(self, thing: Thing) -> bool:
+        """Whether who handed it over meant this device, and not an earlier one of its SN."""
+        headers = self.message.headers or {}
+        sender = headers.get(TENANT), headers.get(INTEGRATION)
+        return INTEGRATION not in headers or sender == (thing.tenant, thing.integration)
+
+
+def sender_headers(tenant: str, integration: str) -> dict[str, str]:
+    """Headers that say for whose device an integration hands a frame over."""
+    return {TENANT: tenant, INTEGRATION: integration}
+
+
+def read_uplink(message: Msg) -> Uplink:
+    """Read subject and acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
+    parts = message.subject.removeprefix(MQTT_PREFIX).split(".")
+    if len(parts) != SUBJECT_PARTS:
+        sn, channel = parts[1], ""
+    elif parts[0] == "thing":
+        sn, channel = parts[1], parts[3]
+    else:
+        sn, channel = parts[2], parts[3]
+    ack = message.reply.split(".")
+    if len(ack) >= ACK_PARTS_WITH_DOMAIN:
+        ack = ack[2:]
+    return Uplink(
+        sn=sn,
+        channel=channel,
+        payload=message.data,
+        sequence=sequence_in(ack[2], int(ack[5])),
+        received=int(ack[7]) // 1_000_000,
+        delivered=int(ack[4]),
+        message=message,
+    )
+
+
+def sequence_in(stream: str, sequence: int) -> int:
+    """A sequence of `stream` as one of all partitions: that of `UPLINK` as it is."""
+    return UPLINKS.index(stream) << PARTITION_BITS | sequence
+
+
+def is_second_copy(message: Msg) -> bool:
+    """Whether this is the plain copy of an MQTT message of QoS 1.
+
+    nats-server puts such a message on its own subject too, without waiting for it; the
+    copy under `$MQTT.msgs.`, which its PUBACK waited for, is the one that counts.
+    """
+    headers = message.headers
+    return (
+        headers is not None
+        and headers.get("Nmqtt-Pub") == QOS_1
+        and not message.subject.startswith(MQTT_PREFIX)
+    )
+
+
+FUTURE_MS = 5 * 60_000
+"""How far ahead of us a device's clock may be."""
+
+
+class WrongTime(Refusal):
+    """A report or an event is of a time that cannot be taken."""
+
+    def __str__(self) -> str:
+        return f"ts {self.faults[0].reason}"
+
+
+class Reply(msgspec.Struct, rename="camel"):
+    """What a device answers on `up/reply`; other fields are ignored."""
+
+    command_id: Any
+    status: str
+    outputs: dict[str, Any] | None = None
+    error: Any = None
+
+
+def read_report(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Report]:
+    """A report with at least one good property, and its time (ms); raise `Refusal`.
+
+    Without a time of its own it is of when it was `received`.
+    """
+    report = thing.tsl.decode_report(raw)
+    ts = _time(report.ts, received, retention_ms)
+    if not report.properties:
+        raise InvalidValues(report.faults)
+    return ts, report
+
+
+def read_event(thing: Thing, raw: bytes, received: int, retention_ms: int) -> tuple[int, Event]:
+    """An event of the TSL, and its time (ms); raise `Refusal`."""
+    event = thing.tsl.decode_event(raw)
+    return _time(event.ts, received, retention_ms), event
+
+
+def read_reply(raw: bytes) -> tuple[Reply, int]:
+    """Read a reply and the id it names, which may be decimal text; raise `InvalidInput`."""
+    try:
+        reply = msgspec.json.decode(raw, type=Reply)
+    except (ValueError, RecursionError) as error:
+        wrong = worded(str(error))
+        raise InvalidInput(wrong.reason, field=wrong.place or "reply") from error
+    command_id = parse_id(reply.command_id, "commandId")
+    if reply.status not in {"SUCCESS", "FAILED"}:
+        raise InvalidInput("must be SUCCESS or FAILED", field="status")
+    return reply, command_id
+
+
+def check(channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int) -> list[Fault]:
+    """Check what a thing says on `channel`; return what is wrong with single properties.
+
+    Whether the command of a reply exists is found out later. Raises `InvalidInput` when all of
+    it is refused.
+    """
+    try:
+        if channel == "report":
+            return read_report(thing, raw, now, retention_ms)[1].faults
+        if channel == "event":
+            read_event(thing, raw, now, retention_ms)
+        else:
+            read_reply(raw)
+    except Refusal as error:
+        fault = error.faults[0]
+        refusal = InvalidInput(fault.reason, field=fault.path or "body")
+        refusal.faults = error.faults
+        raise refusal from error
+    return []
+
+
+def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
+    """Return the time of a frame: that of its gateway, unless the gateway's clock is wrong.
+
+    A time that is older than the retention or more than five minutes ahead is replaced by
+    `received`: a reading is never refused for the clock of a gateway.
+    """
+    if ts is None or not received - retention_ms <= ts <= received + FUTURE_MS:
+        return received
+    return ts
+
+
+def _time(ts: int | None, received: int, retention_ms: int) -> int:
+    if ts is None:
+        return received
+    if ts > received + FUTURE_MS:
+        raise WrongTime([Fault("ts", "is more than five minutes ahead")])
+    if ts < received - retention_ms:
+        raise WrongTime([Fault("ts", "is older than the retention")])
+    return ts

@@ -1,0 +1,259 @@
+"""The wiring of telemetry: ingest, history, presence, rejected messages and HTTP ingest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from litestar import Router
+
+from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
+from libs.common.bus.streams import uplink_streams
+from libs.common.http import provide
+from libs.common.http.guards import applications
+from libs.common.limits.meter import MessageMeter
+from libs.common.parts import Parts, start_and_stop
+from libs.common.store_metrics import DiskMetrics, StreamMetrics
+from services.device.clients import Clients
+from services.device.members.shapes import ShapeKeeper, ShapeStore
+from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
+from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
+from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
+from services.device.telemetry.console import Connections, LedgerReader, Streams
+from services.device.telemetry.device_events import ROUTER as EVENTS
+from services.device.telemetry.device_events import EventService, EventStore
+from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.history import HistoryService, HistoryStore, get_property_history
+from services.device.telemetry.http_ingest import ROUTER as EDGE
+from services.device.telemetry.http_ingest import EdgeService
+from services.device.telemetry.http_presence import HttpPresence, Silence
+from services.device.telemetry.ingest import Ingest
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.ledger import Ledger
+from services.device.telemetry.metrics import UplinkMetrics
+from services.device.telemetry.partitions import DAY_MS, Partitions
+from services.device.telemetry.ports import (
+    AlarmTrigger,
+    CommandCloser,
+    FrameDecoder,
+    ReconnectListener,
+)
+from services.device.telemetry.presence_store import PresenceStore, offer_connections
+from services.device.telemetry.presence_watch import PresenceWatch
+from services.device.telemetry.quota import Quota, RefusalKeeper
+from services.device.telemetry.quota import Refusals as KeptRefusals
+from services.device.telemetry.rejected_messages import ROUTER as REFUSALS
+from services.device.telemetry.rejected_messages import Refusals
+from services.device.telemetry.reporter import Reporter
+from services.device.telemetry.retention import HistoryRows, Retention, Sweeps
+from services.device.telemetry.system_account import SystemAccount
+from services.device.telemetry.windows import Windows
+from services.device.things.deleted_things import RemovedThings, ThingDataStore
+from services.device.things.wiring import ThingsPackage
+
+DURABLE = "ingest"
+OVERLAP_FROM = 1000
+"""Messages of a batch that is worth writing while another one is being written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportStores:
+    """Where reports are stored, and for how long."""
+
+    ledger: Ledger
+    partitions: Partitions
+    retention: Retention
+
+
+def wire_stores(clients: Clients, *, things: ThingsPackage) -> ReportStores:
+    """Construct the stores of reports."""
+    mongo, days = clients.mongo, clients.settings.retention_days
+    return ReportStores(
+        ledger=Ledger(mongo),
+        partitions=Partitions(mongo.database),
+        retention=Retention(things.products, clients.limits, days),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryHandlers:
+    """Dependencies of the HTTP handlers."""
+
+    edge: EdgeService
+    history: HistoryService
+    device_events: EventService
+    refusals: Refusals
+    connections: Connections
+    streams: Streams
+    ledger_reader: LedgerReader
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryPackage:
+    """What devices reported, and how it is reported."""
+
+    values: LatestValues
+    partitions: Partitions
+    direct_partitions: Partitions
+    """The same over PyMongo's own driver (decision 0021)."""
+    events: EventStore
+    """Over PyMongo's own driver."""
+    windows: Windows
+    retention: Retention
+    reporter: Reporter
+    presence: HttpPresence
+    parts: Parts
+
+
+def wire_telemetry(
+    clients: Clients,
+    *,
+    rpc: RpcServer,
+    things: ThingsPackage,
+    values: LatestValues,
+    system: Bus,
+    reconnects: ReconnectListener,
+) -> TelemetryPackage:
+    """Construct telemetry; `system` is the connection to NATS's system account."""
+    settings, mongo, bus = clients.settings, clients.mongo, clients.bus
+    granted = things.granted_devices
+    stores, direct_partitions = wire_stores(clients, things=things), Partitions(mongo.direct)
+    store = PresenceStore(mongo, clients.outbox, things.devices)
+    account = SystemAccount(system)
+    presence = HttpPresence(store, settings.http_offline_after, Silence(things.products))
+    watch = PresenceWatch(system=system, store=store, account=account, reconnects=reconnects)
+    offer_connections(rpc, store, account)
+    windows = Windows(things.directory, granted)
+    events = EventStore(mongo.direct)
+    history = HistoryStore(
+        things.devices, direct_partitions, stores.retention, things.specifications
+    )
+    dependencies = provide(
+        TelemetryHandlers(
+            edge=EdgeService(
+                bus=bus,
+                things=things.directory,
+                presence=presence,
+                meter=MessageMeter(clients.limits),
+                keeper=RefusalKeeper(bus, KeptRefusals(clients.limits)),
+                retention_days=settings.retention_days,
+            ),
+            history=HistoryService(history, settings.retention_days),
+            device_events=EventService(events, windows),
+            refusals=Refusals(bus, granted),
+            connections=Connections(bus, granted),
+            streams=Streams(bus, settings.uplink_partitions),
+            ledger_reader=LedgerReader(
+                bus, uplink_streams(settings.uplink_partitions), stores.ledger
+            ),
+        )
+    )
+    return TelemetryPackage(
+        values=values,
+        partitions=stores.partitions,
+        direct_partitions=direct_partitions,
+        events=events,
+        windows=windows,
+        retention=stores.retention,
+        reporter=Reporter(bus),
+        presence=presence,
+        parts=Parts(
+            routers=[
+                Router(
+                    "/",
+                    guards=[applications],
+                    route_handlers=[get_property_history],
+                    dependencies=dependencies,
+                ),
+                Router(
+                    "/",
+                    route_handlers=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
+                    dependencies=dependencies,
+                ),
+            ],
+            resources=[start_and_stop(stop=presence.stop)],
+            jobs={"presence": watch.run},
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestPackage:
+    """Ingest, and the measure of what it has not handled yet."""
+
+    ingest: Ingest
+    metrics: UplinkMetrics
+    parts: Parts
+
+
+def wire_ingest(
+    clients: Clients,
+    *,
+    things: ThingsPackage,
+    values: LatestValues,
+    stores: ReportStores,
+    reports: ReportStore,
+    frames: FrameDecoder,
+    commands: CommandCloser,
+    alarms: AlarmTrigger,
+    thing_data: Sequence[ThingDataStore],
+    streams: Sequence[str],
+) -> IngestPackage:
+    """Construct ingest with a consumer for each of `streams`, and retention."""
+    settings, bus, database = clients.settings, clients.bus, clients.mongo.database
+    shapes = ShapeStore(database)
+    ingest = Ingest(
+        bus=bus,
+        things=things.directory,
+        store=reports,
+        latest=values,
+        facts=Facts(things.devices, values, things.products),
+        shapes=ShapeKeeper(shapes, things.devices, clients.limits),
+        commands=commands,
+        alarms=alarms,
+        quota=Quota(clients.limits, clients.rpc),
+        refusals=KeptRefusals(clients.limits),
+        frames=frames,
+        retention_ms=settings.retention_days * DAY_MS,
+    )
+    consumers = [
+        BatchConsumer(
+            bus=bus,
+            stream=stream,
+            durable=DURABLE,
+            handle=ingest.handle,
+            batch=settings.ingest_batch,
+            concurrency=settings.ingest_concurrency,
+            overlap_from=OVERLAP_FROM,
+        )
+        for stream in streams
+    ]
+    lists, days = things.devices.lists, settings.retention_days
+    sweeps = Sweeps(
+        devices=lists,
+        own=things.thing_store,
+        removed=RemovedThings(database),
+        partitions=stores.partitions,
+        events=EventStore(database).collection,
+        ledger=stores.ledger,
+        products=things.products,
+        retention=stores.retention,
+        rows=HistoryRows(lists, things.thing_store, stores.partitions, clients.limits, days),
+        stores=thing_data,
+        days=days,
+    )
+    metrics = UplinkMetrics(bus, streams, stores.ledger)
+    return IngestPackage(
+        ingest=ingest,
+        metrics=metrics,
+        parts=Parts(
+            tasks=[
+                *(consumer.run for consumer in consumers),
+                ingest.slow.run,
+                metrics.run,
+                StreamMetrics(bus, {*STREAMS, *streams}).run,
+                DiskMetrics(database).run,
+            ],
+            jobs={"retention": sweeps.run, "shapes": partial(shapes.sweep, things.devices)},
+        ),
+    )

@@ -1,0 +1,65 @@
+"""What is missing between frames."""
+
+import pytest
+
+from services.device.reports.frames.model import CountedFrame
+from services.device.reports.gaps.finding import MOST_JUMP, Gap, find_gaps
+from services.device.telemetry.partitions import history_key
+
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+ONE, OTHER = b"session1", b"session2"
+
+
+def frames(*counters: int, begin: int = 0, session: bytes = ONE) -> list[CountedFrame]:
+    """Frames a minute after each other."""
+    return [
+        CountedFrame(history_key(7, begin + at * MINUTE, at), begin + at * MINUTE, session, counter)
+        for at, counter in enumerate(counters)
+    ]
+
+
+def gap(start: int, end: int, counter: int, last: int, missing: int | None = None) -> Gap:
+    """A gap between two minutes."""
+    key = history_key(7, start * MINUTE, start)
+    missing = last - counter + 1 if missing is None else missing
+    return Gap(key, start * MINUTE, end * MINUTE, counter, last, ONE, missing)
+
+
+@pytest.mark.parametrize(
+    ("counters", "gaps"),
+    [
+        ((1, 2, 3), []),
+        ((1, 3, 4, 9), [gap(0, 1, 2, 2), gap(2, 3, 5, 8)]),
+        ((5, 9, 7, 10), [gap(0, 1, 6, 8, missing=2)]),
+        ((5, 9, 8, 6, 7, 10), []),
+        ((5, 9, 9, 6, 10), [gap(0, 1, 6, 8, missing=2)]),
+        ((5, 6, 2, 7), []),
+        ((900, 901, 0, 1, 2, 3), []),
+        ((900, 901, 0, 2, 3), [gap(2, 3, 1, 1)]),
+        ((1, MOST_JUMP + 2), [gap(0, 1, 2, MOST_JUMP + 1)]),
+        ((1, MOST_JUMP + 3, 2**32 - 1), []),
+    ],
+)
+def test_gaps_are_what_no_frame_has_between_two(counters: tuple[int, ...], gaps: list[Gap]) -> None:
+    """Late frames close them; a counter that begins anew, or leaps, makes none."""
+    assert find_gaps(frames(*counters)) == gaps
+
+
+def test_a_new_session_is_no_gap() -> None:
+    """Whatever its first counter is."""
+    assert find_gaps([*frames(1, 2), *frames(7, 8, begin=MINUTE * 2, session=OTHER)]) == []
+
+
+def test_what_comes_more_than_a_day_later_is_not_late() -> None:
+    """It is of a counter that began anew."""
+    later = 2 * MINUTE + DAY
+    found = find_gaps([*frames(5, 9), *frames(6, 7, begin=later)])
+    assert found == [gap(0, 1, 6, 8)]
+
+
+def test_a_device_is_asked_half_an_interval_away_from_what_has_arrived() -> None:
+    """In whole seconds; a gap that is too short for any has no range."""
+    assert gap(0, 10, 1, 9).within() == (30, 570)
+    short = Gap(b"", 1000, 3000, 1, 1, ONE, 1)
+    assert (short.interval, short.within()) == (1000, None)

@@ -1,0 +1,71 @@
+"""Whether ingest is ready: it is when nothing waits, or what waits is being stored."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.errors import Unavailable
+from libs.common.http.app import is_ready, state_of
+from services.device.telemetry import metrics
+from services.device.telemetry.metrics import STUCK, Reading, UplinkMetrics
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(metrics, "time", found)
+    return found
+
+
+@pytest.fixture
+def uplink(clock: Clock) -> UplinkMetrics:
+    nothing: Any = None
+    return UplinkMetrics(nothing, [], nothing)
+
+
+async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
+    clock: Clock, uplink: UplinkMetrics
+):
+    """Refused ones count as dealt with."""
+    for n in range(5):
+        clock.now += STUCK - 1
+        uplink._take(Reading(stored=n, rejected=1, waiting=100))
+    clock.now += 2
+    assert await state_of(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
+    assert is_ready(await state_of(uplink.check))
+
+
+async def test_messages_that_wait_while_none_is_stored_are_no_readiness(
+    clock: Clock, uplink: UplinkMetrics
+):
+    """As soon as one is stored, it is ready again."""
+    uplink._take(Reading(stored=5, waiting=0))
+    for _ in range(4):
+        clock.now += 10
+        uplink._take(Reading(stored=5, waiting=1))
+    with pytest.raises(Unavailable, match="1 messages wait, and none was stored for 40 s"):
+        await uplink.check()
+    assert not is_ready(await state_of(uplink.check))
+    uplink._take(Reading(stored=6, waiting=1))
+    assert is_ready(await state_of(uplink.check))
+
+
+async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: UplinkMetrics):
+    """Where nothing comes nothing has to be stored; what cannot be read is not known."""
+    for _ in range(10):
+        clock.now += 10
+        uplink._take(Reading(stored=5, waiting=0))
+    assert is_ready(await state_of(uplink.check))
+    clock.now += STUCK + 1
+    with pytest.raises(Unavailable, match="not known"):
+        await uplink.check()

@@ -1,0 +1,38 @@
+"""Whose connection an event tells of."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from libs.common.contracts.auth import Connection
+from services.device.telemetry.system_account import Change, User
+
+
+def change(sn: str, number: int, reason: str | None = None, **client: Any) -> Change:
+    body = {
+        "server": {"id": "A"},
+        "client": {"id": number, "user": sn, "issuer_key": "K", **client},
+        **({"reason": reason} if reason is not None else {}),
+    }
+    return msgspec.convert(body, Change)
+
+
+def test_an_event_tells_whose_connection_begins_or_ends():
+    """The SN in capitals, and the server with the number there."""
+    assert change("Sn1", 1).user == User(Connection("A", 1), "SN1")
+    assert (change("Sn1", 1).opened, change("Sn1", 1, "Kicked").opened) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["app.1", "integration.lamps"])
+def test_applications_and_integrations_are_no_devices(name: str):
+    """Their names have a dot, and no SN has."""
+    user = change(name, 1).user
+    assert user is not None
+    assert not user.is_device
+
+
+@pytest.mark.parametrize("client", [{"issuer_key": ""}, {"user": ""}])
+def test_services_are_nobody(client: dict[str, Any]):
+    """Only who came through the auth callout is somebody from outside."""
+    assert change("SN1", 1, **client).user is None

@@ -1,0 +1,108 @@
+"""What a device sends over HTTP, checked before it is accepted."""
+
+import time
+
+import msgspec
+import pytest
+
+from libs.common.errors import InvalidInput, MalformedRequest
+from services.device.telemetry.http_ingest import read_entries, sort_entries
+from services.device.telemetry.uplink import MAX_PAYLOAD, check
+from services.device.things.model import Thing
+from tests.unit.device.things.examples import thing
+
+NOW = int(time.time() * 1000)
+RETENTION = 30 * 86_400_000
+DEEP = b"[" * 200_000 + b"]" * 200_000
+
+
+def test_one_entry_and_an_array_are_told_apart():
+    """White space in front changes nothing, and entries keep their bytes."""
+    assert read_entries(b' {"a": 1}') == ([b' {"a": 1}'], False)
+    assert read_entries(b' [{"a": 1}, 2 ]') == ([b'{"a": 1}', b"2"], True)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1,", b"{} {}", b"nope", DEEP])
+def test_a_body_that_is_no_json_is_malformed(body: bytes):
+    """400 with the code of a syntax error."""
+    with pytest.raises(MalformedRequest):
+        read_entries(body)
+
+
+@pytest.mark.parametrize(("count", "good"), [(0, False), (1, True), (1000, True), (1001, False)])
+def test_an_array_has_one_to_a_thousand_entries(count: int, *, good: bool):
+    """More or less is a 400 that says so."""
+    body = msgspec.json.encode([{}] * count)
+    if good:
+        assert len(read_entries(body)[0]) == count
+    else:
+        with pytest.raises(InvalidInput, match="1 to 1000"):
+            read_entries(body)
+
+
+@pytest.fixture
+def mine() -> Thing:
+    return thing()
+
+
+def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
+    """Whole refusals and bad properties carry the index of their entry and the field."""
+    entries = [
+        b'{"properties":{"temperature":1}}',
+        b'{"properties":{"temperature":"x"}}',
+        b'{"properties":{"temperature":1,"nope":2}}',
+        b'{"ts":%d,"properties":{"temperature":1}}' % (NOW + 600_000),
+        b'{"properties":' + DEEP[:100_000] + b"}",
+        b'{"properties":{"temperature":' + b" " * MAX_PAYLOAD + b"1}}",
+    ]
+    accepted, refused, whole = sort_entries("report", mine, entries, NOW, RETENTION)
+    assert accepted == [entries[0], entries[2]]
+    assert [(one.index, one.field) for one in refused] == [
+        (1, "properties.temperature"),
+        (2, "properties.nope"),
+        (3, "ts"),
+        (4, "properties"),
+        (5, "entry"),
+    ]
+    assert [(one.raw, one.reason) for one in whole[:2]] == [
+        (entries[1], "properties.temperature: must be a number"),
+        (entries[3], "ts: is more than five minutes ahead"),
+    ]
+    assert [one.raw for one in whole[2:]] == entries[4:]
+
+
+def test_events_are_checked_whole(mine: Thing):
+    """An unknown event or a bad output refuses it."""
+    entries = [
+        b'{"eventId":"alarm","outputs":{"level":1}}',
+        b'{"eventId":"nope","outputs":{}}',
+        b'{"eventId":"alarm","outputs":{"level":"x"}}',
+    ]
+    accepted, refused, _ = sort_entries("event", mine, entries, NOW, RETENTION)
+    assert accepted == entries[:1]
+    assert [one.index for one in refused] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        (b'{"commandId":1,"status":"DONE"}', "status"),
+        (b'{"commandId":"x","status":"FAILED"}', "commandId"),
+        (b'{"commandId":18446744073709551615,"status":"FAILED"}', "commandId"),
+        (b'{"status":"FAILED"}', "commandId"),
+        (b'{"x":' + DEEP + b',"commandId":1,"status":"SUCCESS"}', "reply"),
+    ],
+    ids=range(5),
+)
+def test_a_reply_that_closes_nothing_names_its_field(mine: Thing, raw: bytes, field: str):
+    """Its shape is checked at once; whether its command exists is found out later."""
+    with pytest.raises(InvalidInput) as caught:
+        check("reply", mine, raw, NOW, RETENTION)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("number", ["7", "007", 7])
+def test_the_id_of_a_reply_may_be_text(mine: Thing, number: object):
+    """As many JSON writers make it."""
+    raw = msgspec.json.encode({"commandId": number, "status": "SUCCESS"})
+    assert check("reply", mine, raw, NOW, RETENTION) == []
