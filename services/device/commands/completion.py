@@ -1,23 +1,28 @@
-"""Completion: a device answers a command, or shows what the command has set, and it is closed.
+"""Completion of commands: by replies, by reports that show their values, by departures.
 
 The end of an answered command, its event, the history record of confirmed properties and the
 ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError
 
-from libs.common.bus import Outbox
+from libs.common.bus import Bus, Outbox
+from libs.common.bus.streams import MQTT
+from libs.common.bus.subjects import down_command
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Mongo, Session
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.messages import confirmed, finished
-from services.device.commands.model import OPEN, Command, TaskType
+from services.device.commands.events import confirmed, finished
+from services.device.commands.model import OPEN, Command, Reason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import GoodReport
 from services.device.telemetry.batch_store import ReportStore
@@ -26,7 +31,9 @@ from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser
 from services.device.telemetry.uplink import Reply, Uplink, read_reply
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import Thing
+from services.device.things.model import Device, Thing
+
+log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
 
@@ -178,3 +185,20 @@ def shows(value: Any, wanted: Any) -> bool:
     if isinstance(value, dict) and isinstance(wanted, dict):
         return all(key in value and shows(value[key], wanted[key]) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)
+
+
+class CommandEnding:
+    """Ends commands, and takes back those that nats-server keeps for the device's return."""
+
+    def __init__(self, commands: CommandStore, bus: Bus) -> None:
+        self._commands = commands
+        self._bus = bus
+
+    async def end(self, device: Device, reason: Reason) -> None:
+        """End the open commands of a device as FAILED."""
+        await self._commands.fail_all(device.id, reason)
+        subject = f"$MQTT.msgs.{down_command(device.sn)}"
+        try:
+            await self._bus.js.purge_stream(MQTT, subject=subject)
+        except (NatsError, APIError, TimeoutError) as error:
+            log.warning("device %d: commands wait for its MQTT session: %r", device.id, error)

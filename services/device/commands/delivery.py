@@ -1,26 +1,168 @@
-"""Delivery: unanswered commands are sent again while their device is connected, and expire.
+"""Delivery of commands: carries them to devices, and sends them again until they are answered.
 
 Runs in one replica (a lease), where tenants take turns. What it sends may arrive twice; devices
 tell by `commandId`.
+
+Hands commands to integrations that carry them to their devices, as they are or as bytes.
+
+Bytes are made once and kept with the command, so that it is the same ones that are handed over
+again.
+
+It is done beside the request: a command that an integration did not take is handed over again
+by the delivery, until its device answers or its time is over.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from libs.common.bus import Bus, Outgoing
+from libs.common.clock import to_ms
+from libs.common.contracts.frames import Downlink
+from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.integrations.client import CARRY_SECONDS, Carries, IntegrationClient, Integrations
+from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.scheduling.turns import Steps, take_turns
-from services.device.commands.carrying import CommandCarrier
-from services.device.commands.messages import to_device
+from libs.common.store.mongo import StoreError
+from services.device.commands.events import to_device
 from services.device.commands.model import (
     DELETED,
     NOT_RESTORED,
     OPEN,
     REMOVED,
     Command,
+    downlink_id,
     now,
 )
+from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.store import CommandStore
+from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+LONGEST_ERROR = 1000
+CARRYING_WORKERS, WAITING = 512, 10_000
+"""Commands that are handed over at a time, and those of a tenant that wait in memory."""
+REFUSALS = range(400, 500)
+"""Statuses by which an integration says that it will not carry a command."""
+
+
+class CommandCarrier:
+    """Hands commands over; tenants take turns."""
+
+    def __init__(
+        self,
+        devices: DeviceStore,
+        integrations: Integrations,
+        client: IntegrationClient,
+        commands: CommandStore,
+        encoder: DownlinkEncoder,
+    ) -> None:
+        self._devices = devices
+        self._integrations = integrations
+        self._client = client
+        self._commands = commands
+        self._encoder = encoder
+        self._scheduler = FairScheduler("carrying", CARRYING_WORKERS, items=WAITING)
+
+    async def carries(self, integration: str) -> Carries:
+        """What of commands goes to the integration instead of to the device."""
+        return await self._integrations.carries(integration)
+
+    async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
+        """Raise `InvalidInput` for a product (tenant and model) whose codec encodes nothing."""
+        for product in products:
+            try:
+                await self._encoder.check(*product)
+            except CodecFailed as error:
+                raise InvalidInput(f"the codec {error}", code="product_without_encoder") from error
+
+    def send(
+        self, commands: Iterable[Command], additional: Mapping[int, dict[str, Any]] | None = None
+    ) -> None:
+        """Hand over those that are carried, without waiting.
+
+        The delivery sends again those that have no room, as it does all that get no answer.
+
+        `additional` is what integrations keep with devices, by id, of devices that have just
+        been read.
+        """
+        for command in commands:
+            if command.carrier:
+                known = (additional or {}).get(command.thing_id)
+                with suppress(LaneFull):
+                    carry = partial(self._carry, command, command.carrier, known)
+                    self._scheduler.start(command.tenant, carry)
+
+    async def _carry(
+        self, command: Command, carrier: str, additional: dict[str, Any] | None
+    ) -> None:
+        try:
+            device = await self._ref(command, additional)
+            if command.coded:
+                await self._carry_downlinks(command, carrier, device)
+                return
+            wanted = DeviceCommand(device=device, command=command.wire())
+            await self._client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
+        except CodecFailed as error:
+            await self._refuse(command, f"the codec {error}")
+        except ThingwayError as error:
+            if error.status in REFUSALS:
+                await self._refuse(command, f"integration {carrier} refused: {error.text}")
+            else:
+                log.warning("command %d waits: %s", command.id, command.masked(str(error)))
+        except StoreError as error:
+            log.warning("command %d waits: %s", command.id, error)
+
+    async def _carry_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
+        """Let an integration queue what nothing was told of yet.
+
+        Raises `CodecFailed` with what keeps the codec from it, and what the integration says.
+        """
+        if command.downlinks is None:
+            made = await self._encoder.encode(command, device.model)
+            command.downlinks = await self._commands.coded.keep_downlinks(command, made)
+        waiting = [
+            Downlink(
+                id=downlink_id(command.id, number),
+                port=one.port,
+                data=one.data,
+                confirmed=True,
+                expires_at=to_ms(command.expires_at),
+            )
+            for number, one in enumerate(command.downlinks, 1)
+            if one.state is None
+        ]
+        if waiting:
+            await self._client.carry(carrier, device, waiting)
+
+    async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
+        """The device as its integration knows it; read anew when the command comes again."""
+        name, model = command.profile.name, command.profile.model
+        if additional is None:
+            device = await self._devices.with_id(command.thing_id)
+            name, model = (device.name, device.model) if device else ("", "")
+            additional = device.additional if device else None
+        return DeviceRef(
+            tenant=command.tenant,
+            device_id=command.thing_id,
+            identifier=command.sn,
+            name=name,
+            model=model,
+            additional=additional or {},
+        )
+
+    async def _refuse(self, command: Command, reason: str) -> None:
+        try:
+            await self._commands.end(command, "FAILED", command.masked(reason)[:LONGEST_ERROR])
+        except StoreError as failure:
+            log.warning("command %d is refused, and that is not stored: %s", command.id, failure)
+
 
 WORKERS, CHUNK = 4, 500
 """Tenants that have a turn at a time, and commands of one."""

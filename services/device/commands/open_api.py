@@ -13,7 +13,7 @@ from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import operations_of
 from libs.common.tsl import accepted
-from services.device.commands.schemas import (
+from services.device.commands.model import (
     CallService,
     Config,
     CreatedTasks,

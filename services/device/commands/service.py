@@ -21,10 +21,19 @@ from libs.common.store.mongo import Session
 from libs.common.things import DIRECT
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
-from services.device.commands.carrying import CommandCarrier
-from services.device.commands.messages import created, error_code, subcommands
-from services.device.commands.model import Command, Draft, Kind, concealed, now
-from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
+from services.device.commands.delivery import CommandCarrier
+from services.device.commands.events import created, error_code, subcommands
+from services.device.commands.model import (
+    Command,
+    Config,
+    CreateTasks,
+    DeviceTask,
+    Draft,
+    Kind,
+    Task,
+    concealed,
+    now,
+)
 from services.device.commands.store import CommandStore, Made
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.directory import ThingDirectory

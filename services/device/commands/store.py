@@ -26,7 +26,7 @@ from libs.common.store.mongo import (
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
-from services.device.commands.messages import finished, outbox_key
+from services.device.commands.events import finished, outbox_key
 from services.device.commands.model import (
     DELETED,
     OPEN,

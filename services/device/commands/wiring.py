@@ -9,16 +9,14 @@ from libs.common.http.guards import applications
 from libs.common.parts import Parts, start_and_stop
 from libs.common.store.ids import IdAllocator
 from services.device.clients import Clients
-from services.device.commands.carrying import CommandCarrier
-from services.device.commands.completion import CommandCompletion
+from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.console import ROUTER as CONSOLE
-from services.device.commands.delivery import Delivery
-from services.device.commands.ending import CommandEnding
+from services.device.commands.console import DeviceCommands, Selections
+from services.device.commands.delivery import CommandCarrier, Delivery
 from services.device.commands.open_api import ROUTER as OPEN_API
 from services.device.commands.polling import ROUTER as POLLING
 from services.device.commands.polling import CommandPolls
 from services.device.commands.ports import DownlinkEncoder
-from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper

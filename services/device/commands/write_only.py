@@ -14,7 +14,7 @@ from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, distinct_values
 from libs.common.tsl import Tsl, mask_text, texts_beyond
-from services.device.commands.messages import stored_down
+from services.device.commands.events import stored_down
 from services.device.commands.model import OPEN, Command, now
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import logging
 
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
-from services.device.commands.ending import CommandEnding
+from services.device.commands.completion import CommandEnding
 from services.device.commands.model import Reason
 from services.device.members.device_keys import CredentialsOverRpc, Step
 from services.device.things.model import Device

@@ -13,10 +13,9 @@ from nats.js.errors import NotFoundError
 from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
-from services.device.commands.completion import CommandCompletion
+from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.delivery import Delivery
-from services.device.commands.ending import CommandEnding
-from services.device.commands.messages import created, to_device
+from services.device.commands.events import created, to_device
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
 from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper

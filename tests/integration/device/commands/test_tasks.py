@@ -8,7 +8,7 @@ import pytest
 from libs.common.errors import NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
-from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.model import Config, CreateTasks, ProfileValue
 from services.device.commands.service import READ_AT_ONCE, CommandService
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue

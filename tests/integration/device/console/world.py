@@ -22,7 +22,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
 from services.device.clients import create_clients
-from services.device.commands.ending import CommandEnding
+from services.device.commands.completion import CommandEnding
 from services.device.devices.leaving import Leaving
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice

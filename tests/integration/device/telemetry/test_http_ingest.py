@@ -27,7 +27,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
-from services.device.commands.messages import created
+from services.device.commands.events import created
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.http_ingest import ROUTER, EdgeService

@@ -14,9 +14,8 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, 
 from libs.common.identity import Kind, Principal
 from libs.common.integrations.client import Carries
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.commands.messages import to_device
-from services.device.commands.model import Command, now
-from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.events import to_device
+from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, now
 from services.device.commands.service import (
     READ_AT_ONCE,
     CommandService,

@@ -7,9 +7,8 @@ import pytest
 
 from libs.common.tsl import accepted
 from services.device.commands.console import shown_payload
-from services.device.commands.messages import finished, to_device
-from services.device.commands.model import Command, concealed
-from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.events import finished, to_device
+from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, concealed
 from services.device.commands.service import describe
 from tests.unit.common.tsl.documents import prop, tsl
 from tests.unit.device.commands.test_service import ME, World
