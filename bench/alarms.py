@@ -18,8 +18,8 @@ from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
-from services.device.alarms.following import OVERLAP
 from services.device.alarms.model import Rule, ValueCondition, written
+from services.device.alarms.trigger import OVERLAP
 
 RULES = 10_000
 BAR = 0.90

@@ -17,7 +17,7 @@ from deploy.local.jetstream import is_stuck
 from deploy.platform.nats_grants import SERVICE_USERS
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
-from services.device.alarms.unstored import UplinkReader
+from services.device.alarms.row_sources import UplinkReader
 from tests.integration.nats_door import (
     KEYS,
     STREAMS,

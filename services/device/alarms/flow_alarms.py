@@ -15,9 +15,8 @@ from libs.common.contracts.flows import (
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
-from services.device.alarms.errors import too_many_alarms
-from services.device.alarms.messages import alarm_changed
-from services.device.alarms.model import Alarm, read, written
+from services.device.alarms.events import alarm_changed
+from services.device.alarms.model import Alarm, read, too_many_alarms, written
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
 from services.device.things.device_store import DeviceStore

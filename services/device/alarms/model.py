@@ -1,4 +1,4 @@
-"""Rules, the state of a rule for a device, and alarms: structs of their collections.
+"""Rules, states and alarms, as they are stored, and their errors.
 
 Stored names are those of the structs in camelCase, `id` is `_id`; times are ms.
 """
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from libs.common.contracts.flows import Severity
+from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.mongo import Document
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
@@ -216,3 +217,20 @@ def written(struct: msgspec.Struct) -> Document:
     """The document of a struct, without what is None."""
     fields: Document = msgspec.to_builtins(struct, builtin_types=(datetime,))
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def rule_not_found(rule_id: int) -> NotFound:
+    """There is no such rule, or none that the user sees."""
+    return NotFound(f"there is no alarm rule {rule_id}", field="rule_id")
+
+
+def too_many_rules(limit: str, most: int) -> InvalidInput:
+    """A device or a product has as many rules as `limit` permits."""
+    text = f"{limit}: the device or the product has {most} alarm rules, which is its limit"
+    return InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
+
+
+def too_many_alarms(most: int) -> InvalidInput:
+    """A device has as many open alarms of flows as it may."""
+    text = f"a device has at most {most} open alarms of flows"
+    return InvalidInput(text, field="key", code="alarm_number_limitation")

@@ -1,4 +1,4 @@
-"""Alarms on behalf of users: those of the devices that they see."""
+"""Alarms of users: search, claim, clear, export, and removal of write-only values."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -17,7 +17,9 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import csv_lines, safe_cell
 from libs.common.store.mongo import Document, containing
-from services.device.alarms.model import Alarm
+from libs.common.tsl import Tsl
+from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
+from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
     MOST_AT_ONCE,
     AlarmNumbers,
@@ -222,3 +224,30 @@ def _row(alarm: Alarm, zone: tzinfo) -> list[str]:
         safe_cell(alarm.claimed_name or ""),
         safe_cell(alarm.note or ""),
     ]
+
+
+@dataclass(frozen=True)
+class AlarmEraser:
+    """Looks at the rules of alarms to tell which values must not be read."""
+
+    alarms: AlarmStore
+    rules: RuleStore
+
+    async def erase(self, device_id: int, tsl: Tsl) -> bool:
+        """Remove values of alarms and states of a device; return whether there were any.
+
+        A value stays when its rule is as it was then and watches what can be read: of a rule
+        that has changed or is gone nobody knows what it watched.
+        """
+        rules = await self.rules.some(await self.alarms.rules_with_values(device_id))
+        kept = [
+            state_key(rule.id, rule.generation, device_id)
+            for rule in rules.values()
+            if not _is_hidden(rule.condition, tsl)
+        ]
+        return await self.alarms.erase_values(device_id, kept)
+
+
+def _is_hidden(condition: Condition, tsl: Tsl) -> bool:
+    """Return whether a condition compares a write-only value."""
+    return isinstance(condition, ValueCondition) and not tsl.readable({condition.property: 0})

@@ -22,8 +22,8 @@ from libs.common.store.mongo import (
     distinct_values,
 )
 from services.device.alarms.alarm_queries import AlarmQueries
-from services.device.alarms.deciding import SETTLING, Change, is_unchanged
-from services.device.alarms.messages import alarm_changed
+from services.device.alarms.decision import SETTLING, Change, is_unchanged
+from services.device.alarms.events import alarm_changed
 from services.device.alarms.model import (
     Alarm,
     Rule,

@@ -29,7 +29,7 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document
 from libs.common.things import own_sn
 from libs.common.tsl import Tsl
-from services.device.alarms.erasing import AlarmEraser
+from services.device.alarms.service import AlarmEraser
 from services.device.commands.store import CommandStore
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.redecode.store import RedecodeStore

@@ -14,9 +14,9 @@ from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
-from services.device.alarms.evaluating import DURABLE
+from services.device.alarms.evaluator import DURABLE
 from services.device.alarms.model import EventCondition, Rule
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.rules import RuleStore
 from tests.console import User
 from tests.integration.device.values.world import World
 from tests.limits import limits_of

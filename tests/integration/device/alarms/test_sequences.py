@@ -13,10 +13,10 @@ import pytest_asyncio
 
 from libs.common.bus import RpcClient
 from libs.common.limits.tenants import KnownLimits
-from services.device.alarms import evaluating, rows, store
-from services.device.alarms.evaluating import Evaluator
-from services.device.alarms.index import RuleIndex
-from services.device.alarms.messages import Pointer, pointing
+from services.device.alarms import evaluator as evaluating
+from services.device.alarms import row_sources, store
+from services.device.alarms.evaluator import Evaluator
+from services.device.alarms.events import Pointer, pointing
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -25,10 +25,10 @@ from services.device.alarms.model import (
     ValueCondition,
     written,
 )
-from services.device.alarms.rows import History
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.row_sources import History, UplinkReader
+from services.device.alarms.rule_index import RuleIndex
+from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
-from services.device.alarms.unstored import UplinkReader
 from services.device.telemetry.batch_store import DELAY
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import Partitions, history_key, partition_of
@@ -53,9 +53,9 @@ async def world(servers: Servers, module_database: str) -> AsyncIterator[World]:
 def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
     """What evaluates, at the present time that a test sets."""
     clock: Callable[[], int] = _clock.get
-    for module in (evaluating, rows, store):
+    for module in (evaluating, row_sources, store):
         monkeypatch.setattr(module, "now_ms", clock)
-    monkeypatch.setattr(rows, "CHUNK", 7)  # most evaluations read history in parts
+    monkeypatch.setattr(row_sources, "CHUNK", 7)  # most evaluations read history in parts
     monkeypatch.setattr(evaluating, "MOST_ROWS", 14)
     monkeypatch.setattr(evaluating, "AGAIN", 0)
     return platform_of(world)
@@ -317,7 +317,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever number of reports there are; the next evaluation reads only what is new."""
-    monkeypatch.setattr(rows, "CHUNK", 5000)
+    monkeypatch.setattr(row_sources, "CHUNK", 5000)
     device = Device(platform, 1003, Sequence(ValueCondition("t", "GT", 30), in_order=True))
     await add(platform, [device])
     rules = [

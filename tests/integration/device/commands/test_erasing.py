@@ -13,8 +13,8 @@ from libs.common.bus.subjects import alarm_event, dead_uplink, device_event
 from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import KnownLimits
 from libs.common.tsl import parse_document
-from services.device.alarms.erasing import AlarmEraser
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.rules import RuleStore
+from services.device.alarms.service import AlarmEraser
 from services.device.alarms.store import AlarmStore
 from services.device.commands.migrations import _erase_again
 from services.device.devices.erasing import WriteOnlyEraser

@@ -19,10 +19,9 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.tsl import parse_document
-from services.device.alarms.following import FollowedRules
-from services.device.alarms.pointing import RuleAlarmTrigger
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
+from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.completion import CommandCompletion
 from services.device.commands.model import Command

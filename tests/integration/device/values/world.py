@@ -36,7 +36,7 @@ from libs.common.integrations import client as known
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.alarms import following
+from services.device.alarms import trigger
 from services.device.app import build_app
 from services.device.clients import Clients, create_clients
 from services.device.healing import working as healing
@@ -370,7 +370,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     await management.start()
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
-    period, following.PERIOD = following.PERIOD, 0.0
+    period, trigger.PERIOD = trigger.PERIOD, 0.0
     pause, healing.PERIOD = healing.PERIOD, 0.2
     late, healing.LATE_MS = healing.LATE_MS, 0
     ingest, ingest_parts = build_ingest(foundation, [UPLINK])
@@ -391,7 +391,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
             signer = HeaderSigner(private)
             yield World(http, foundation, grants, signer, announced, outside, keys, shown)
     finally:
-        known.FRESH, following.PERIOD = fresh, period
+        known.FRESH, trigger.PERIOD = fresh, period
         healing.PERIOD, healing.LATE_MS = pause, late
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)

@@ -89,7 +89,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "One read that all wait for alike: it is for all tenants, and bounded in time.": [
         "libs/common/store/ids.py IdAllocator.__init__: Lock",
-        "services/device/alarms/following.py FollowedRules.__init__: Lock",
+        "services/device/alarms/trigger.py FollowedRules.__init__: Lock",
         "libs/common/integrations/client.py Integrations.__init__: Lock",
         f"{SIMULATOR} Simulator._keep_looking: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex._follow: endless loop",

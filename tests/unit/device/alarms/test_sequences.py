@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.device.alarms.deciding import (
+from services.device.alarms.decision import (
     Change,
     Row,
     Window,
@@ -16,7 +16,6 @@ from services.device.alarms.deciding import (
     is_unchanged,
     start_of,
 )
-from services.device.alarms.index import Compiled, RuleIndex, compiled
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -26,6 +25,7 @@ from services.device.alarms.model import (
     read,
     written,
 )
+from services.device.alarms.rule_index import Compiled, RuleIndex, compiled
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
 
 SEQUENCES, PARTS = 10_000, 10

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from libs.common.clock import now_ms
 from libs.common.scheduling.turns import Steps, take_turns
-from services.device.alarms.deciding import decide_silence
-from services.device.alarms.evaluating import Evaluator
+from services.device.alarms.decision import decide_silence
+from services.device.alarms.evaluator import Evaluator
 from services.device.alarms.model import Rule, SilenceCondition, State
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore

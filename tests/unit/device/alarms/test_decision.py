@@ -5,19 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.device.alarms.deciding import (
+from services.device.alarms.condition_checks import Verdict, judge_of
+from services.device.alarms.decision import (
     LATE,
     SETTLING,
     Change,
     Row,
-    Verdict,
     Window,
     decide,
     decide_by_pointers,
     decide_silence,
     floor_of,
     in_time,
-    judge_of,
     start_of,
 )
 from services.device.alarms.model import (

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from services.device.alarms.deciding import Judge, Verdict, judge_of, matters, value_at
+from services.device.alarms.condition_checks import Judge, Verdict, judge_of, value_at
+from services.device.alarms.decision import matters
 from services.device.alarms.model import (
     EventCondition,
     Rule,

@@ -27,16 +27,15 @@ from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
 from libs.common.telemetry.tracing import batch, trace_of
-from services.device.alarms import rows
-from services.device.alarms.deciding import decide_silence, start_of
-from services.device.alarms.index import compiled
-from services.device.alarms.looks import DeviceLooks, Look, by_device, joined
-from services.device.alarms.messages import Pointer, read_pointer
+from services.device.alarms import row_sources
+from services.device.alarms.decision import decide_silence, start_of
+from services.device.alarms.evaluations import DeviceLooks, Look, by_device, joined
+from services.device.alarms.events import Pointer, read_pointer
 from services.device.alarms.model import Rule, SilenceCondition, State, fresh_state
-from services.device.alarms.rows import Stored, source_of
-from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.row_sources import Stored, Unstored, UplinkReader, source_of
+from services.device.alarms.rule_index import compiled
+from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore, Decision
-from services.device.alarms.unstored import Unstored, UplinkReader
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 
@@ -71,7 +70,7 @@ class Evaluator:
 
     rules: RuleStore
     alarms: AlarmStore
-    history: rows.History
+    history: row_sources.History
     devices: DeviceStore
     latest: LatestValues
     uplink: UplinkReader
@@ -178,7 +177,7 @@ class Evaluator:
                 after = found.sequence
                 continue
             stored, missing = stored + more, missing or found
-            complete = len(more) < rows.CHUNK
+            complete = len(more) < row_sources.CHUNK
             if complete or (len(stored) >= MOST_ROWS and more[-1].ts > known):
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence

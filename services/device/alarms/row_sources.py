@@ -1,12 +1,28 @@
-"""Reads what a rule looks at of a device's history: the order in which it happened."""
+"""Readings that rules are evaluated with: from history, and from messages not stored yet.
 
+What a device has said that is not stored yet: nothing that came later is decided before it.
+
+`UPLINK` and its partitions hold a message until it is stored. What a process of ingest that died
+had in hand stays there until another one gets it, while newer reports are stored already.
+"""
+
+import asyncio
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from libs.common.clock import now_ms
+import msgspec
+from nats.errors import Error as NatsError
+
+from libs.common.bus import Bus
+from libs.common.bus.streams import UPLINK, UPLINKS, uplink_streams
+from libs.common.bus.subjects import partitioned, up
+from libs.common.clock import now_ms, to_ms
+from libs.common.errors import Unavailable
 from libs.common.store.mongo import Document, Mongo
-from services.device.alarms.deciding import Row, bounded, value_at
+from services.device.alarms.condition_checks import bounded, value_at
+from services.device.alarms.decision import Row
 from services.device.alarms.model import EventCondition, ValueCondition
 from services.device.telemetry.batch_store import DELAY
 from services.device.telemetry.device_events import EVENTS
@@ -18,6 +34,7 @@ from services.device.telemetry.partitions import (
     history_key,
     partition_of,
 )
+from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, sequence_in
 
 CHUNK = 5000
 """Rows of one read."""
@@ -124,3 +141,90 @@ def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> Stored:
         if isinstance(value := value_at(document, path), (str, int, float))
     }
     return Stored(ts, sequence, ts + document.get(DELAY, 0), values)
+
+
+NOT_FOUND = 404
+TIMEOUT = 5.0
+"""Seconds."""
+
+
+class Unstored(NamedTuple):
+    """A message that is not acknowledged."""
+
+    sequence: int
+    """Of all partitions together."""
+    received: int
+    """ms."""
+
+
+class _Message(msgspec.Struct):
+    seq: int
+    time: datetime
+
+
+class _Fault(msgspec.Struct):
+    code: int
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    message: _Message | None = None
+    error: _Fault | None = None
+
+
+_read = msgspec.json.Decoder(_Answer).decode
+
+
+class UplinkReader:
+    """Looks into `UPLINK` and its `partitions`; one per process."""
+
+    def __init__(self, bus: Bus, partitions: int) -> None:
+        self._bus = bus
+        self._streams = uplink_streams(partitions)
+
+    async def first(
+        self, sn: str, after: int, near: Iterable[int], stored: Container[int]
+    ) -> Unstored | None:
+        """The oldest message of a device that may not be stored, behind the sequence `after`.
+
+        It is looked for where the sequences of `near` are, and everywhere when there is none.
+        Raises `Unavailable`.
+        """
+        streams = {UPLINKS[one >> PARTITION_BITS] for one in near if one} or self._streams
+        found = await asyncio.gather(
+            *(
+                self._first(stream, subject, after, stored)
+                for stream in streams
+                for subject in _subjects(stream, sn)
+            )
+        )
+        return min((one for one in found if one is not None), default=None)
+
+    async def _first(
+        self, stream: str, subject: str, after: int, stored: Container[int]
+    ) -> Unstored | None:
+        sequence = max(after - sequence_in(stream, 0), 0)
+        while True:
+            request = {"seq": sequence + 1, "next_by_subj": subject}
+            answer = await self._ask(stream, request)
+            if answer is None:
+                return None
+            sequence = answer.seq
+            if (known := sequence_in(stream, sequence)) not in stored:
+                return Unstored(known, to_ms(answer.time))
+
+    async def _ask(self, stream: str, request: dict[str, object]) -> _Message | None:
+        subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)
+        try:
+            answer = _read((await self._bus.client.request(subject, body, TIMEOUT)).data)
+        except (NatsError, TimeoutError) as error:
+            raise Unavailable(f"{stream} cannot be read: {error!r}") from error
+        if answer.error is not None and answer.error.code != NOT_FOUND:
+            raise Unavailable(f"{stream}: {answer.error.description}")
+        return answer.message
+
+
+def _subjects(stream: str, sn: str) -> tuple[str, str]:
+    """What a device says, plainly and over MQTT with QoS 1."""
+    said = up(sn, ">") if stream == UPLINK else partitioned(sn, "*", UPLINKS.index(stream) - 1)
+    return said, MQTT_PREFIX + said

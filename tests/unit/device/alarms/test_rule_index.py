@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from services.device.alarms.index import Found, RuleIndex, compiled
 from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
+from services.device.alarms.rule_index import Found, RuleIndex, compiled
 
 HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
 ABOUT = ("t", 5, "p")

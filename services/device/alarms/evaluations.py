@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from opentelemetry import metrics
 
-from services.device.alarms.deciding import (
+from services.device.alarms.decision import (
     Change,
     Row,
     Window,
@@ -19,12 +19,18 @@ from services.device.alarms.deciding import (
     is_unchanged,
     start_of,
 )
-from services.device.alarms.index import Compiled
-from services.device.alarms.messages import Pointer
+from services.device.alarms.events import Pointer
 from services.device.alarms.model import SilenceCondition, State, fresh_state
-from services.device.alarms.rows import HistoryCondition, Stored, have_all, merged, rows_of
+from services.device.alarms.row_sources import (
+    HistoryCondition,
+    Stored,
+    Unstored,
+    have_all,
+    merged,
+    rows_of,
+)
+from services.device.alarms.rule_index import Compiled
 from services.device.alarms.store import Decision
-from services.device.alarms.unstored import Unstored
 
 FOLDED = 500
 """Readings that are not folded in again: a state that has folded so many is written."""
