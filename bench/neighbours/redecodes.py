@@ -13,7 +13,7 @@ from bench.neighbours.harness import Contest, Count, Ground
 from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
-from services.device.reports.frames.model import identity
+from services.device.lorawan.frame_store import identity
 from services.device.telemetry.partitions import history_key
 
 PRODUCTS, DEVICES, FRAMES = 12, 20, 1000

@@ -22,7 +22,7 @@ from deploy.local.simulate import shown
 from deploy.local.supervisor import Backoff
 from deploy.platform.errors import CommandError
 from libs.common.jobs import together
-from services.device.codecs.workers import CodecWorkers
+from services.device.lorawan.codec_runner import CodecWorkers
 
 APPLICATION = "5eed0000-0000-4000-8000-000000000001"
 """Of ChirpStack, when the integration hears all of them."""

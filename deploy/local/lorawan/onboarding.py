@@ -22,7 +22,7 @@ from deploy.platform.openapi import ApiRefused, ManagementApi, OpenApi
 from libs.common.jobs import gather_limited
 from libs.common.tls import MQTT_PORTS
 from libs.common.tsl import parse_document
-from services.device.codecs.workers import CodecWorkers
+from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.things.product_model import ProductCodec, codec_of
 
 _AT_ONCE = 8

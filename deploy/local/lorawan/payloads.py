@@ -14,9 +14,9 @@ from typing import NamedTuple
 from deploy.platform.errors import CommandError
 from libs.common.clock import now_ms
 from libs.common.tsl import TslDocument, compile_tsl
-from services.device.codecs.worker import Call
-from services.device.codecs.workers import CodecWorkers
-from services.device.reports.frames.judging import Judged, judge
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.codec_scripts import Judged, judge
+from services.device.lorawan.codec_worker import Call
 from services.device.things.codec_model import Codec
 
 _PORTS = (85, 2, 1)

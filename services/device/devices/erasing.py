@@ -31,8 +31,8 @@ from libs.common.things import own_sn
 from libs.common.tsl import Tsl
 from services.device.alarms.service import AlarmEraser
 from services.device.commands.store import CommandStore
-from services.device.reports.frames.store import FrameStore
-from services.device.reports.redecode.store import RedecodeStore
+from services.device.lorawan.frame_store import FrameStore
+from services.device.lorawan.redecode_service import RedecodeStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import LAST, Partitions, history_key
 from services.device.telemetry.retention import at_ease

@@ -1,1 +1,1 @@
-"""Codecs, frames, downlinks, decoding again and gaps of LoRaWAN devices."""
+"""LoRaWAN: codecs, frames and their gaps, downlinks, decoding frames again."""

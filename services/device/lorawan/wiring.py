@@ -10,33 +10,27 @@ from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.parts import Parts
 from services.device.clients import Clients
-from services.device.codecs.workers import CodecWorkers
-from services.device.commands.downlinks import CodecDownlinkEncoder
 from services.device.commands.ports import DownlinkEncoder
-from services.device.commands.told import DownlinksTold
 from services.device.commands.wiring import CommandsPackage
-from services.device.healing.store import HealStore
-from services.device.healing.working import Healer
-from services.device.integrations.frames import FrameRpc
-from services.device.products.codec.encoding import Encoder
-from services.device.products.codec.known import KnownCodecs
-from services.device.products.codec.open_api import ROUTER as CODEC_OPEN_API
-from services.device.products.codec.service import CodecService
-from services.device.reports.frames.console import ROUTER as FRAME_CONSOLE
-from services.device.reports.frames.open_api import list_device_frames
-from services.device.reports.frames.reading import CodecFrameDecoder
-from services.device.reports.frames.service import FrameService
-from services.device.reports.frames.store import FrameStore
-from services.device.reports.gaps.console import ROUTER as GAP_CONSOLE
-from services.device.reports.gaps.open_api import list_device_gaps
-from services.device.reports.gaps.service import GapService
-from services.device.reports.gaps.store import GapStore
-from services.device.reports.redecode.console import ROUTER as REDECODE_CONSOLE
-from services.device.reports.redecode.open_api import ROUTER as REDECODE_OPEN_API
-from services.device.reports.redecode.rereading import Rereader
-from services.device.reports.redecode.service import RedecodeService
-from services.device.reports.redecode.store import RedecodeStore
-from services.device.reports.redecode.working import RedecodeWorker
+from services.device.lorawan.codec_cache import Encoder, KnownCodecs
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.codec_service import CodecService
+from services.device.lorawan.console import CODEC_ROUTER as REDECODE_CONSOLE
+from services.device.lorawan.console import FRAME_ROUTER as FRAME_CONSOLE
+from services.device.lorawan.console import GAP_ROUTER as GAP_CONSOLE
+from services.device.lorawan.downlinks import CodecDownlinkEncoder, DownlinksTold
+from services.device.lorawan.frame_decoder import CodecFrameDecoder
+from services.device.lorawan.frame_queries import FrameService
+from services.device.lorawan.frame_store import FrameStore
+from services.device.lorawan.gaps import GapService, GapStore
+from services.device.lorawan.healing import Healer, HealStore
+from services.device.lorawan.open_api import CODEC_ROUTER as CODEC_OPEN_API
+from services.device.lorawan.open_api import REDECODE_ROUTER as REDECODE_OPEN_API
+from services.device.lorawan.open_api import list_device_frames, list_device_gaps
+from services.device.lorawan.redecode_job import RedecodeWorker
+from services.device.lorawan.redecode_service import RedecodeService, RedecodeStore
+from services.device.lorawan.redecoder import Rereader
+from services.device.lorawan.rpc import FrameRpc
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS

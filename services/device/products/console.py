@@ -16,25 +16,13 @@ from libs.common.identity.functions import Function
 from libs.common.settings import Days
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument
-from services.device.products.codec.schemas import (
-    EXAMPLE,
-    HEALING,
-    TRIAL,
-    Healing,
-    PutCodec,
-    TriedCodec,
-    TryCodec,
-)
-from services.device.products.codec.service import CodecService
 from services.device.products.service import ProductService
 from services.device.things.model import DeviceType
 from services.device.things.product_model import (
     FrameDays,
     Prefixes,
     Product,
-    ProductCodec,
     ProductFault,
-    PutHealing,
     PutProduct,
 )
 from services.device.things.schemas import LARGEST_PAGE, Name
@@ -45,7 +33,6 @@ _VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEV
 """Who adds a device chooses its product."""
 _READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
-Codecs = NamedDependency[CodecService]
 _FIELDS = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
@@ -197,54 +184,6 @@ async def remove_product(
 ) -> None:
     """Delete a product that has no devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
-
-
-@get("/{model:str}/codec", guards=_READERS)
-async def get_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
-) -> ProductCodec:
-    """The scripts that decode what its devices send, and encode what they are sent."""
-    return await codec_service.get(principal, model)
-
-
-@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE, waits=True)
-async def save_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
-) -> ProductCodec:
-    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
-    return await codec_service.put(principal, model, data)
-
-
-@delete("/{model:str}/codec", guards=_MANAGERS)
-async def remove_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
-) -> None:
-    """Take the codec from a product."""
-    await codec_service.delete(principal, model)
-
-
-@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL, waits=True)
-async def try_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
-) -> TriedCodec:
-    """Decode bytes or encode values; nothing is stored and nothing is sent."""
-    return await codec_service.tried(principal, model, data)
-
-
-@get("/{model:str}/codec/healing", guards=_READERS)
-async def get_healing_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
-) -> Healing:
-    """Whether its devices are asked for what never arrived, how often, and by which service."""
-    return await codec_service.healing(principal, model)
-
-
-@put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)
-async def save_healing_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
-) -> Healing:
-    """Ask devices for what they remember of gaps, so often a device; off by default."""
-    return await codec_service.put_healing(principal, model, data)
 
 
 def _put(data: SaveProduct) -> PutProduct:

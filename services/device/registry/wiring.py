@@ -36,10 +36,10 @@ from services.device.imports.sheets import Sheets
 from services.device.imports.store import ImportStore
 from services.device.imports.working import ImportWorker
 from services.device.integrations.rpc import IntegrationRpc
+from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
 from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
 from services.device.members.wiring import MembersPackage
-from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_CONSOLE
 from services.device.products.open_api import ROUTER as PRODUCT_OPEN_API
 from services.device.products.rps.console import ROUTER as RPS_CONSOLE

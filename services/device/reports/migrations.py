@@ -12,9 +12,9 @@ from libs.common.store.mongo import (
     create_missing,
     drop_present,
 )
-from services.device.reports.frames.store import FRAMES
-from services.device.reports.gaps.store import GAPS
-from services.device.reports.redecode.store import KEPT, REDECODES
+from services.device.lorawan.frame_store import FRAMES
+from services.device.lorawan.gaps import GAPS
+from services.device.lorawan.redecode_service import KEPT, REDECODES
 from services.device.telemetry.batch_store import SEEN
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.folded_values import LARGE, MOST

@@ -4,7 +4,7 @@ import msgspec
 
 from libs.common.tsl import to_wire
 from services.device.codecs.templates import Template
-from services.device.products.codec.schemas import PutCodec
+from services.device.lorawan.schemas import PutCodec
 from services.device.things.product_model import Product, ProductCodec, PutProduct
 
 SILENCE = 1440

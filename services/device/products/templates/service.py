@@ -16,7 +16,7 @@ from libs.common.tsl import Fault
 from services.device.codecs.archives import Archive, ArchiveInvalid
 from services.device.codecs.libraries import LibraryInvalid, NoTemplates, faults_of, read_library
 from services.device.codecs.templates import TemplateInvalid
-from services.device.products.codec.service import CodecService
+from services.device.lorawan.codec_service import CodecService
 from services.device.products.service import MODEL, ProductService, label_of
 from services.device.products.templates.making import codec_of, product_of, warning_of
 from services.device.products.templates.messages import ResourcesOverRpc

@@ -18,8 +18,8 @@ from services.device.alarms.service import AlarmEraser
 from services.device.alarms.store import AlarmStore
 from services.device.commands.migrations import _erase_again
 from services.device.devices.erasing import WriteOnlyEraser
-from services.device.reports.frames.store import FrameStore
-from services.device.reports.redecode.store import RedecodeStore
+from services.device.lorawan.frame_store import FrameStore
+from services.device.lorawan.redecode_service import RedecodeStore
 from services.device.telemetry.partitions import (
     SPAN_MS,
     Partitions,

@@ -11,12 +11,11 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
-from services.device.codecs.budget import Budgets
-from services.device.codecs.scripts import DECODERS, entry_of
-from services.device.codecs.worker import Answered, Call
-from services.device.codecs.workers import CodecWorkers
-from services.device.reports.frames.reading import SPENT
-from services.device.reports.frames.store import FRAMES
+from services.device.lorawan.codec_runner import Budgets, CodecWorkers
+from services.device.lorawan.codec_scripts import DECODERS, entry_of
+from services.device.lorawan.codec_worker import Answered, Call
+from services.device.lorawan.frame_decoder import SPENT
+from services.device.lorawan.frame_store import FRAMES
 from services.device.telemetry.folded_values import BEYOND, MOST
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY

@@ -15,13 +15,13 @@ from libs.common.contracts.frames import Frame
 from libs.common.jobs import running
 from libs.common.store.mongo import StoreError
 from libs.common.tsl import parse_document
-from services.device.products.codec.known import KnownCodecs
-from services.device.reports.frames.store import FrameStore
-from services.device.reports.redecode import rereading, working
-from services.device.reports.redecode.rereading import Rereader
-from services.device.reports.redecode.schemas import Redecode
-from services.device.reports.redecode.store import Job, RedecodeStore
-from services.device.reports.redecode.working import RedecodeWorker
+from services.device.lorawan import redecode_job, redecoder
+from services.device.lorawan.codec_cache import KnownCodecs
+from services.device.lorawan.frame_store import FrameStore
+from services.device.lorawan.redecode_job import RedecodeWorker
+from services.device.lorawan.redecode_service import Job, RedecodeStore
+from services.device.lorawan.redecoder import Rereader
+from services.device.lorawan.schemas import Redecode
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import KEY, Partitions
@@ -150,7 +150,7 @@ async def test_what_is_not_shown_any_more_is_written_without_a_look(
     await world.deal(12)
     mended = WRONG.replace("value % 3 == 0", "false").replace("value * 2", "value")
     right = await put_codec(world, mended)
-    monkeypatch.setattr(rereading, "SHOWN", 0)
+    monkeypatch.setattr(redecoder, "SHOWN", 0)
     await begin(world, right, dry=True)
     dry = await through(world)
     await begin(world, right)
@@ -261,8 +261,8 @@ async def test_another_process_may_end_between_two_turns_of_one(
         await hear(world, "SN1", number, bytes([1, number]), ts=ts + number)
     await world.deal(4)
     await begin(world, await put_codec(world), total=1)
-    monkeypatch.setattr(rereading, "CHUNK", 2)
-    monkeypatch.setattr(working, "TURN", -1.0)
+    monkeypatch.setattr(redecoder, "CHUNK", 2)
+    monkeypatch.setattr(redecode_job, "TURN", -1.0)
     one, ended = worker(world), replace(worker(world), latest=Away(world.database))
     await take_turn(one)
     with pytest.raises(ConnectionError):
@@ -285,8 +285,8 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     await world.deal(10)
     right = await put_codec(world)
     await begin(world, right, total=1)
-    monkeypatch.setattr(rereading, "CHUNK", 3)
-    monkeypatch.setattr(working, "TURN", -1.0)
+    monkeypatch.setattr(redecoder, "CHUNK", 3)
+    monkeypatch.setattr(redecode_job, "TURN", -1.0)
     one, reads = worker(world), []
     while await take_turn(one):
         found = await one.store.find("default", "m")
@@ -438,9 +438,9 @@ async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.M
         await hear(world, "SN1", number, bytes([1, 3 * number + 1]), ts=ts + number)
     await world.deal(6)
     before = len(await world.said())
-    for module in (rereading, working):
+    for module in (redecoder, redecode_job):
         monkeypatch.setattr(module, "MOST_TOLD", 3)
-    monkeypatch.setattr(rereading, "CHUNK", 2)
+    monkeypatch.setattr(redecoder, "CHUNK", 2)
     await begin(world, await put_codec(world), total=1, tell=True)
     ended = await through(world)
     assert (ended.state, ended.told, ended.read) == ("FAILED", 4, 4)

@@ -22,15 +22,15 @@ from libs.common.tsl import parse_document
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
-from services.device.codecs.workers import CodecWorkers
 from services.device.commands.completion import CommandCompletion
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
+from services.device.lorawan.codec_cache import KnownCodecs
+from services.device.lorawan.codec_runner import CodecWorkers
+from services.device.lorawan.frame_decoder import CodecFrameDecoder
+from services.device.lorawan.frame_store import FrameStore
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
-from services.device.products.codec.known import KnownCodecs
-from services.device.reports.frames.reading import CodecFrameDecoder
-from services.device.reports.frames.store import FrameStore
 from services.device.telemetry.batch_store import SEEN, ReportStore
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.ingest import Ingest

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.clock import now_ms
-from services.device.reports.gaps import service
+from services.device.lorawan import gaps as service
 from tests.integration.device.values.lora import Server, serving
 from tests.integration.device.values.world import World
 

@@ -18,11 +18,11 @@ from libs.common.identity import Principal
 from libs.common.tsl import to_wire
 from services.device.commands.service import CommandService
 from services.device.commands.wiring import wire_commands
-from services.device.healing import working
-from services.device.healing.working import Healer
+from services.device.lorawan import gaps as store
+from services.device.lorawan import healing as working
+from services.device.lorawan.codec_service import CodecService
+from services.device.lorawan.healing import Healer
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
-from services.device.products.codec.service import CodecService
-from services.device.reports.gaps import store
 from services.device.telemetry.partitions import KEY, Partitions, history_key, partition_of
 from services.device.telemetry.wiring import wire_telemetry
 from tests.integration.device.values import lora

@@ -39,8 +39,8 @@ from libs.common.telemetry import Telemetry
 from services.device.alarms import trigger
 from services.device.app import build_app
 from services.device.clients import Clients, create_clients
-from services.device.healing import working as healing
 from services.device.ingest_main import build_ingest
+from services.device.lorawan import healing
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.products.service import ProductService

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import Outgoing
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import Frame, Reception, TellFrames, ToldFrame
-from services.device.integrations.frames import LARGEST_SENT, FrameRpc, SentFrames
+from services.device.lorawan.rpc import LARGEST_SENT, FrameRpc, SentFrames
 from services.device.telemetry.batch import sort_batch
 from services.device.telemetry.uplink import read_uplink
 from services.device.things.model import Thing

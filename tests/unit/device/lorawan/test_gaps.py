@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.device.reports.frames.model import CountedFrame
-from services.device.reports.gaps.finding import MOST_JUMP, Gap, find_gaps
+from services.device.lorawan.frame_store import CountedFrame
+from services.device.lorawan.gaps import MOST_JUMP, Gap, find_gaps
 from services.device.telemetry.partitions import history_key
 
 MINUTE = 60_000

@@ -1,8 +1,8 @@
 """Decoded frames against the TSL of their device."""
 
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.codecs.worker import Outcome
-from services.device.reports.frames.judging import judge
+from services.device.lorawan.codec_scripts import judge
+from services.device.lorawan.codec_worker import Outcome
 from services.device.things.codec_model import Argument, Codec, Step
 
 CODEC = Codec(

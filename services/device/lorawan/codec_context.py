@@ -1,0 +1,210 @@
+"""A codec that is loaded: its scripts are read once, and each call begins with fresh variables."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import quickjs
+
+from services.device.lorawan.codec_source import Script, read_script
+from services.device.things.codec_model import Codec, CodecFailed
+
+ENGINE = Path(__file__).with_name("engine.js").read_text()
+BUFFER = Path(__file__).with_name("buffer.js").read_text()
+MEMORY = 16 * 1024 * 1024
+"""Bytes that a context may use."""
+STACK = 256 * 1024
+"""Bytes of its stack."""
+SECONDS = 0.1
+"""Seconds of the processor that a call may take."""
+LOADING = 1.0
+"""The same of loading the scripts."""
+NO_MEMORY = "needs too much memory"
+"""The fault of what wants more than `MEMORY`."""
+
+
+class CodecBroken(CodecFailed):
+    """It has to be loaded anew: it was ended in the middle of a call."""
+
+
+_WHOLE = "this script is whole"
+_NO_REQUIRE = "require is not defined"
+_WORDLESS = ("null", "InternalError")
+"""What an end for want of memory is when there is none for words either."""
+
+
+class _Answer(msgspec.Struct):
+    value: Any = None
+    fault: str | None = None
+    broken: bool = False
+    log: list[str] = []
+    spent: bool = False
+
+
+_read = msgspec.json.Decoder(_Answer).decode
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Engine:
+    """A context whose shared objects are frozen or restored after each call; for one thread."""
+
+    def __init__(self, scripts: Iterable[Script], changeable: Sequence[str] | None) -> None:
+        """Let scripts change built-in objects with these paths; by default those that they name."""
+        self._context = _context()
+        if any(script.buffer for script in scripts):
+            self._context.eval(BUFFER)
+        self._context.eval(ENGINE)
+        seal, self._load, self._decode, self._encode, self._functions = (
+            self._context.eval(f"engine[{index}]") for index in range(5)
+        )
+        self._context.eval("delete globalThis.engine; undefined")
+        if changeable is None:
+            changeable = sorted({path for script in scripts for path in script.changeable})
+        self._call(seal, msgspec.json.encode(changeable).decode())
+
+    def _call(self, function: Any, *given: Any) -> Any:
+        try:
+            return function(*given)
+        except quickjs.JSException as error:
+            raise CodecBroken(_reason(str(error).partition("\n")[0])) from error
+        except MemoryError as error:
+            raise CodecBroken(NO_MEMORY) from error
+
+
+class LoadedCodec(_Engine):
+    """Calls a codec's functions."""
+
+    def __init__(self, codec: Codec, changeable: Sequence[str] | None = None) -> None:
+        """Raise `CodecFailed` when the scripts cannot be read.
+
+        `changeable` are paths of built-in objects (`Array.prototype`) that scripts can change, and
+        `EVERYTHING` is all of them. By default they are those that the scripts name.
+        """
+        scripts = {name: read_script(source) for name, source in codec.scripts.items()}
+        super().__init__(scripts.values(), changeable)
+        self.spent = False
+        """The last call left changes that cannot be undone: the next one needs a new context."""
+        self.log: list[str] = []
+        """Lines that the last call wrote to its console, if that was asked for."""
+        self._context.set_time_limit(LOADING)
+        steps = {"scripts": scripts, "decoder": codec.decoder, "encoder": codec.encoder}
+        self._call(self._load, msgspec.json.encode(steps).decode())
+        self._context.set_time_limit(SECONDS)
+
+    def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
+        """Decode a payload that was received at `at` (ms) and return the result.
+
+        Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
+        """
+        return self._value(self._decode, port, payload.hex(), float(at), logging)
+
+    def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
+        """Encode values and return the result; raise the same.
+
+        An integer beyond 2^53 fails, too.
+        """
+        if (integer := _inexact(values)) is not None:
+            raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")
+        content = msgspec.json.encode(values).decode()
+        return self._value(self._encode, port, content, float(at), logging)
+
+    def _value(self, function: Any, *given: Any) -> Any:
+        self.log = []
+        answer = _answer(self._call(function, *given))
+        self.log, self.spent = answer.log, answer.spent
+        if answer.fault is not None:
+            raise (CodecBroken if answer.broken else CodecFailed)(_reason(answer.fault))
+        return answer.value
+
+
+class ScriptReader(_Engine):
+    """Reads one script as it is imported."""
+
+    def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
+        """Raise `CodecFailed` for a script that is no whole program."""
+        self._script = read_script(source)
+        _check_whole(self._script.source)
+        super().__init__([self._script], changeable)
+
+    def functions(self, names: Sequence[str]) -> list[str]:
+        """Return which of `names` are functions of the script.
+
+        Raises `CodecFailed` for a script that fails as it begins.
+        """
+        self._context.set_time_limit(SECONDS)
+        wanted = msgspec.json.encode(names).decode()
+        script = msgspec.json.encode(self._script).decode()
+        return msgspec.json.decode(self._call(self._functions, script, wanted), type=list[str])
+
+
+def _check_whole(source: str) -> None:
+    """Raise `CodecFailed` for what is no program by itself: engine.js puts text around it.
+
+    A throwaway context reads all of it and runs nothing, for it ends at its first statement.
+    """
+    context = _context()
+    context.set_time_limit(LOADING)
+    try:
+        evaluate = context.eval("(source) => (0, eval)(JSON.parse(source))")
+        evaluate(msgspec.json.encode(f"throw '{_WHOLE}';\n{source}").decode())
+    except quickjs.JSException as error:
+        reason = str(error).partition("\n")[0]
+        if reason != _WHOLE:
+            raise CodecFailed(_reason(reason)) from error
+    except MemoryError as error:
+        raise CodecFailed(NO_MEMORY) from error
+
+
+def _context() -> Any:
+    context = quickjs.Context()
+    context.set_memory_limit(MEMORY)
+    context.set_max_stack_size(STACK)
+    return context
+
+
+def _inexact(value: Any) -> int | None:
+    """Return an integer of `value` that a number of JavaScript cannot hold."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return next((found for item in value if (found := _inexact(item)) is not None), None)
+    return value if isinstance(value, int) and int(float(value)) != value else None
+
+
+def _answer(text: str) -> _Answer:
+    try:
+        return _read(text)
+    except RecursionError as error:
+        raise CodecFailed("gives what is too deep") from error
+    except msgspec.DecodeError:  # half a surrogate pair
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise CodecBroken("gives no JSON") from error
+        raw["value"] = _without_surrogates(raw.get("value"))
+        return msgspec.convert(raw, _Answer)
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return `value` with null for text that is no Unicode, which the TSL then refuses."""
+    if isinstance(value, str):
+        return None if _SURROGATE.search(value) else value
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            _SURROGATE.sub("\ufffd", key): _without_surrogates(item) for key, item in value.items()
+        }
+    return value
+
+
+def _reason(text: str) -> str:
+    """What QuickJS says of an end, in our words."""
+    if "interrupted" in text:
+        return "takes too long"
+    if "out of memory" in text or text in _WORDLESS:
+        return NO_MEMORY
+    return f"{text}; a codec cannot load other files" if text.endswith(_NO_REQUIRE) else text

@@ -1,0 +1,164 @@
+"""Operations of consoles on codecs, frames, gaps and decoding again."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.http import Requester
+from libs.common.http.console import delete, get, post, put
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.identity.functions import Function
+from services.device.lorawan.codec_service import CodecService
+from services.device.lorawan.frame_queries import FrameService
+from services.device.lorawan.gaps import GapService
+from services.device.lorawan.redecode_service import RedecodeService
+from services.device.lorawan.schemas import (
+    EXAMPLE,
+    HEALING,
+    TRIAL,
+    FindFrames,
+    FindGaps,
+    FoundFrames,
+    FoundGaps,
+    Healing,
+    PutCodec,
+    Redecode,
+    StartRedecode,
+    TriedCodec,
+    TryCodec,
+)
+from services.device.things.product_model import ProductCodec, PutHealing
+
+
+@post(
+    "/{device_id:str}/frames/search",
+    guards=[holders(Function.DEVICE_VIEW)],
+    example={"page_size": 20},
+)
+async def find_device_frames(
+    principal: Requester,
+    frames: NamedDependency[FrameService],
+    device_id: PathId,
+    data: JSONBody[FindFrames | None] = None,
+) -> FoundFrames:
+    """Uplinks that a network server handed over, newest first, with what its codec made of each."""
+    return await frames.find(principal, device_id, data or FindFrames())
+
+
+FRAME_ROUTER = Router("/device", route_handlers=[find_device_frames], tags=["Devices"])
+
+
+@post(
+    "/{device_id:str}/gaps/search",
+    guards=[holders(Function.DEVICE_VIEW)],
+    example={"page_size": 20},
+)
+async def find_device_gaps(
+    principal: Requester,
+    gaps: NamedDependency[GapService],
+    device_id: PathId,
+    data: JSONBody[FindGaps | None] = None,
+) -> FoundGaps:
+    """Frame counters that never arrived, newest first, and what became of them."""
+    return await gaps.find(principal, device_id, data or FindGaps())
+
+
+GAP_ROUTER = Router("/device", route_handlers=[find_device_gaps], tags=["Devices"])
+
+
+Redecodes = NamedDependency[RedecodeService]
+_READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
+_MANAGERS = [holders(Function.PRODUCT_MANAGE)]
+
+
+@post("/{model:str}/codec/redecode", guards=_MANAGERS, example={"dry": True})
+async def redecode_frames_of_product(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
+) -> Redecode:
+    """In the background: history and latest values become what the codec gives; nobody is told."""
+    return await redecodes.begin(principal, model, data)
+
+
+@get("/{model:str}/codec/redecode", guards=_READERS)
+async def get_redecode_of_product(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+) -> Redecode | None:
+    """The last one of the product, with the first differences; null when there was none."""
+    return await redecodes.last(principal, model)
+
+
+@delete("/{model:str}/codec/redecode", guards=_MANAGERS)
+async def stop_redecode_of_product(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+) -> Redecode:
+    """Devices that are through stay as they are."""
+    return await redecodes.stop(principal, model)
+
+
+Codecs = NamedDependency[CodecService]
+
+
+@get("/{model:str}/codec", guards=_READERS)
+async def get_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> ProductCodec:
+    """The scripts that decode what its devices send, and encode what they are sent."""
+    return await codec_service.get(principal, model)
+
+
+@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE, waits=True)
+async def save_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
+) -> ProductCodec:
+    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    return await codec_service.put(principal, model, data)
+
+
+@delete("/{model:str}/codec", guards=_MANAGERS)
+async def remove_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> None:
+    """Take the codec from a product."""
+    await codec_service.delete(principal, model)
+
+
+@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL, waits=True)
+async def try_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
+) -> TriedCodec:
+    """Decode bytes or encode values; nothing is stored and nothing is sent."""
+    return await codec_service.tried(principal, model, data)
+
+
+@get("/{model:str}/codec/healing", guards=_READERS)
+async def get_healing_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> Healing:
+    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    return await codec_service.healing(principal, model)
+
+
+@put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)
+async def save_healing_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
+) -> Healing:
+    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    return await codec_service.put_healing(principal, model, data)
+
+
+CODEC_ROUTER = Router(
+    "/product",
+    route_handlers=[
+        redecode_frames_of_product,
+        get_redecode_of_product,
+        stop_redecode_of_product,
+        get_codec_of_product,
+        save_codec_of_product,
+        remove_codec_of_product,
+        try_codec_of_product,
+        get_healing_of_product,
+        save_healing_of_product,
+    ],
+    tags=["Products"],
+)

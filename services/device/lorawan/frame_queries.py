@@ -1,0 +1,80 @@
+"""The frames of a device, the newest first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from libs.common.http.streaming import cut_page, in_parts
+from libs.common.identity import Principal
+from libs.common.store.mongo import Document
+from services.device.lorawan.frame_store import FrameStore, frame_of
+from services.device.lorawan.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
+from services.device.telemetry.history import encode_key
+from services.device.telemetry.partitions import KEY, Partitions
+from services.device.telemetry.windows import Window, Windows
+
+VALUES_TOGETHER = 32
+"""Frames whose values are read together: those of one have up to 256 KiB."""
+
+
+@dataclass(frozen=True)
+class FrameService:
+    """Answers who may see the device."""
+
+    store: FrameStore
+    partitions: Partitions
+    windows: Windows
+
+    async def page(
+        self,
+        principal: Principal,
+        device_id: int,
+        start: int | None,
+        end: int | None,
+        size: int,
+        key: str | None,
+    ) -> FramePage:
+        """A page for an application; raises as `Windows`."""
+        window = await self.windows.of_application(principal, device_id, start, end, key)
+        records, following = await self._page(window, size)
+        return FramePage(list=records, page_size=size, next_page_key=following)
+
+    async def find(self, principal: Principal, device_id: int, wanted: FindFrames) -> FoundFrames:
+        """A page for a user; raises as `Windows`."""
+        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, *bounds)
+        records, following = await self._page(window, wanted.page_size)
+        return FoundFrames(content=records, next_key=following)
+
+    async def _page(self, window: Window, size: int) -> tuple[list[FrameRecord], str | None]:
+        tsl = (await self.windows.things.thing(window.device)).tsl
+
+        async def with_values(rows: Sequence[Document]) -> list[tuple[Document, Document | None]]:
+            found = await self.partitions.at(bytes(row["_id"]) for row in rows)
+            values = [found.get(bytes(row["_id"])) for row in rows]
+            return [
+                (row, None if one is None else tsl.readable(one))
+                for row, one in zip(rows, values, strict=True)
+            ]
+
+        rows = self.store.before(window.first, window.last, size + 1)
+        shown, last = await cut_page(in_parts(rows, with_values, VALUES_TOGETHER), size, _record)
+        return shown, None if last is None else encode_key(last[0]["_id"])
+
+
+def _record(found: tuple[Document, Document | None]) -> FrameRecord:
+    row, values = found
+    key, frame = bytes(row["_id"]), frame_of(row)
+    return FrameRecord(
+        ts=KEY.unpack(key)[1],
+        port=frame.port,
+        hex=frame.data.hex(),
+        session=frame.session,
+        counter=frame.counter,
+        confirmed=frame.confirmed,
+        rate=frame.data_rate,
+        frequency=frame.frequency,
+        gateways=frame.gateways,
+        values=values,
+        reason=row.get("w"),
+        codec=row["c"].partition("/")[0],
+    )

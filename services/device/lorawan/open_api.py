@@ -1,0 +1,158 @@
+"""Operations of the device API on codecs, frames, gaps and decoding again."""
+
+from typing import Annotated
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from libs.common.http import Requester
+from libs.common.http.open_api import delete, get, post, put
+from services.device.lorawan.codec_service import CodecService
+from services.device.lorawan.frame_queries import FrameService
+from services.device.lorawan.gaps import GapService
+from services.device.lorawan.redecode_service import RedecodeService
+from services.device.lorawan.schemas import (
+    EXAMPLE,
+    HEALING,
+    MOST_FRAMES,
+    MOST_GAPS,
+    TRIAL,
+    FramePage,
+    GapPage,
+    Healing,
+    PutCodec,
+    Redecode,
+    StartRedecode,
+    TriedCodec,
+    TryCodec,
+)
+from services.device.telemetry.history import EndTime, PageKey, StartTime
+from services.device.things.product_model import ProductCodec, PutHealing
+from services.device.things.schemas import DeviceId
+
+Codecs = NamedDependency[CodecService]
+
+
+@get("/{model:str}/codec")
+async def get_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> ProductCodec:
+    """The scripts that decode what its devices send, and encode what they are sent."""
+    return await codec_service.get(principal, model)
+
+
+@put("/{model:str}/codec", example=EXAMPLE, waits=True)
+async def put_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
+) -> ProductCodec:
+    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    return await codec_service.put(principal, model, data)
+
+
+@delete("/{model:str}/codec")
+async def delete_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> str:
+    """Take the codec from a product; answers its model."""
+    return await codec_service.delete(principal, model)
+
+
+@post("/{model:str}/codec/test", example=TRIAL, waits=True)
+async def try_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
+) -> TriedCodec:
+    """Decode bytes or encode values; nothing is stored and nothing is sent."""
+    return await codec_service.tried(principal, model, data)
+
+
+@get("/{model:str}/codec/healing")
+async def get_product_healing(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> Healing:
+    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    return await codec_service.healing(principal, model)
+
+
+@put("/{model:str}/codec/healing", example=HEALING)
+async def put_product_healing(
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
+) -> Healing:
+    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    return await codec_service.put_healing(principal, model, data)
+
+
+CODEC_ROUTER = Router(
+    "/device/openapi/v1/products",
+    route_handlers=[
+        get_product_codec,
+        put_product_codec,
+        delete_product_codec,
+        try_product_codec,
+        get_product_healing,
+        put_product_healing,
+    ],
+    tags=["Products"],
+)
+
+
+@get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])
+async def list_device_frames(
+    principal: Requester,
+    frames: NamedDependency[FrameService],
+    device_id: DeviceId,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
+    page_key: PageKey = None,
+) -> FramePage:
+    """Uplinks that a network server handed over, newest first, with what its codec made of each."""
+    return await frames.page(principal, device_id, start_time, end_time, page_size, page_key)
+
+
+@get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])
+async def list_device_gaps(
+    principal: Requester,
+    gaps: NamedDependency[GapService],
+    device_id: DeviceId,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_GAPS)] = 20,
+    page_key: PageKey = None,
+) -> GapPage:
+    """Frame counters that never arrived, newest first, and what became of them."""
+    return await gaps.page(principal, device_id, start_time, end_time, page_size, page_key)
+
+
+Redecodes = NamedDependency[RedecodeService]
+
+
+@post("/{model:str}/codec/redecode", example={"dry": True})
+async def redecode_product_frames(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
+) -> Redecode:
+    """In the background: history and latest values become what the codec gives; nobody is told."""
+    return await redecodes.begin(principal, model, data)
+
+
+@get("/{model:str}/codec/redecode")
+async def get_product_redecode(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+) -> Redecode:
+    """The last one of the product, with the first differences."""
+    return await redecodes.get(principal, model)
+
+
+@delete("/{model:str}/codec/redecode")
+async def stop_product_redecode(
+    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+) -> Redecode:
+    """Devices that are through stay as they are."""
+    return await redecodes.stop(principal, model)
+
+
+REDECODE_ROUTER = Router(
+    "/device/openapi/v1/products",
+    route_handlers=[redecode_product_frames, get_product_redecode, stop_product_redecode],
+    tags=["Products"],
+)

@@ -1,0 +1,201 @@
+"""Codecs in the processes that run them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+
+from services.device.lorawan import codec_runner as codec_workers
+from services.device.lorawan.codec_runner import LOST, CodecWorkers
+from services.device.lorawan.codec_worker import Call, Outcome
+from services.device.things.codec_model import Argument, Codec, Step
+
+AT = 1_700_000_000_000
+FIRST = "function Decode(port, bytes) { return {first: bytes[0]} }"
+LOOP = "function Decode() { for (;;) {} }"
+
+
+def codec(source: str) -> Codec:
+    args = [Argument("port"), Argument("bytes", payload=True)]
+    return Codec(scripts={"codec.js": source}, decoder=[Step("codec.js", "Decode", args)])
+
+
+def frames(*payloads: bytes) -> list[Call]:
+    return [Call("decode", payload, 85, AT) for payload in payloads]
+
+
+@pytest_asyncio.fixture
+async def workers() -> AsyncIterator[CodecWorkers]:
+    async with CodecWorkers(most=2) as found:
+        yield found
+
+
+async def test_a_batch_is_decoded(workers: CodecWorkers) -> None:
+    """Each payload has its outcome, in order, with the codec sent once and used again."""
+    for _ in range(2):
+        outcomes = await workers.run("a", codec(FIRST), frames(b"\x01", b"\x02"))
+        assert [one.value for one in outcomes] == [{"first": 1}, {"first": 2}]
+
+
+async def test_a_fault_is_that_of_its_call(workers: CodecWorkers) -> None:
+    """Others of the batch have their values."""
+    source = "function Decode(port, bytes) { if (bytes[0]) throw Error('odd'); return {} }"
+    outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x00"))
+    assert [(one.value, one.fault) for one in outcomes] == [
+        ({}, None),
+        (None, "Error: odd"),
+        ({}, None),
+    ]
+
+
+async def test_a_value_that_cannot_be_passed_on_costs_no_call(workers: CodecWorkers) -> None:
+    """Text that is no Unicode is null, an integer beyond 64 bits a float."""
+    source = "function Decode(p, bytes) { return {a: [1, 1e20, '\\ud800'][bytes[0]]} }"
+    outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x02"))
+    assert [(one.value, one.fault) for one in outcomes] == [
+        ({"a": 1}, None),
+        ({"a": 1e20}, None),
+        ({"a": None}, None),
+    ]
+
+
+async def test_a_codec_that_loops_costs_another_tenant_nothing(workers: CodecWorkers) -> None:
+    """Its batch ends with faults, while another tenant's goes on."""
+    loop = asyncio.create_task(workers.run("a", codec(LOOP), frames(*[b""] * 50)))
+    (other,) = await workers.run("b", codec(FIRST), frames(b"\x07"))
+    assert other.value == {"first": 7}
+    assert not loop.done()
+    outcomes = await loop
+    assert {one.fault for one in outcomes} == {
+        "takes too long",
+        "was ended several times in a row",
+    }
+
+
+async def test_more_tenants_than_processes_take_turns(workers: CodecWorkers) -> None:
+    """Everybody's calls are answered, and no more processes run than there may be."""
+    batches = [workers.run(f"t{one}", codec(FIRST), frames(bytes([one]))) for one in range(6)]
+    found = await asyncio.gather(*batches)
+    assert [outcomes[0].value for outcomes in found] == [{"first": one} for one in range(6)]
+
+
+async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
+    """What it had in hand is at fault; the next batch is answered."""
+    endless = "function Decode() { let s = 'x'; for (;;) s += s.replace(/x/g, 'xx') }"
+    (lost,) = await workers.run("a", codec(endless), frames(b""))
+    assert lost.fault is not None
+    (next_one,) = await workers.run("a", codec(FIRST), frames(b"\x03"))
+    assert next_one.value == {"first": 3}
+
+
+class Ended(CodecWorkers):
+    """Processes that some bytes end."""
+
+    async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
+        if any(call.content == b"end" for call in calls):
+            return [LOST] * len(calls)
+        return await super().run(tenant, codec, calls)
+
+
+async def test_the_call_that_ends_a_process_is_found() -> None:
+    """The others of its batch have their answers."""
+    async with Ended() as workers:
+        some = frames(*(b"\x03", b"\x04", b"end", b"\x05"))
+        outcomes = await workers.run_each("a", codec(FIRST), some)
+    assert [one.value for one in outcomes] == [{"first": 3}, {"first": 4}, None, {"first": 5}]
+    assert outcomes[2] is LOST
+
+
+STUCK = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
+"""QuickJS does not interrupt this."""
+
+
+async def test_a_call_that_cannot_be_interrupted_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before a worker that does not answer is given up."""
+    monkeypatch.setattr(codec_workers, "LATE", 3600.0)
+    async with asyncio.timeout(120), CodecWorkers() as found:
+        assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
+        outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
+    assert [one.value for one in outcomes] == [{"first": 1}]
+
+
+async def test_what_ends_process_after_process_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rest of the calls is refused unread."""
+    monkeypatch.setattr(codec_workers, "LATE", 0.3)
+    async with CodecWorkers() as found:
+        outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
+    assert outcomes == [LOST] * 256
+
+
+async def test_what_calls_before_have_left_in_memory_refuses_none(workers: CodecWorkers) -> None:
+    """Promises that nobody waits for are there until the context is made anew."""
+    source = """function Decode() {
+      const big = new Array(6e4).fill(0);
+      (async () => { await null; return big })();
+      return {a: 1};
+    }"""
+    outcomes = await workers.run("a", codec(source), frames(*[b"\x01"] * 40))
+    assert [one.value for one in outcomes] == [{"a": 1}] * 40
+
+
+async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
+    """Functions of each, or what keeps it from being read."""
+    first, second = await workers.read("a", [FIRST, "function ("], ["Decode", "Encode"])
+    assert (first.value, first.fault) == (["Decode"], None)
+    assert second.fault is not None
+    assert "SyntaxError" in second.fault
+
+
+async def test_the_console_of_a_codec_is_kept_on_demand(workers: CodecWorkers) -> None:
+    """Its lines come with the outcome of each call."""
+    source = codec("function Decode(p, bytes) { console.log(bytes[0]); return {} }")
+    kept = await workers.run("a", source, frames(b"\x01", b"\x02"), logging=True)
+    assert [one.log for one in kept] == [["1"], ["2"]]
+    (ignored,) = await workers.run("a", source, frames(b"\x03"))
+    assert ignored.log == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # the text shows nothing: the call is tried again with every built-in object changeable
+        "'use strict'; const p = 'proto' + 'type', f = () => Object, o = f(); o[p].one = () => 1;",
+        # the change cannot be undone: the next call gets a new context
+        "Object.freeze(Array.prototype); Array.one = () => 1; [].one = 0;",
+    ],
+)
+async def test_scripts_change_built_in_objects_in_every_call(
+    workers: CodecWorkers, source: str
+) -> None:
+    """Each call of a batch sees its own changes alone."""
+    call = "([].one || Array.one)()"
+    script = f"{source} function Decode(p, bytes) {{ return {{a: {call}, n: typeof Array.n}} }}"
+    outcomes = await workers.run("a", codec(script), frames(*[b"\x01"] * 3))
+    assert [(one.value, one.fault) for one in outcomes] == [({"a": 1, "n": "undefined"}, None)] * 3
+
+
+async def test_more_tenants_than_processes_get_their_answers() -> None:
+    """Also when each asks again while others wait for room."""
+    async with CodecWorkers(most=1) as few:
+
+        async def ask(tenant: str) -> list[object]:
+            batches = [await few.run(tenant, codec(FIRST), frames(b"\x01")) for _ in range(3)]
+            return [one.value for batch in batches for one in batch]
+
+        found = await asyncio.gather(*map(ask, ("a", "b", "a", "b", "c")))
+    assert found == [[{"first": 1}] * 3] * 5
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_the_next_one(workers: CodecWorkers) -> None:
+    """Who goes away in the middle takes the process along."""
+    await workers.run("a", codec(FIRST), frames(b"\x01"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):  # a call that loops is ended after 0.1 s
+            await workers.run("a", codec(LOOP), frames(b""))
+    (outcome,) = await workers.run("a", codec(FIRST), frames(b"\x05"))
+    assert outcome.value == {"first": 5}

@@ -1,0 +1,284 @@
+"""Codecs that are loaded: what they give, and what no call leaves for the next."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.device.lorawan.codec_context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.lorawan.codec_source import EVERYTHING
+from services.device.things.codec_model import Argument, Codec, CodecFailed, Step
+
+PORT, AT = 85, 1_700_000_000_000
+
+
+def codec(source: str, entry: str = "Decode", changeable: list[str] | None = None) -> LoadedCodec:
+    """A codec of one script with the older entry point."""
+    args = [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")]
+    step = Step("codec.js", entry, args)
+    script = Codec(scripts={"codec.js": source}, decoder=[step], encoder=[step])
+    return LoadedCodec(script, changeable)
+
+
+def codecs_of(name: str) -> list[str]:
+    """The codecs of a file, one on each line."""
+    lines = Path(__file__).with_name(name).read_text().splitlines()
+    return [line for line in lines if not line.startswith("//")]
+
+
+def decode(source: str) -> object:
+    return codec(f"function Decode(port, bytes) {{ {source} }}").decode(b"\x01\x02", PORT, AT)
+
+
+def test_a_payload_becomes_bytes() -> None:
+    """A decoder gets the port and an array of numbers."""
+    assert decode("return {port, bytes}") == {"port": PORT, "bytes": [1, 2]}
+
+
+def test_functions_of_several_scripts_follow_each_other() -> None:
+    """Each gets what the one before gave, though all have the same name."""
+    payload = [Argument("x", payload=True)]
+    steps = [Step("a.js", "go", payload), Step("b.js", "go", payload)]
+    scripts = {
+        "a.js": "function go(x) { return x.length }",
+        "b.js": "function go(x) { return x * 10 }",
+    }
+    assert LoadedCodec(Codec(scripts=scripts, decoder=steps)).decode(b"abc", PORT, AT) == 30
+
+
+def test_the_alliances_entry_points_get_what_they_are_promised() -> None:
+    """TS013: bytes, port and the time of the frame."""
+    step = Step("codec.js", "decodeUplink", [Argument("input")])
+    source = (
+        "function decodeUplink(input) {"
+        " return {data: {sum: input.bytes[0] + input.fPort, at: input.recvTime.getTime()}} }"
+    )
+    loaded = LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step]))
+    assert loaded.decode(b"\x01", PORT, AT) == {"data": {"sum": 86, "at": AT}}
+
+
+def test_values_are_encoded() -> None:
+    """An encoder gets the values and gives bytes."""
+    source = "function Encode(port, values) { return [values.on ? 1 : 0, port] }"
+    assert codec(source, "Encode").encode({"on": True}, PORT, AT) == [1, PORT]
+
+
+@pytest.mark.parametrize("changeable", [None, EVERYTHING], ids=["named", "all"])
+@pytest.mark.parametrize("source", codecs_of("kept.js"))
+def test_no_call_leaves_anything_for_the_next(source: str, changeable: list[str] | None) -> None:
+    """Whatever a script changes, and may change, the second call answers as the first one did."""
+    loaded = codec(source, changeable=changeable)
+    answers = []
+    for _ in range(3):
+        try:
+            answers.append(loaded.decode(b"\x01", PORT, AT))
+        except CodecFailed as error:
+            answers.append(str(error))
+        if loaded.spent:
+            loaded = codec(source, changeable=changeable)
+    assert answers[1] == answers[0] == answers[2]
+
+
+def test_all_that_calls_share_is_frozen() -> None:
+    """Whatever a call reaches that it has not made itself."""
+    source = Path(__file__).with_name("walk.js").read_text()
+    assert codec(source, changeable=[]).decode(b"", PORT, AT) == [True]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Object.setPrototypeOf(globalThis, {leak: 1})",
+        "globalThis.__proto__ = {leak: 1}",
+        "Object.preventExtensions(globalThis)",
+        "Object.freeze(Array.prototype)",
+        "delete String.prototype.at",
+        "Object.setPrototypeOf(Math, {leak: 1})",
+        "Object.defineProperty(Math, 'abs', {value: 1, configurable: false})",
+    ],
+)
+def test_changes_that_cannot_be_undone_end_the_context(code: str) -> None:
+    """The call keeps its value, and the next one needs a new context."""
+    loaded = codec(f"function Decode() {{ {code}; return 1 }}")
+    assert loaded.decode(b"", PORT, AT) == 1
+    assert loaded.spent
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("while (true) {}", "too long"),
+        ("for (;;) try { while (true) {} } catch (e) {}", "too long"),
+        ("const a = []; while (true) a.push(new Array(1000).fill('x'))", "memory|too long"),
+        ("return 'x'.repeat(2 ** 29)", "memory|invalid string length"),
+    ],
+)
+def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
+    """Loops and memory end; the context is not used again."""
+    with pytest.raises(CodecBroken, match=reason):
+        decode(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("throw new Error('no such channel')", "no such channel"),
+        ("throw 7", "7"),
+        ("throw {toJSON() { throw 1 }}", "no text"),
+        ("return bytes.a.b", "undefined"),
+        ("return recurse(); function recurse() { return recurse() + 1 }", "stack"),
+        ("return 'x'.repeat(70000)", "65536 characters"),
+    ],
+)
+def test_what_a_codec_throws_is_told(code: str, reason: str) -> None:
+    """The text of the error is the reason."""
+    with pytest.raises(CodecFailed, match=reason):
+        decode(code)
+
+
+@pytest.mark.parametrize("code", ["return", "return undefined", "return () => 1", "return NaN"])
+def test_nonsense_is_nothing(code: str) -> None:
+    """What has no JSON is null."""
+    assert decode(code) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("return {a: 5n, b: 2n ** 60n, t: 1}", {"a": 5, "b": "1152921504606846976", "t": 1}),
+        ("return {a: NaN, b: -Infinity, c: 1e400, t: 1}", {"a": None, "b": None, "c": None}),
+        ("return {a: '\\ud800', b: ['x', '\\udc00'], t: 1}", {"a": None, "b": ["x", None]}),
+        ("const a = [1]; a.push(a); return {a, t: 1}", {"a": None}),
+        ("return {get a() { throw Error('no') }, b: 1n, t: 1}", {"a": None, "b": 1}),
+        ("return {a: {b: {c: 1n, d: NaN}}, t: 1}", {"a": {"b": {"c": 1, "d": None}}}),
+        ("return {a: new Date(0), b: 1n, t: 1}", {"a": "1970-01-01T00:00:00.000Z", "b": 1}),
+        ("let a = []; for (let i = 0; i < 3000; i++) a = [a]; return {a, t: 1}", {"a": None}),
+    ],
+)
+def test_a_value_that_json_cannot_carry_costs_no_other(code: str, values: dict[str, Any]) -> None:
+    """A BigInt is a number or its digits; what has no JSON at all is null."""
+    assert decode(code) == {"t": 1, **values}
+
+
+def test_an_integer_that_javascript_would_round_is_not_encoded() -> None:
+    """The device would get another value than the user set."""
+    source = "function Encode(port, values) { return [values.a] }"
+    with pytest.raises(CodecFailed, match="9007199254740993"):
+        codec(source, "Encode").encode({"x": [2**53 + 1]}, PORT, AT)
+
+
+def test_a_frame_that_is_read_again_gives_the_same() -> None:
+    """Clock and chance are the frame's."""
+    code = "return [Date.now(), new Date().getTime(), Math.random(), new Date(5).getTime()]"
+    assert decode(code) == decode(code) == [AT, AT, 0.5, 5]
+
+
+@pytest.mark.parametrize("source", codecs_of("written.js"))
+def test_scripts_as_they_are_written_run(source: str) -> None:
+    """Polyfills, prototypes of their own, own errors, forgotten declarations."""
+    assert codec(source).decode(b"\x01", PORT, AT) == {"a": 1}
+
+
+@pytest.mark.parametrize("line", codecs_of("buffers.js"))
+def test_buffers_are_those_of_node(line: str) -> None:
+    """The subset that network servers offer gives the values of Node.js."""
+    expression, _, value = line.rpartition(" // ")
+    assert decode(f"return {expression}") == json.loads(value)
+
+
+def test_a_console_keeps_lines_for_a_trial() -> None:
+    """All methods exist; lines are bounded, begin afresh with each call, and are kept on demand."""
+    source = """function Decode() {
+      console.log("a", 1, {b: 2}, [3], null, undefined, 4n, new Error("five"));
+      console.group("in"); console.warn("x".repeat(600)); console.groupEnd(); console.count();
+      console.assert(false, "no"); console.assert(true, "yes"); console.debug("\\ud800");
+      for (let n = 0; n < 200; n++) console.info(n);
+      return 1;
+    }"""
+    loaded = codec(source)
+    for _ in range(2):
+        assert loaded.decode(b"", PORT, AT, logging=True) == 1
+        assert loaded.log[0] == 'a 1 {"b":2} [3] null undefined 4n Error: five'
+        assert loaded.log[1:6] == ["in", f"  {'x' * 498}", "default: 1", "no", "\ufffd"]
+        assert (len(loaded.log), loaded.log[-1]) == (100, "…")
+    assert loaded.decode(b"", PORT, AT) == 1
+    assert loaded.log == []
+
+
+def test_a_console_keeps_the_lines_of_a_call_that_fails() -> None:
+    """They are what explains the fault."""
+    loaded = codec("function Decode() { console.log('here'); throw new Error('odd') }")
+    with pytest.raises(CodecFailed, match="odd"):
+        loaded.decode(b"", PORT, AT, logging=True)
+    assert loaded.log == ["here"]
+
+
+def test_variables_are_empty_objects_of_each_call() -> None:
+    """`input.variables` of ChirpStack 4, and the third argument of ChirpStack 3."""
+    step = Step("codec.js", "decodeUplink", [Argument("input")])
+    source = "function decodeUplink(input) { return {a: input.variables, b: input.recvTime} }"
+    loaded = LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step]))
+    assert loaded.decode(b"", PORT, 0) == {"a": {}, "b": "1970-01-01T00:00:00.000Z"}
+
+
+@pytest.mark.parametrize("value", ["Buffer.from([1, 2])", "new Uint8Array([1, 2])"])
+def test_encoders_may_give_typed_arrays(value: str) -> None:
+    """Alone, or as `bytes`."""
+    assert codec(f"function Encode() {{ return {value} }}", "Encode").encode({}, 1, AT) == [1, 2]
+    source = f"function Encode() {{ return {{bytes: {value}}} }}"
+    assert codec(source, "Encode").encode({}, 1, AT) == {"bytes": [1, 2]}
+
+
+def test_dates_and_numbers_are_written_as_in_english() -> None:
+    """As V8 does without a locale."""
+    values = "day, new Date(NaN), 1234567.8917, -0.5, 100, new Date(0)"
+    code = f"""const day = new Date(Date.UTC(2026, 7, 2, 13, 8, 5));
+      return [{values}].map((value) => value.toLocaleString()).concat(day.toLocaleDateString())"""
+    assert decode(code) == [
+        *("8/2/2026, 1:08:05 PM", "Invalid Date", "1,234,567.892", "-0.5", "100"),
+        *("1/1/1970, 12:00:00 AM", "8/2/2026"),
+    ]
+
+
+def test_a_long_answer_comes_whole() -> None:
+    """QuickJS keeps long texts in parts."""
+    assert decode("return 'x'.repeat(60000) + 'µ'") == "x" * 60000 + "µ"
+
+
+def test_a_script_that_loads_modules_gets_a_clear_fault() -> None:
+    """There is no `require`."""
+    with pytest.raises(CodecFailed, match="cannot load other files"):
+        decode("return require('fs')")
+
+
+@pytest.mark.parametrize("source", ["function (", "var x = 1;", "throw new Error('at once')"])
+def test_what_cannot_be_called_fails(source: str) -> None:
+    """A script with a fault of syntax, without the entry, or that ends as it begins."""
+    with pytest.raises(CodecFailed):
+        codec(source).decode(b"\x01", PORT, AT)
+
+
+def test_functions_of_a_script_are_found() -> None:
+    """However they are declared; what is no function is none."""
+    source = "function Decode() {} const Encode = () => []; var Encoder = 7;"
+    names = ["Decode", "Decoder", "Encode", "Encoder"]
+    assert ScriptReader(source).functions(names) == ["Decode", "Encode"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("}); globalThis.x = 1; (function () {", "SyntaxError"),
+        ("/* not ended", "SyntaxError"),
+        ("function (", "SyntaxError"),
+        ("return 1", "SyntaxError"),
+        ("throw new Error('at once')", "at once"),
+        ("for (;;) {}", "too long"),
+        ("'x'.repeat(2 ** 29)", "memory|invalid string length"),
+    ],
+)
+def test_a_script_is_a_program_by_itself(source: str, reason: str) -> None:
+    """Nothing gets out of what stands around it, and it ends."""
+    with pytest.raises(CodecFailed, match=reason):
+        ScriptReader(source).functions(["Decode"])

@@ -1,0 +1,130 @@
+"""Entry points of scripts by convention, and what these give."""
+
+from typing import Any
+
+import pytest
+
+from services.device.lorawan.codec_scripts import (
+    DECODERS,
+    ENCODERS,
+    decoded,
+    encoded,
+    entry_of,
+    is_expected,
+)
+from services.device.things.codec_model import Argument, CodecFailed, Step
+
+
+def step(entry: str) -> list[Step]:
+    return [Step("a.js", entry, [Argument("input")])]
+
+
+def test_the_alliances_entry_point_comes_first() -> None:
+    """A script that has several conventions is called by TS013's."""
+    found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
+    (decoder,) = entry_of(found, DECODERS)
+    assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
+    (encoder,) = entry_of(found, ENCODERS)
+    assert [(one.id, one.payload) for one in encoder.args] == [("obj", True), ("port", False)]
+    assert entry_of({"a.js": []}, DECODERS) == []
+
+
+def test_what_decoding_gives_is_unwrapped() -> None:
+    """Of TS013 the data; keys with levels become objects."""
+    data = {"plan.days#sunday": True, "plan.on": 1, "t": 2.5}
+    nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
+    assert decoded(step("Decode"), data).properties == nested
+    given = decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
+    assert given == (nested, ["low"], [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("Decode", None, "no object"),
+        ("Decode", [1], "no object"),
+        ("decodeUplink", {"data": 7}, "no object"),
+        ("decodeUplink", {"data": {}, "errors": ["bad", "worse"]}, "bad; worse"),
+    ],
+)
+def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """Nonsense and what the codec calls an error."""
+    with pytest.raises(CodecFailed, match=reason):
+        decoded(step(entry), value)
+
+
+@pytest.mark.parametrize(
+    ("values", "nested", "lost"),
+    [
+        ({"pm": {"2.5": 3}, "t": 1}, {"pm": {"2": {"5": 3}}, "t": 1}, []),
+        ({"a": [{"b.c": 1}, 2]}, {"a": [{"b": {"c": 1}}, 2]}, []),
+        ({"a.b": 1, "a": {"c": 2}}, {"a": {"b": 1, "c": 2}}, []),
+        ({"a.b": 1, "a": {"b": 1}}, {"a": {"b": 1}}, []),
+        ({"pm": 1, "pm.2.5": 3}, {"pm": 1}, ["properties.pm.2.5"]),
+        ({"pm.2.5": 3, "pm": 1}, {"pm": 1}, ["properties.pm.2.5"]),
+        ({"a.b": 1, "a": {"b": 2}}, {"a": {"b": 2}}, ["properties.a.b"]),
+        ({"a.b": {"c": 1, "d": 2}, "a": {"b": {"c": 3}}}, {"a": {"b": {"c": 3, "d": 2}}},
+         ["properties.a.b.c"]),
+        ({"x": {"a.b": 1, "a": 2}}, {"x": {"a": 2}}, ["properties.x.a.b"]),
+        ({".".join("a" * 17): 1, "t": 1}, {"t": 1}, ["properties." + ".".join("a" * 17)]),
+    ],
+)  # fmt: skip
+def test_keys_with_levels_nest_everywhere_and_lose_nothing_silently(
+    values: dict[str, Any], nested: dict[str, Any], lost: list[str]
+) -> None:
+    """A value whose place another one has is a fault; the plain key precedes."""
+    given = decoded(step("Decode"), values)
+    assert given.properties == nested
+    assert [fault.path for fault in given.faults] == lost
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "equal"),
+    [
+        ({"pm2": {"5": 32}}, {"pm2.5": 32}, True),
+        ({"pm2": {"5": 32}}, {"pm2": {"5": 32}}, True),
+        ({"a": [{"b": {"c": 1}}]}, {"a": [{"b#c": 1}]}, True),
+        ({"t": "25.8"}, {"t": 25.8}, True),
+        ({"t": "25.8"}, {"t": "25.8"}, True),
+        ({"t": "25.8 C"}, {"t": 25.8}, False),
+        ({"t": 25.8}, {"t": 25.9}, False),
+        ({"t": 1}, {"t": 1, "u": 2}, False),
+    ],
+)
+def test_an_example_may_be_written_flat(
+    given: dict[str, Any], expected: dict[str, Any], equal: bool
+) -> None:
+    """Its keys nest as those of the codec do."""
+    assert is_expected(given, expected) is equal
+
+
+def test_what_encoding_gives_is_unwrapped() -> None:
+    """Bytes, and the port that the codec says or that was asked for."""
+    assert encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
+    answer = {"bytes": [2], "fPort": 6, "warnings": ["slow"]}
+    assert encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
+
+
+def test_the_fraction_of_a_byte_is_cut_off() -> None:
+    """As The Things Stack and ChirpStack do: `[300 / 256, 300 % 256]`."""
+    assert encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("Encode", None, "no array"),
+        ("Encode", [0] * 256, "255 bytes"),
+        ("Encode", [1, 256], "256 as byte 1"),
+        ("Encode", [True], "True as byte 0"),
+        ("Encode", [-0.5], "-0.5"),
+        ("Encode", [None], "None"),
+        ("encodeDownlink", {"bytes": [1], "fPort": 224}, "224 as port"),
+        ("encodeDownlink", {"bytes": [1], "fPort": "x"}, "as port"),
+        ("encodeDownlink", {"errors": "no such"}, "no such"),
+    ],
+)
+def test_what_is_no_encoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """What cannot be sent is named."""
+    with pytest.raises(CodecFailed, match=reason):
+        encoded(step(entry), value, 85)

@@ -1,0 +1,71 @@
+"""How the text of a script decides what the engine prepares for it."""
+
+import pytest
+
+from services.device.lorawan.codec_source import COMMON, read_script
+
+
+@pytest.mark.parametrize(
+    ("source", "changeable"),
+    [
+        ("Math.round(1); Array.isArray([]); new Date(0); x instanceof Map", []),
+        ("var at = Object.prototype.hasOwnProperty; Array.prototype.slice.call(bytes, 1)", []),
+        ("class Broken extends Error { constructor() { super('x') } }", []),
+        ("// Math.round = 1\nvar text = 'Math.round = 1', pattern = /Math.round = '/g;", []),
+        ("Math.round = 1", ["Math", "Math.prototype"]),
+        ("delete Math.round", ["Math", "Math.prototype"]),
+        ("Math.count += 1", ["Math", "Math.prototype"]),
+        ("Math['round'] = 1", ["Math", "Math.prototype"]),
+        ("const maths = Math;", ["Math", "Math.prototype"]),
+        ("`${Math.round = 1} Array.x = 1`", ["Math", "Math.prototype"]),
+        ("Object.defineProperty(String.prototype, 'x', {})", ["String.prototype"]),
+        ("Array.prototype.includes || (Array.prototype.includes = f)", ["Array.prototype"]),
+        ("var url = 'https://x'; Array.prototype.x = 1", ["Array.prototype"]),
+        ("s.replace(/\"/g, ''); Array.prototype.x = '\"'", ["Array.prototype"]),
+        ("result.values = []", ["Array.prototype"]),
+        ("bytes.__proto__.x = 1", sorted(COMMON)),
+        ("Object.getPrototypeOf(bytes)", sorted(COMMON)),
+        ("globalThis['Math'].round = 1", ["Math", "Math.prototype"]),
+        ("Function('Math.round = 1')()", ["Math", "Math.prototype"]),
+        ("const kind = bytes.constructor; kind.prototype.x = 1", sorted(COMMON)),
+        ("if (x.constructor === y) this.constructor = z", []),
+        ("function Buffer() {} Buffer.prototype.x = 1", []),
+    ],
+)
+def test_built_in_objects_that_a_script_changes_are_found(
+    source: str, changeable: list[str]
+) -> None:
+    """Calls, reads, comments and texts do not count."""
+    assert read_script(source).changeable == changeable
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("function help() {} var n = 1; help()", []),
+        ("function help() {} var n = 1; this.help()", ["help"]),
+        ("function help() {} var n = 1; globalThis[name]", ["help", "n"]),
+        ("function help() {} Function('return help()')", ["help"]),
+        ("function Point() { var x; this.x = 1 }", []),
+        ("var a = 1, b = {c: 2}, d; this.a, this.b, this.c, this.d", ["a", "b", "d"]),
+    ],
+)
+def test_names_reached_through_the_global_object_are_found(source: str, names: list[str]) -> None:
+    """Only those that the script declares outside of functions."""
+    assert read_script(source).globals == names
+
+
+def test_built_in_names_that_a_script_replaces_are_found() -> None:
+    """Declared with `var` or assigned; `let` and `const` need nothing."""
+    source = "var console = console || {}; parseInt = 1; let Math = 2; globalThis.Date = 3;"
+    script = read_script(source)
+    assert (script.parameters, script.replaced) == (["console"], ["Date", "console", "parseInt"])
+
+
+@pytest.mark.parametrize(
+    ("source", "strict"),
+    [("'use strict'; x", True), ('/* a */ // b\n "use strict"', True), ("x; 'use strict'", False)],
+)
+def test_the_strict_mode_of_a_script_is_found(source: str, strict: bool) -> None:
+    """Only a directive at its beginning counts."""
+    assert read_script(source).strict == strict

@@ -1,0 +1,101 @@
+"""How devices can be asked for what they remember, and encoders that do it wrong."""
+
+import pytest
+
+from libs.common.tsl import TslDocument, parse_document
+from services.device.lorawan.codec_worker import Loaded
+from services.device.lorawan.history_request import MOST, SECONDS, calls_of, candidates, judged
+from services.device.things.codec_model import Argument, Codec, Step
+from services.device.things.product_model import HistoryRequest
+from tests.templates import names, template
+
+NUMBERS = "const u32 = (n) => [n >>> 24, n >>> 16 & 255, n >>> 8 & 255, n & 255];"
+RIGHT = "...u32(fetch_history.start_time), ...u32(fetch_history.end_time)"
+
+
+def document(*services: str, inputs: tuple[str, ...] = ("start_time", "end_time")) -> TslDocument:
+    return parse_document(
+        {
+            "version": "v1.0",
+            "services": [
+                {
+                    "id": service,
+                    "name": service,
+                    "inputs": [
+                        {
+                            "id": f"{service}.{one}",
+                            "name": one,
+                            "dataSpec": {"dataType": "LONG"},
+                        }
+                        for one in inputs
+                    ],
+                }
+                for service in services
+            ],
+        }
+    )
+
+
+def judge(bytes_: str, *services: str) -> HistoryRequest | None:
+    """What is found of an encoder that gives these bytes."""
+    script = f"{NUMBERS} function Encode(port, {{fetch_history}}) {{ return [{bytes_}] }}"
+    step = Step("a.js", "Encode", [Argument("fPort"), Argument("obj", payload=True)])
+    codec = Codec(scripts={"a.js": script}, decoder=[step], encoder=[step])
+    outcomes = Loaded(codec).outcomes(calls_of(services), SECONDS)
+    return judged(codec, services, outcomes)
+
+
+def test_a_service_that_takes_a_range_may_be_such() -> None:
+    """Whatever its name is, and no more of them than are looked at."""
+    many = [f"fetch{at}" for at in range(MOST + 1)]
+    assert candidates(document(*many)) == many[:MOST]
+    assert candidates(document("fetch", inputs=("start_time",))) == []
+    assert candidates(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
+
+
+def test_an_encoder_that_tells_all_ranges_apart_is_right() -> None:
+    """Nothing is wrong with it, also when another service of it is no good."""
+    assert judge(RIGHT, "fetch_history") == HistoryRequest(service="fetch_history")
+    assert judge(RIGHT, "other", "fetch_history") == HistoryRequest(service="fetch_history")
+    assert judge(RIGHT) is None
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "fault"),
+    [
+        ("...u32(fetch_history.start_time)", "leaves out end_time: 1700000000 to 1700000001 and"),
+        ("...u32(fetch_history.end_time)", "leaves out start_time: "),
+        (RIGHT.replace("...u32(fetch_history.end_time)", "fetch_history.end_time & 255"), "leaves"),
+        ("", "the codec gives no bytes"),
+        ("300", "the codec gives 300 as byte 0"),
+        ("fetch_history.none.none", "the codec TypeError"),
+        ("(() => { for (;;); })()", "the codec takes too long"),
+    ],
+)
+def test_what_is_wrong_is_told(bytes_: str, fault: str) -> None:
+    """What is left out, with two ranges that show it, or why there are no bytes."""
+    found = judge(bytes_, "fetch_history")
+    assert found is not None
+    assert fault in (found.fault or "")
+    assert found.fault
+
+
+LEFT_OUT = {"am102", "am308", "am319_o3", "em300_mcs", "em300_zld", "em500_pt100"}
+RIGHT_ONES = {"am104", "em410_rdl", "ts201_v2", "ts302_v2", "wt102"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["am308", "ts302_v2", "wt102", "ws303"]
+    + [pytest.param(one, marks=pytest.mark.slow) for one in names()],
+)
+def test_encoders_of_public_templates_are_told_apart(name: str) -> None:
+    """Those that leave `end_time` out, those that are right, and those that have no request."""
+    found = template(name)
+    services = candidates(found.document)
+    outcomes = Loaded(found.codec).outcomes(calls_of(services), SECONDS)
+    request = judged(found.codec, services, outcomes)
+    assert (request is not None) == (name in LEFT_OUT | RIGHT_ONES)
+    if request is not None:
+        assert (request.fault is None) == (name in RIGHT_ONES)
+        assert "leaves out end_time" in (request.fault or "leaves out end_time")
