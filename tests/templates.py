@@ -6,7 +6,7 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from services.device.codecs.templates import Template, read_template
+from services.device.registry.products.template_parser import Template, read_template
 
 ARCHIVE = Path(__file__).parent / "e2e" / "templates.zip"
 VENDOR = "milesight-iot/"

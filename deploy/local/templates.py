@@ -10,10 +10,19 @@ import msgspec
 from deploy.local.products import target_of
 from deploy.platform.errors import CommandError, Refused
 from deploy.platform.openapi import ApiRefused, OpenApi
-from services.device.codecs.archives import LARGEST, Archive, ArchiveInvalid
-from services.device.codecs.libraries import TEMPLATE, loose
-from services.device.codecs.templates import Template, TemplateInvalid, read_template
-from services.device.products.templates.making import codec_of, product_of, warning_of
+from services.device.registry.products.template_library import (
+    LARGEST,
+    TEMPLATE,
+    Archive,
+    ArchiveInvalid,
+    loose,
+)
+from services.device.registry.products.template_parser import (
+    Template,
+    TemplateInvalid,
+    read_template,
+)
+from services.device.registry.products.templates import codec_of, product_of, warning_of
 from services.device.things.product_model import Product, ProductCodec
 
 _NOT_FOUND = 404

@@ -27,10 +27,10 @@ from deploy.local.templates import import_template, read
 from libs.common.clock import now_ms
 from libs.common.jobs import running
 from libs.common.tsl import TslDocument, plausible_properties
-from services.device.codecs.templates import Template
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import Encoded, encoded
 from services.device.lorawan.codec_worker import Call
+from services.device.registry.products.template_parser import Template
 from services.device.things.codec_model import CodecFailed
 from tests.e2e.callers import Console
 from tests.e2e.platform import THINGWAY, Platform

@@ -1,1 +1,1 @@
-"""Operations on devices, products, templates, groups and imports."""
+"""Operations on devices, products, groups and imports."""

@@ -16,42 +16,40 @@ from libs.common.parts import Parts, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
-from services.device.devices.adding import DeviceAdder
-from services.device.devices.batches import ROUTER as BATCHES
-from services.device.devices.bringing import DeviceBringer
-from services.device.devices.console import ROUTER as DEVICE_CONSOLE
-from services.device.devices.erasing import WriteOnlyEraser
-from services.device.devices.giving import DeviceGiver
-from services.device.devices.leaving import Leaving
-from services.device.devices.open_api import ROUTER as DEVICE_OPEN_API
-from services.device.devices.orphans import ApplicationsOverRpc, Orphans
-from services.device.devices.rpc import CanvasesOverRpc, DeviceNames
-from services.device.devices.service import DeviceService
-from services.device.devices.users import UserDevices
-from services.device.groups.console import ROUTER as GROUPS
-from services.device.groups.service import Groups
-from services.device.imports.console import ROUTER as IMPORTS
-from services.device.imports.service import Imports
-from services.device.imports.sheets import Sheets
-from services.device.imports.store import ImportStore
-from services.device.imports.working import ImportWorker
-from services.device.integrations.rpc import IntegrationRpc
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
 from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
 from services.device.members.wiring import MembersPackage
-from services.device.products.console import ROUTER as PRODUCT_CONSOLE
-from services.device.products.open_api import ROUTER as PRODUCT_OPEN_API
-from services.device.products.rps.console import ROUTER as RPS_CONSOLE
-from services.device.products.rps.open_api import ROUTER as RPS_OPEN_API
-from services.device.products.rps.service import RpsService
-from services.device.products.rps.store import RpsStore
-from services.device.products.service import ProductService
-from services.device.products.templates.console import ROUTER as TEMPLATES
-from services.device.products.templates.console import SETTING_ROUTER as TEMPLATE_SOURCES
-from services.device.products.templates.messages import ResourcesOverRpc
-from services.device.products.templates.service import Templates
-from services.device.products.templates.store import LibraryStore
+from services.device.registry.devices.console import BATCH_ROUTER as BATCHES
+from services.device.registry.devices.console import ROUTER as DEVICE_CONSOLE
+from services.device.registry.devices.console_service import UserDevices
+from services.device.registry.devices.groups import ROUTER as GROUPS
+from services.device.registry.devices.groups import Groups
+from services.device.registry.devices.integration_devices import DeviceAdder, DeviceBringer
+from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
+from services.device.registry.devices.ownership import (
+    ApplicationsOverRpc,
+    DeviceGiver,
+    Leaving,
+    Orphans,
+)
+from services.device.registry.devices.rpc import CanvasesOverRpc, DeviceNames, IntegrationRpc
+from services.device.registry.devices.service import DeviceService
+from services.device.registry.imports.console import ROUTER as IMPORTS
+from services.device.registry.imports.service import Imports
+from services.device.registry.imports.sheets import Sheets
+from services.device.registry.imports.store import ImportStore
+from services.device.registry.imports.worker import ImportWorker
+from services.device.registry.products.console import ROUTER as PRODUCT_CONSOLE
+from services.device.registry.products.console import RPS_ROUTER as RPS_CONSOLE
+from services.device.registry.products.open_api import ROUTER as PRODUCT_OPEN_API
+from services.device.registry.products.open_api import RPS_ROUTER as RPS_OPEN_API
+from services.device.registry.products.rps import RpsService, RpsStore
+from services.device.registry.products.service import ProductService
+from services.device.registry.products.templates import LibraryStore, ResourcesOverRpc, Templates
+from services.device.registry.products.templates_console import ROUTER as TEMPLATES
+from services.device.registry.products.templates_console import SETTING_ROUTER as TEMPLATE_SOURCES
+from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage

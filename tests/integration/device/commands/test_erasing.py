@@ -17,9 +17,9 @@ from services.device.alarms.rules import RuleStore
 from services.device.alarms.service import AlarmEraser
 from services.device.alarms.store import AlarmStore
 from services.device.commands.migrations import _erase_again
-from services.device.devices.erasing import WriteOnlyEraser
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
+from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import (
     SPAN_MS,
     Partitions,

@@ -23,15 +23,14 @@ from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
 from services.device.clients import create_clients
 from services.device.commands.completion import CommandEnding
-from services.device.devices.leaving import Leaving
-from services.device.devices.orphans import ApplicationsOverRpc, Orphans
-from services.device.devices.schemas import AddDevice
-from services.device.devices.service import DeviceService
 from services.device.members.device_keys import CredentialsOverRpc
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
-from services.device.products.rps.store import RpsStore
-from services.device.products.service import ProductService
+from services.device.registry.devices.ownership import ApplicationsOverRpc, Leaving, Orphans
+from services.device.registry.devices.schemas import AddDevice
+from services.device.registry.devices.service import DeviceService
+from services.device.registry.products.rps import RpsStore
+from services.device.registry.products.service import ProductService
 from services.device.settings import DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct

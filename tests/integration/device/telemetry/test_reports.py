@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
 from libs.common.identity import Kind, Principal
-from services.device.products.service import ProductService
+from services.device.registry.products.service import ProductService
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
 from services.device.things.product_model import PutProduct

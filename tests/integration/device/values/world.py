@@ -43,7 +43,7 @@ from services.device.ingest_main import build_ingest
 from services.device.lorawan import healing
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
-from services.device.products.service import ProductService
+from services.device.registry.products.service import ProductService
 from services.device.settings import DeviceSettings
 from services.device.telemetry.partitions import Partitions, history_key, partition_of
 from services.device.telemetry.wiring import DURABLE

@@ -7,10 +7,16 @@ from io import BytesIO
 
 import pytest
 
-from services.device.codecs import archives, libraries
-from services.device.codecs.archives import Archive, ArchiveInvalid
-from services.device.codecs.libraries import LibraryInvalid, NoTemplates, faults_of, read_library
-from services.device.codecs.templates import DEEPEST
+from services.device.registry.products import template_library
+from services.device.registry.products.template_library import (
+    Archive,
+    ArchiveInvalid,
+    LibraryInvalid,
+    NoTemplates,
+    faults_of,
+    read_library,
+)
+from services.device.registry.products.template_parser import DEEPEST
 from tests.templates import HEAD, SHARED, SMALL, library, packed, small
 
 MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
@@ -108,11 +114,11 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LONGEST_PATH", 3, "longer than"),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(archives, name, most)
+            patched.setattr(template_library, name, most)
             with pytest.raises(ArchiveInvalid, match=text):
                 dict(Archive(two))
     assert set(Archive(two)) == {"a.js", "b.js"}
-    monkeypatch.setattr(libraries, "MOST_MODELS", 1)
+    monkeypatch.setattr(template_library, "MOST_MODELS", 1)
     with pytest.raises(LibraryInvalid, match="has 2 models"):
         models(library(a=small("a"), b=small("b")))
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from libs.common.tsl import to_wire
-from services.device.codecs.templates import TemplateInvalid, read_template
 from services.device.lorawan.codec_context import LoadedCodec
 from services.device.lorawan.codec_scripts import nest_keys
+from services.device.registry.products.template_parser import TemplateInvalid, read_template
 
 PATH = "th1/device-template.yaml"
 TEMPLATE = dedent("""

@@ -1,0 +1,383 @@
+"""What users may do with devices: those that they are granted, of the whole tenant."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from libs.common.clock import to_ms
+from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
+from libs.common.contracts.names import DeviceCanvas
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.http.console import Page, ids_of
+from libs.common.http.streaming import Streamed, each, in_parts
+from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader, GrantsOverRpc
+from libs.common.identity.users import People
+from libs.common.integrations.client import IntegrationClient, Integrations, ShownIntegration
+from libs.common.things import entity_id
+from services.device.commands.model import DELETED
+from services.device.members.device_keys import (
+    KEY_DESCRIPTION,
+    KEY_NAME,
+    CredentialsOverRpc,
+    FirstKeys,
+    issue_key,
+)
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import COMMON, Entity, EntityThing, important
+from services.device.members.members import Member
+from services.device.registry.devices.integration_devices import ref_of
+from services.device.registry.devices.ownership import Leaving
+from services.device.registry.devices.rpc import CanvasesOverRpc
+from services.device.registry.devices.schemas import (
+    DeviceDetail,
+    DeviceEntity,
+    DeviceMember,
+    FindDevices,
+    MoveDevices,
+    RenameDevice,
+    ShownDevice,
+    TagDevices,
+)
+from services.device.registry.devices.search import granted_query
+from services.device.things.device_search import Devices
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import GrantedDevices, not_seen
+from services.device.things.groups import GroupStore
+from services.device.things.model import Device, DeviceChanges, Location
+from services.device.things.schemas import MOST_TAGS, DeleteDevices
+from services.device.things.visibility import seen as seen_by
+
+MOST_WITH_ENTITIES = 100
+"""Devices of a page that come with entities."""
+
+Outcomes = dict[int, ThingwayError | None]
+"""Devices by id, each with what went wrong."""
+
+
+class UserDevices:
+    """Devices on behalf of users."""
+
+    def __init__(
+        self,
+        *,
+        store: DeviceStore,
+        groups: GroupStore,
+        grants: GrantReader,
+        entities: EntityDirectory,
+        integrations: Integrations,
+        client: IntegrationClient,
+        credentials: CredentialsOverRpc,
+        leaving: Leaving,
+        forgetting: GrantsOverRpc,
+        canvases: CanvasesOverRpc,
+        people: People,
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._grants = grants
+        self._granted = GrantedDevices(store, grants)
+        self._entities = entities
+        self._integrations = integrations
+        self._client = client
+        self._credentials = credentials
+        self.first_keys = FirstKeys(credentials, self._granted)
+        self._leaving = leaving
+        self._forgetting = forgetting
+        self._canvases = canvases
+        self._people = people
+
+    async def search(
+        self, principal: Principal, search: FindDevices
+    ) -> Streamed[Page[ShownDevice]]:
+        """Stream a page of the devices that a user sees; a page is answered asked for or not."""
+        integrations = await self._integrations.known()
+        found, total = await self.find(principal, search)
+        with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
+
+        async def show(devices: Sequence[Device]) -> list[ShownDevice]:
+            groups = await self.names_of_groups(principal, devices)
+            rows = [ShownDevice(**_fields(device, integrations, groups)) for device in devices]
+            if with_entities:
+                things = await self._entities.of_devices(principal.tenant, devices)
+                for row, thing in zip(rows, things, strict=True):
+                    _add_entities(row, thing)
+            return rows
+
+        return search.streamed_page(in_parts(found, show), total)
+
+    async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
+        """The same page, and how many there are in all."""
+        grants = await self._grants.of(principal)
+        query, counted = granted_query(principal.tenant, grants, search)
+        if query.by_integration:
+            query = replace(query, integrations=await self._integrations.by_name())
+        return (each([]), 0) if grants.nothing else await self._store.search(query, counted)
+
+    async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
+        """A device with its entities; who added it and sees this reads its first key."""
+        device = await self._granted.find(principal, device_id)
+        (thing,) = await self._entities.of_devices(device.tenant, [device])
+        entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
+        if seen and (key := await self.first_keys.shown(principal, device)) is not None:
+            entities = [_shown_key(device, key), *entities]
+        groups = await self.names_of_groups(principal, [device])
+        fields = _fields(device, await self._integrations.known(), groups)
+        detail = DeviceDetail(
+            **fields,
+            joined=device.joined,
+            link=device.link,
+            entities=entities,
+            user_nickname=await self._nickname(device),
+        )
+        _add_entities(detail, thing)
+        return detail
+
+    async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
+        """Give a device another name, and tell of it; the same name changes nothing."""
+        device = await self._granted.find(principal, device_id)
+        if device.name == body.name:
+            return
+        changes = DeviceChanges(name=body.name)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
+            raise not_seen(device_id)
+
+    async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
+        """Say where a device is, or that it is nowhere known; and tell of it."""
+        await self._granted.find(principal, device_id)
+        changes = DeviceChanges(location=location)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
+            raise not_seen(device_id)
+
+    async def location(self, principal: Principal, device_id: int) -> Location | None:
+        """Where a device is."""
+        return (await self._granted.find(principal, device_id)).location
+
+    async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
+        """The canvas of a device, which `management` keeps."""
+        device = await self._granted.find(principal, device_id)
+        return await self._canvases.of_device(device.tenant, device.id)
+
+    async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
+        """Let those devices that the user sees be in a group, or in none; return which they are.
+
+        Raises `NotFound` when there is no such group, and then nothing has moved.
+        """
+        tenant, group = principal.tenant, body.group_id or None
+
+        def move(device: Device) -> DeviceChanges | None:
+            return None if device.group == group else DeviceChanges(group=group)
+
+        return await self._store.change_each(
+            tenant,
+            ids_of(body.device_id_list),
+            seen_by(await self._grants.of(principal)),
+            move,
+            None if group is None else partial(self._groups.join, tenant, group),
+        )
+
+    async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
+        """Make a new key for a device; the old one dies."""
+        device = await self._granted.find(principal, device_id)
+        look = partial(self._granted.find, principal, device_id)
+        return await issue_key(self._credentials, device, look)
+
+    async def last_refused(self, principal: Principal, device_id: int) -> LastRefusedLogin:
+        """The last log-in as a device that was refused for its key or certificate."""
+        device = await self._granted.find(principal, device_id)
+        return await self._credentials.last_refused(device.sn, device.id, device.tenant)
+
+    async def delete(self, principal: Principal, body: DeleteDevices) -> None:
+        """Delete the devices that the user sees; what is unknown is passed over.
+
+        Nothing is deleted when one cannot be. When an integration fails in between, the
+        devices before that one are gone and the error names it.
+        """
+        grants = await self._grants.of(principal)
+        ids = sorted(ids_of(body.device_id_list))
+        found = [
+            device
+            for device in await self._store.find_all(principal.tenant, ids)
+            if grants.device(device.id, device.integration, device.group)
+        ]
+        asked = {one: await self._asks(one) for one in {device.integration for device in found}}
+        gone: list[int] = []
+        try:
+            for device in found:
+                await self._delete(device, asks=asked[device.integration])
+                gone.append(device.id)
+        finally:
+            await self._forgetting.forget_devices(principal.tenant, gone)
+
+    async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
+        """Delete the devices that the user sees, each for itself; what became of each."""
+        grants = await self._grants.of(principal)
+        outcomes: Outcomes = {one: not_seen(one) for one in ids}
+        gone: list[int] = []
+        try:
+            for device in await self._store.find_all(principal.tenant, ids):
+                if not grants.device(device.id, device.integration, device.group):
+                    continue
+                try:
+                    await self._delete(device, asks=await self._asks(device.integration))
+                except ThingwayError as error:
+                    outcomes[device.id] = error
+                else:
+                    outcomes[device.id] = None
+                    gone.append(device.id)
+        finally:
+            await self._forgetting.forget_devices(principal.tenant, gone)
+        return outcomes
+
+    async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
+        """`move`, and what became of each device."""
+        moved = set(await self.move(principal, body))
+        ids = ids_of(body.device_id_list)
+        return {one: None if one in moved else not_seen(one) for one in ids}
+
+    async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
+        """Change the tags of the devices that the user sees; what became of each."""
+        too_many: dict[int, ThingwayError] = {}
+
+        def change(device: Device) -> DeviceChanges | None:
+            tags = _tagged(body, device.tag)
+            if len(tags) > max(MOST_TAGS, len(device.tag)):
+                text = f"a device has at most {MOST_TAGS} tags"
+                too_many[device.id] = InvalidInput(text, field="tags")
+                return None
+            return None if tags == device.tag else DeviceChanges(tag=tags)
+
+        ids = ids_of(body.device_id_list)
+        condition = seen_by(await self._grants.of(principal))
+        found = set(await self._store.change_each(principal.tenant, ids, condition, change))
+        return {one: too_many.get(one) if one in found else not_seen(one) for one in ids}
+
+    async def _asks(self, integration: str) -> bool:
+        """Whether the integration is asked; it is not when it is not there any more."""
+        found = await self._integrations.find(integration)
+        if found is None or not found.alive:
+            return False
+        if found.manifest.delete_device_service is None:
+            raise InvalidInput(
+                f"integration {integration} cannot delete device!",
+                field="device_id_list",
+                code="method_not_allowed",
+            )
+        return True
+
+    async def _delete(self, device: Device, *, asks: bool) -> None:
+        if asks:
+            try:
+                await self._client.delete_device(device.integration, ref_of(device))
+            except ThingwayError as error:
+                error.field = error.field or f"device_id_list.{device.id}"
+                raise
+        delete = partial(self._store.delete, device.tenant, device.id)
+        await self._leaving.leave(device, delete, DELETED)
+
+    async def _nickname(self, device: Device) -> str | None:
+        """The nickname of the user who added the device, when it was one."""
+        if device.user_id is None:
+            return None
+        names = await self._people.nicknames(device.tenant, [device.user_id])
+        return names.get(device.user_id)
+
+    async def names_of_groups(
+        self, principal: Principal, devices: Iterable[Device]
+    ) -> Mapping[int, str]:
+        """Return the names of the groups that devices are in, by id."""
+        ids = {device.group for device in devices if device.group is not None}
+        return await self._groups.names(principal.tenant, ids) if ids else {}
+
+
+def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:
+    """The tags that a device is to have."""
+    if body.operation == "REMOVE":
+        return [tag for tag in held if tag not in body.tags]
+    return list(dict.fromkeys([*(held if body.operation == "ADD" else ()), *body.tags]))
+
+
+def _shown(entity: Entity) -> DeviceEntity:
+    member = entity.member
+    return DeviceEntity(
+        id=str(entity.id),
+        key=entity.key,
+        name=member.name,
+        type=member.type,
+        value_attribute=member.attribute,
+        value_type=member.value_type,
+        description=member.description,
+    )
+
+
+def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
+    """What widgets show of a device."""
+    device.important_entities = _shown_members(thing, important(thing.members))
+    device.common_entities = _shown_members(thing, COMMON.families())
+
+
+def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceMember]:
+    return [
+        DeviceMember(
+            id=str(entity.id),
+            key=entity.key,
+            name=member.name,
+            type=member.type,
+            value_type=member.value_type,
+            value_attribute=member.attribute,
+            access_mod=member.access_mod,
+            description=member.description,
+            parent=entity.parent_key,
+        )
+        for member in members
+        for entity in (Entity(thing, member),)
+    ]
+
+
+def _shown_key(device: Device, key: str) -> DeviceEntity:
+    """A row of the list of entities: existing consoles show nothing else that has a place for it.
+
+    Its id is that of no entity: numbers of members begin at 1.
+    """
+    return DeviceEntity(
+        id=str(entity_id(device.id, 0)),
+        key=key,
+        name=KEY_NAME,
+        type="PROPERTY",
+        value_attribute={},
+        value_type="STRING",
+        description=KEY_DESCRIPTION,
+    )
+
+
+def _fields(
+    device: Device, integrations: Mapping[str, ShownIntegration], groups: Mapping[int, str]
+) -> dict[str, Any]:
+    """The fields of `ShownDevice`."""
+    integration = integrations.get(device.integration)
+    group = None if device.group is None else groups.get(device.group)
+    known, since = device.connect_status, device.connect_changed
+    return {
+        "id": str(device.id),
+        "key": device.thing_key,
+        "name": device.name,
+        "integration": device.integration,
+        "integration_name": integration.name if integration else None,
+        "identifier": device.identifier,
+        "additional_data": device.additional or {},
+        "model": device.model,
+        "tags": device.tag,
+        "status": None if known == "DISCONNECT" else known,
+        "status_updated_at": None if since is None else to_ms(since),
+        "last_reported_at": device.last_update_time,
+        "location": device.location,
+        "group_id": None if group is None else str(device.group),
+        "group_name": group,
+        "application_id": str(device.application_id) if device.application else None,
+        "application_name": device.application.application_name if device.application else None,
+        "created_at": to_ms(device.created_at),
+        "updated_at": to_ms(device.updated_at),
+        "deletable": integration is None or integration.deletable,
+        "sends_frames": integration is not None and integration.carries_frames,
+    }

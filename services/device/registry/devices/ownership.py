@@ -1,0 +1,233 @@
+"""Ownership of devices: assigning them, and what ends when they leave (docs/ownership.md).
+
+What ends when a device leaves its application or the platform (docs/ownership.md).
+
+Its key and the connections that it opened end, and the tasks that nobody will answer.
+
+Frees the devices and RPS records of applications that are gone (docs/ownership.md).
+
+A leader does it when it hears of the end of one, and looks from time to time for what it has
+missed; who wants to add such a device before that has it freed at once.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.bus.subjects import auth_event
+from libs.common.contracts.auth import Application, GiveDevice, OwnedDevice, TakeDevice
+from libs.common.contracts.auth import ApplicationRef as AuthApplicationRef
+from libs.common.errors import Conflict, NotFound, ThingwayError
+from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.store.mongo import StoreError
+from services.device.commands.completion import CommandEnding
+from services.device.commands.model import ORPHANED, REMOVED, Reason
+from services.device.members.device_keys import CredentialsOverRpc, Step
+from services.device.registry.products.rps import RpsStore
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import not_seen
+from services.device.things.errors import rps_record_exists
+from services.device.things.model import ApplicationRef, Device
+from services.device.things.serial_numbers import SerialTaken
+
+log = logging.getLogger(__name__)
+
+
+class Leaving:
+    """Lets devices go."""
+
+    def __init__(self, keys: CredentialsOverRpc, commands: CommandEnding) -> None:
+        self._keys = keys
+        self._commands = commands
+
+    async def leave(self, device: Device, step: Step, reason: Reason) -> None:
+        """End the key, do the `step` by which the device leaves, and end its tasks.
+
+        The key ends before, so that a crash in between leaves no key without an owner; and once
+        more after, for one that was issued meanwhile. Raises what the first end and `step` raise.
+        """
+        await self._keys.revoke(device.sn, device.id, device.tenant)
+        await step()
+        try:
+            await self._keys.revoke(device.sn, device.id, device.tenant)
+        except ThingwayError as error:
+            log.warning("device %d: a second revocation failed: %s", device.id, error)
+        await self._end(device, reason)
+
+    async def leave_application(self, device: Device, step: Step, reason: Reason) -> None:
+        """`leave`; but what goes back to the users, who gave it, keeps its key."""
+        await (self.go_back if device.given else self.leave)(device, step, reason)
+
+    async def go_back(self, device: Device, step: Step, reason: Reason) -> None:
+        """Do the `step` by which the device goes back to the users, and end its tasks."""
+        await step()
+        await self._end(device, reason)
+
+    async def _end(self, device: Device, reason: Reason) -> None:
+        try:
+            await self._commands.end(device, reason)
+        except StoreError as error:
+            log.warning("device %d: its tasks end later: %s", device.id, error)
+
+
+WORKERS = 2
+"""Tenants that have a turn at a time."""
+PERIOD = 300.0
+"""Seconds between two looks."""
+CHUNK = 20
+"""Devices that are read at a time."""
+
+
+class ApplicationsOverRpc:
+    """Applications, which `auth` keeps."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def exists(self, tenant: str, application_id: int) -> bool:
+        """Whether there is an application; raises what says that nobody knows."""
+        wanted = AuthApplicationRef(application_id, tenant)
+        try:
+            await self._rpc.call("rpc.auth.get_application", wanted, Application)
+        except NotFound:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Devices and RPS records whose application is gone."""
+
+    devices: DeviceStore
+    records: RpsStore
+    applications: ApplicationsOverRpc
+    leaving: Leaving
+
+    async def freed(self, device: Device) -> bool:
+        """Take the device from its application if that is gone; whether it was."""
+        owner = device.application_id
+        if owner is None or await self.applications.exists(device.tenant, owner):
+            return False
+        await self._free(device, owner)
+        return True
+
+    async def _free(self, device: Device, owner: int) -> None:
+        detach = partial(self.devices.detach, device, owner)
+        await self.leaving.leave_application(device, detach, ORPHANED)
+
+    async def run(self, bus: Bus) -> None:
+        """Look for ever; run by the lease holder."""
+        ended = asyncio.Event()
+
+        async def heard(_: Msg) -> None:
+            ended.set()
+
+        subject = auth_event("*", "application.deleted")
+        subscription = await bus.client.subscribe(subject, cb=heard)
+        try:
+            await take_turns("orphans", WORKERS, self.tenants, self.steps, PERIOD, ended)
+        finally:
+            if bus.connected:
+                await subscription.unsubscribe()
+
+    async def tenants(self) -> set[str]:
+        """Return the tenants that have devices or RPS records."""
+        return {*await self.devices.lists.tenants(), *await self.records.tenants()}
+
+    async def steps(self, tenant: str) -> Steps:
+        """Free all that applications of a tenant have left."""
+        for application in await self.devices.lists.applications(tenant):
+            if await self.applications.exists(tenant, application):
+                continue
+            while some := await self.devices.of_application(tenant, application, CHUNK):
+                for device in some:
+                    await self._free(device, application)
+                yield
+        for application in await self.records.applications(tenant):
+            if not await self.applications.exists(tenant, application):
+                owner = tenant, application
+                for key in await self.records.keys(owner):
+                    await self.records.delete(owner, key)
+                yield
+
+
+class _MovedMeanwhile(Exception):
+    """The device left the application before it was taken from it."""
+
+
+@dataclass(frozen=True)
+class DeviceGiver:
+    """Answers `give_device` and `take_device`; both may be repeated."""
+
+    store: DeviceStore
+    orphans: Orphans
+    leaving: Leaving
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Offer the operations."""
+        rpc.offer("give_device", GiveDevice, self.give)
+        rpc.offer("take_device", TakeDevice, self.take)
+
+    async def give(self, wanted: GiveDevice) -> OwnedDevice:
+        """Make an application the owner of a device; its key, values and history stay.
+
+        Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
+        """
+        device = await self._find(wanted.tenant, wanted.device_id)
+        if device.application_id == wanted.application_id:
+            return _told(device)
+        if device.application is not None and not await self.orphans.freed(device):
+            raise _of_another(device)
+        new_owner = ApplicationRef(wanted.application_id, wanted.application_name)
+        try:
+            given = await self.store.give(device.tenant, device.id, new_owner)
+        except SerialTaken as error:
+            raise rps_record_exists(device.sn, "device_id") from error
+        if given is None:
+            raise _of_another(device)
+        return _told(given)
+
+    async def take(self, wanted: TakeDevice) -> OwnedDevice:
+        """Make the users the owner of a device that an application has; its key stays.
+
+        The tasks that the device has not answered end. Raises `NotFound`, also for a device of
+        another application, and one that is nobody's.
+        """
+        device = await self._find(wanted.tenant, wanted.device_id)
+        if device.application is None and not device.nobodys:
+            return _told(device)
+        if device.application_id != wanted.application_id:
+            raise not_seen(device.id)
+
+        async def detach() -> None:
+            if not await self.store.detach(device, wanted.application_id, wanted.user_id):
+                raise _MovedMeanwhile
+
+        try:
+            await self.leaving.go_back(device, detach, REMOVED)
+        except _MovedMeanwhile:
+            return await self.take(wanted)
+        return _told(device)
+
+    async def _find(self, tenant: str, device_id: int) -> Device:
+        device = await self.store.find(tenant, device_id)
+        if device is None:
+            raise not_seen(device_id)
+        return device
+
+
+def _of_another(device: Device) -> Conflict:
+    name = device.application.application_name if device.application else "an application"
+    return Conflict(
+        f"{name} has the device: take it back first",
+        field="device_id",
+        code="device_of_another_application",
+    )
+
+
+def _told(device: Device) -> OwnedDevice:
+    return OwnedDevice(device.sn, device.name)

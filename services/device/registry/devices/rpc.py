@@ -1,0 +1,338 @@
+"""Operations of other services and integrations on devices, on the bus.
+
+What integrations say on the bus of their own devices and of themselves; what others ask of it.
+
+An integration is who the subject says: `rpc.device.{operation}.{integration}`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from libs.common.bus import RpcClient, RpcServer
+from libs.common.clock import now_ms, to_ms
+from libs.common.contracts.entities import DescribeIntegrationEntities, ThingEntities, ThingEntity
+from libs.common.contracts.integrations import (
+    BUILT_IN,
+    Acknowledged,
+    DeviceRef,
+    GetOwnValues,
+    GetTsl,
+    GotTsl,
+    ListDevices,
+    ListedDevices,
+    Manifest,
+    OwnValues,
+    PutDevice,
+    TellEvent,
+    TellOwnReport,
+    TellReply,
+    TellReport,
+)
+from libs.common.contracts.names import (
+    CANVAS_OF_DEVICE,
+    MOST_DEVICES,
+    AskCanvas,
+    CountDevices,
+    DescribedDevice,
+    DescribedDevices,
+    DescribeDevices,
+    DeviceCanvas,
+    DeviceCount,
+    DeviceCounts,
+)
+from libs.common.errors import InvalidInput, NotFound, TooLarge
+from libs.common.integrations.client import Integrations
+from libs.common.store.mongo import Document, containing
+from libs.common.things import DIRECT, own_sn
+from libs.common.tsl import to_wire
+from services.device.members.directory import Models
+from services.device.members.entity import Entity, of_thing
+from services.device.members.integration_things import ThingMaker
+from services.device.registry.devices.integration_devices import Brought, DeviceBringer, ref_of
+from services.device.registry.products.service import ProductService
+from services.device.registry.products.templates import Templates
+from services.device.telemetry.http_presence import HttpPresence
+from services.device.telemetry.latest_values import LatestValues
+from services.device.telemetry.reporter import Reporter
+from services.device.telemetry.uplink import MAX_PAYLOAD, check
+from services.device.things.device_queries import DeviceLists
+from services.device.things.device_search import INTEGRATION_NAME, Query
+from services.device.things.device_store import DeviceStore
+from services.device.things.directory import ThingDirectory
+from services.device.things.model import Device, Thing
+from services.device.things.visibility import Condition
+
+ORDERS = {
+    "id": "_id",
+    "name": "name",
+    "createdAt": "createdAt",
+    INTEGRATION_NAME: INTEGRATION_NAME,
+}
+"""What devices may be sorted by, and where it is stored."""
+_SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
+
+
+class DeviceNames:
+    """Answers `describe_devices` and `count_devices`."""
+
+    def __init__(self, lists: DeviceLists, models: Models, integrations: Integrations) -> None:
+        self._integrations = integrations
+        self._lists = lists
+        self._models = models
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Offer the operations."""
+        rpc.offer("describe_devices", DescribeDevices, self.describe)
+        rpc.offer("count_devices", CountDevices, self.count)
+
+    async def describe(self, wanted: DescribeDevices) -> DescribedDevices:
+        """The devices that are wanted; raise `InvalidInput` for what cannot be asked."""
+        if not 1 <= wanted.limit <= MOST_DEVICES:
+            raise InvalidInput(f"must be from 1 to {MOST_DEVICES}", field="limit")
+        if wanted.skip < 0:
+            raise InvalidInput("must not be negative", field="skip")
+        order: dict[str, int] = {}
+        for name, way in wanted.order:
+            if name not in ORDERS or way not in (1, -1):
+                raise InvalidInput(f"must be {', '.join(ORDERS)} with 1 or -1", field="order")
+            order.setdefault(ORDERS[name], way)
+        order.setdefault("_id", -1)
+        query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
+        if query.by_integration:
+            query = replace(query, integrations=await self._integrations.by_name())
+        found, total = await self._lists.find_documents(query, _SHOWN, counted=wanted.counted)
+        return DescribedDevices(list(map(_described_device, found)), total)
+
+    async def count(self, wanted: CountDevices) -> DeviceCounts:
+        """Devices and their entities by integration.
+
+        Entities are counted by product: as many as the TSL has members, times its devices.
+        """
+        groups = await self._lists.counted_models(wanted.tenant)
+        members = await self._models.of(wanted.tenant, {group.model for group in groups})
+        counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
+        for group in groups:
+            count = counts[group.integration]
+            count.devices += group.devices
+            count.entities += group.devices * len(members[group.model].members)
+        return DeviceCounts(dict(counts))
+
+
+def _condition(wanted: DescribeDevices) -> Condition:
+    conditions: list[Condition] = [{"tenant": wanted.tenant}]
+    either: list[Condition] = []
+    if wanted.ids is not None:
+        either.append({"_id": {"$in": wanted.ids}})
+    if wanted.integrations is not None:
+        either.append({"integration": {"$in": wanted.integrations}})
+    if wanted.groups is not None:
+        either.append({"group": {"$in": wanted.groups}})
+    if either:
+        conditions.append({"$or": either})
+    if wanted.exclude_ids:
+        conditions.append({"_id": {"$nin": wanted.exclude_ids}})
+    if wanted.exclude_integrations:
+        conditions.append({"integration": {"$nin": wanted.exclude_integrations}})
+    if wanted.exclude_groups:
+        conditions.append({"group": {"$nin": wanted.exclude_groups}})
+    if wanted.keyword:
+        named: list[Condition] = [{"name": containing(wanted.keyword)}]
+        named.append({"integration": {"$in": wanted.keyword_integrations}})
+        conditions.append({"$or": named})
+    return {"$and": conditions}
+
+
+def _described_device(document: Document) -> DescribedDevice:
+    user = document.get("userId")
+    return DescribedDevice(
+        id=int(document["_id"]),
+        name=document["name"],
+        integration=document.get("integration", DIRECT),
+        created_at=to_ms(document["createdAt"]),
+        user_id=None if user is None else int(user),
+        group=document.get("group"),
+    )
+
+
+class CanvasesOverRpc:
+    """The canvases of devices, kept by `management`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def of_device(self, tenant: str, device_id: int) -> DeviceCanvas:
+        """The canvas of a device that there is."""
+        wanted = AskCanvas(tenant, device_id)
+        return await self._rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
+
+
+MODEL = "model"
+"""The input of our own integrations that names the product of a new device."""
+MOST_MODELS = 1000
+"""Products that a form offers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegrationRpc:
+    """The operations that `device` offers to integrations."""
+
+    devices: DeviceStore
+    integrations: Integrations
+    maker: ThingMaker
+    directory: ThingDirectory
+    reporter: Reporter
+    presence: HttpPresence
+    products: ProductService
+    templates: Templates
+    latest: LatestValues
+    bringer: DeviceBringer
+    retention_ms: int
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Answer `rpc.device.{operation}.{integration}`, `rpc.device.integration_entities`."""
+        rpc.offer_each("report", TellReport, self.report)
+        rpc.offer_each("event", TellEvent, self.event)
+        rpc.offer_each("reply", TellReply, self.reply)
+        rpc.offer_each("own_report", TellOwnReport, self.own_report)
+        rpc.offer_each("list_devices", ListDevices, self.list_devices)
+        rpc.offer_each("get_tsl", GetTsl, self.get_tsl)
+        rpc.offer_each("own_values", GetOwnValues, self.own_values)
+        rpc.offer_each("put_device", PutDevice, self.put_device)
+        rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
+
+    async def report(self, integration: str, told: TellReport) -> Acknowledged:
+        """A device of the integration reports."""
+        body: dict[str, Any] = {"properties": told.properties}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "report", body, told.ts, told.report_id)
+
+    async def event(self, integration: str, told: TellEvent) -> Acknowledged:
+        """An event of a device."""
+        body = {"eventId": told.event_id, "outputs": told.outputs}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "event", body, told.ts)
+
+    async def reply(self, integration: str, told: TellReply) -> Acknowledged:
+        """What became of a command."""
+        body: dict[str, Any] = {"commandId": told.command_id, "status": told.status}
+        body |= {} if told.outputs is None else {"outputs": told.outputs}
+        body |= {} if told.error is None else {"error": told.error}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "reply", body, None)
+
+    async def own_report(self, integration: str, told: TellOwnReport) -> Acknowledged:
+        """Properties of the integration itself; stored when this is answered."""
+        thing = await self._thing_of(integration, told.tenant)
+        raw = msgspec.json.encode({"properties": told.properties})
+        check("report", thing, raw, now_ms(), self.retention_ms)
+        await self.reporter.report(thing, told.properties)
+        return Acknowledged()
+
+    async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
+        """The integration's devices of all tenants, by id."""
+        found = await self.devices.of_integration(integration, asked.after, asked.limit)
+        return ListedDevices(list(map(ref_of, found)))
+
+    async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
+        """Bring a device in that nobody asked for."""
+        brought = Brought(
+            tenant=wanted.tenant,
+            integration=integration,
+            name=wanted.name,
+            user_id=None,
+            new=wanted.device,
+        )
+        return ref_of(await self.bringer.bring(brought))
+
+    async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
+        """The TSL of a device."""
+        device = await self._device(integration, asked.tenant, asked.identifier)
+        found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
+        return GotTsl(to_wire(found))
+
+    async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
+        """Latest values of the integration itself."""
+        thing = await self._thing_of(integration, asked.tenant)
+        values = await self.latest.of([thing.id])
+        return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
+
+    async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
+        """Parents, each followed by its children; none of an integration that is not known."""
+        found = await self.integrations.find(wanted.integration)
+        if found is None:
+            return ThingEntities([])
+        thing = of_thing(await self.maker.ensure(wanted.tenant, found.manifest))
+        values = (await self.latest.of([thing.id])).get(thing.id, {})
+        models = await self._models_to_choose(wanted.tenant, found.manifest)
+        return ThingEntities(
+            [
+                _described(Entity(thing, member), values, models.get(member.path))
+                for member in thing.members.families()
+            ]
+        )
+
+    async def _models_to_choose(self, tenant: str, manifest: Manifest) -> dict[str, dict[str, str]]:
+        """What the form for a new device of ours offers as its model, by the path of the input."""
+        service = manifest.add_device_service
+        if manifest.id not in BUILT_IN or service is None:
+            return {}
+        return {f"{service}.{MODEL}": await self.templates.labels(tenant, MOST_MODELS)}
+
+    async def _say(
+        self,
+        device: Device,
+        channel: str,
+        body: dict[str, Any],
+        ts: int | None,
+        report_id: str | None = None,
+    ) -> Acknowledged:
+        """Check what a device says and put it on its way, as if the device had said it."""
+        thing = await self.directory.thing(device)
+        raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
+        if len(raw) > MAX_PAYLOAD:
+            raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
+        check(channel, thing, raw, now_ms(), self.retention_ms)
+        await self.reporter.say(thing, channel, raw, report_id)
+        await self.presence.heard(thing)
+        return Acknowledged()
+
+    async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
+        device = await self.devices.with_identifier(tenant, integration, identifier)
+        if device is None:
+            raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
+        return device
+
+    async def _thing_of(self, integration: str, tenant: str) -> Thing:
+        found = await self.integrations.find(integration)
+        if found is None:
+            raise NotFound(f"integration {integration} is not known", field="integration")
+        document = await self.maker.ensure(tenant, found.manifest)
+        sn = own_sn(document["_id"])
+        return (await self.directory.by_sn([sn]))[sn]
+
+
+def _described(
+    entity: Entity, values: Mapping[str, Any], choices: dict[str, str] | None
+) -> ThingEntity:
+    """An entity; `choices` are what a form offers for it."""
+    member = entity.member
+    attribute = member.attribute if choices is None else member.attribute | {"enum": choices}
+    value = entity.value_in(values) if member.type == "PROPERTY" else None
+    if value is not None and "enum" in member.attribute:
+        value = str(value)  # consoles look it up among the keys of the enumeration
+    return ThingEntity(
+        id=entity.id,
+        key=entity.key,
+        parent=entity.parent_key,
+        name=member.name,
+        description=member.description,
+        type=member.type,
+        value_type=member.value_type,
+        access_mod=member.access_mod,
+        value_attribute=attribute,
+        value=value,
+    )

@@ -1,0 +1,304 @@
+"""Search for devices on the console, and locations of devices."""
+
+import math
+from collections.abc import Iterator
+
+from libs.common.errors import InvalidInput
+from libs.common.http.console import ids_of
+from libs.common.identity.grants import Grants
+from libs.common.store.mongo import containing, pattern_of
+from services.device.members.values import ValueFault
+from services.device.registry.devices.schemas import Area, FindDevices, SearchDevices, SentLocation
+from services.device.things.device_search import INTEGRATION_NAME, Lead, Order, Query
+from services.device.things.model import Location
+from services.device.things.schemas import order_of
+from services.device.things.serial_numbers import key_of
+from services.device.things.visibility import (
+    MANY,
+    NOTHING,
+    WALKS,
+    Condition,
+    hint,
+    seen,
+    seen_in_parts,
+    without_groups,
+)
+
+COLUMNS = {
+    "sn": "snKey",
+    "deviceId": "_id",
+    "devEUI": "devEUI",
+    "imei": "imei",
+    "name": "name",
+    "description": "description",
+    "project": "project",
+    "tag": "tag",
+    "model": "model",
+    "tslVersion": "tslVersion",
+    "deviceType": "deviceType",
+    "connectStatus": "connectStatus",
+    "licenseStatus": "licenseStatus",
+    "rpsStatus": "rpsStatus",
+    "autopStatus": "rpsStatus",
+    "hardwareVersion": "hardwareVersion",
+    "firmwareVersion": "firmwareVersion",
+    "electricity": "electricity",
+    "lastUpdateTime": "lastUpdateTime",
+    "application": "application.applicationName",
+    "mac": "mac",
+    "wlanMac": "wlanMac",
+    "dataStorage": "dataStorage",
+}
+"""Fields of the record, and where they are stored.
+
+The stored `lastUpdateTime` lags behind the newest report by up to 10 s: an order by it is
+as old as that, the answered times are exact.
+"""
+
+
+USER_COLUMNS = {
+    "id": "_id",
+    "key": "key",
+    "name": "name",
+    "identifier": "identifier",
+    "integration": "integration",
+    "integration_name": INTEGRATION_NAME,
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+    "model": "model",
+    "status": "connectStatus",
+}
+"""Of users: the same."""
+_STATUS = {"NEVER_SEEN": "DISCONNECT"}
+"""Where a status is stored under another name."""
+
+
+def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
+    """Translate a search over the devices of an application.
+
+    Raises `InvalidInput` for an order that cannot be and for bounds that exclude all.
+    """
+    low, high = search.electricity_min, search.electricity_max
+    if low is not None and high is not None and low > high:
+        raise InvalidInput("must not exceed electricityMax", field="electricityMin")
+    scope: Condition = {"tenant": tenant, "application.applicationId": application_id}
+    conditions = [scope, *_conditions(search)]
+    return Query(
+        filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
+        order=order_of(search.sorts or [], COLUMNS),
+        skip=(search.page_number - 1) * search.page_size,
+        limit=search.page_size,
+        texts=[text for text in (search.name, search.keyword) if text],
+        scope=scope,
+    )
+
+
+def _conditions(search: SearchDevices) -> Iterator[Condition]:
+    if search.application_id is not None:
+        yield {"application.applicationId": search.application_id}
+    yield from _whole(search)
+    yield from _in_part(search)
+    yield from _any_of(search)
+    if search.electricity_min is not None:
+        yield {"electricity": {"$gte": search.electricity_min}}
+    if search.electricity_max is not None:
+        yield {"electricity": {"$lte": search.electricity_max}}
+
+
+def _whole(search: SearchDevices) -> Iterator[Condition]:
+    if search.sn:
+        yield {"snKey": key_of(search.sn)}
+    if search.dev_eui:
+        yield {"devEUI": search.dev_eui.upper()}
+    if search.imei:
+        yield {"imei": {"$regex": "^" + pattern_of(search.imei, "imei") + "$", "$options": "i"}}
+    if search.project:
+        yield {"project": search.project}
+
+
+def _in_part(search: SearchDevices) -> Iterator[Condition]:
+    if search.keyword:
+        serial = {"$regex": pattern_of(search.keyword.upper())}
+        yield {"$or": [{"name": containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]}
+    for name, text in (
+        ("name", search.name),
+        ("model", search.model),
+        ("hardwareVersion", search.hardware_version),
+        ("firmwareVersion", search.firmware_version),
+    ):
+        if text:
+            yield {name: containing(text, name)}
+
+
+def _any_of(search: SearchDevices) -> Iterator[Condition]:
+    tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
+    for name, values in (
+        ("connectStatus", search.connect_status),
+        ("deviceType", search.device_type),
+        ("rpsStatus", search.rps_status),
+        ("rpsStatus", search.autop_status),
+        ("tag", tags),
+    ):
+        if values:
+            yield {name: {"$in": list(dict.fromkeys(values))}}
+
+
+def granted_query(
+    tenant: str, grants: Grants, search: FindDevices
+) -> tuple[Query, list[Condition]]:
+    """Translate a search by a user with `grants`; raise `InvalidInput` for a wrong order.
+
+    The conditions are such that every device of the whole list meets exactly one.
+    """
+    asked = list(_asked(search))
+    order = _order(search)
+
+    def whole(part: Condition) -> Condition:
+        conditions = [*asked, part] if part else asked
+        return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
+
+    query = Query(
+        whole(seen(grants)),
+        order,
+        search.skip,
+        search.size,
+        None if asked else hint(grants, order),
+        [text for text in (search.name, search.identifier) if text],
+        {"tenant": tenant},
+        [*_leads(search), *(_granted_leads(grants) if asked else ())],
+        WALKS.get(order[0][0]),
+    )
+    return query, [whole(part) for part in seen_in_parts(grants)]
+
+
+def _asked(search: FindDevices) -> Iterator[Condition]:
+    """What a user's search asks for, one condition for each filter."""
+    if search.name:
+        named = {"name": containing(search.name, "name")}
+        yield {"$or": [named, {"snKey": key_of(search.name)}]}
+    if search.identifier:
+        yield {"snKey": {"$regex": pattern_of(search.identifier.upper(), "identifier")}}
+    if search.integration:
+        yield {"integration": search.integration}
+    if search.group_id:
+        yield {"group": search.group_id}
+    if search.application_id:
+        yield {"application.applicationId": search.application_id}
+    if search.filter_not_grouped:
+        yield {"group": None}
+    for field, values in (
+        ("_id", None if search.id_list is None else ids_of(search.id_list)),
+        ("connectStatus", [_STATUS.get(one, one) for one in search.status or ()] or None),
+        ("model", search.model or None),
+        ("tag", search.tags or None),
+    ):
+        if values is not None:
+            yield {field: {"$in": values}}
+    if search.area is not None:
+        yield _in_area(search.area)
+
+
+def _leads(search: FindDevices) -> Iterator[Lead]:
+    """The filters of a search that an index leads to."""
+    if search.id_list is not None:
+        return  # which leads to fewer
+    if search.group_id:
+        yield Lead("group", [{"group": search.group_id}])
+    if search.application_id:
+        owner = {"application.applicationId": search.application_id}
+        yield Lead("application", [owner])
+    if search.filter_not_grouped:
+        yield Lead("group", [{"group": None}])
+    if search.tags:
+        yield Lead("fleet_tag", [{"tag": tag} for tag in search.tags])
+    if search.model:
+        yield Lead("fleet_model", [{"model": {"$in": search.model}}])
+    if search.area is not None:
+        yield Lead("place", [_in_area(search.area)])
+    if search.status:
+        stored = [_STATUS.get(one, one) for one in search.status]
+        yield Lead("fleet_status", [{"connectStatus": {"$in": stored}}])
+
+
+def _granted_leads(grants: Grants) -> Iterator[Lead]:
+    """The groups of a user who sees nothing besides."""
+    only = not grants.everything and without_groups(grants) == NOTHING
+    if only and 0 < len(grants.resources.groups) <= MANY:
+        yield Lead("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
+
+
+def _in_area(area: Area) -> Condition:
+    if area.south > area.north:
+        raise InvalidInput("must not exceed north", field="area.south")
+    latitude = {"location.latitude": {"$gte": area.south, "$lte": area.north}}
+    west, east = {"$gte": area.west}, {"$lte": area.east}
+    if area.west <= area.east:
+        return {**latitude, "location.longitude": west | east}
+    return {**latitude, "$or": [{"location.longitude": west}, {"location.longitude": east}]}
+
+
+def _order(search: FindDevices) -> Order:
+    """The order; the key is the integration, then the identifier.
+
+    The last criterion, the id, runs as the others do, so that an index can be walked.
+    """
+    order: Order = []
+    for column, direction in search.order(USER_COLUMNS):
+        parts = ("integration", "identifier") if column == "key" else (column,)
+        order += [(part, direction) for part in parts]
+    asked = {sort.property for sort in search.sorts or ()}
+    if len(order) > 1 and "id" not in asked:
+        order[-1] = ("_id", order[0][1])
+    return order
+
+
+NOT_BOTH = "device_location_latitude_and_longitude_not_both_provided"
+BOUNDS = {"latitude": 90.0, "longitude": 180.0}
+"""Degrees on either side of the equator and of the prime meridian (WGS 84)."""
+
+
+def location_of(sent: SentLocation, field: str = "") -> Location | None:
+    """The place, None when nothing is said; raise `InvalidInput` that names what is wrong.
+
+    `field` is where it stands in the body, with a dot behind.
+    """
+    latitude = _degrees("latitude", sent.latitude, field)
+    longitude = _degrees("longitude", sent.longitude, field)
+    address = (sent.address or "").strip() or None
+    if latitude is not None and longitude is not None:
+        return Location(latitude, longitude, address)
+    if latitude is not None or longitude is not None:
+        raise InvalidInput(
+            "latitude and longitude go together",
+            field=field + ("longitude" if longitude is None else "latitude"),
+            code=NOT_BOTH,
+        )
+    if address is not None:
+        raise InvalidInput(
+            "an address needs latitude and longitude",
+            field=f"{field}address",
+            code="device_location_setting_address_without_latitude_and_longitude",
+        )
+    return None
+
+
+def _degrees(name: str, sent: float | str | None, field: str) -> float | None:
+    if sent is None or sent == "":
+        return None
+    try:
+        value = float(sent)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        text = f"{name} must be a number of degrees"
+        raise _refused(field + name, ValueFault(f"device_location_{name}_type_error", text, {}))
+    most = BOUNDS[name]
+    if abs(value) > most:
+        text = f"{name} must be from {-most:g} to {most:g}"
+        args = {"entity_name": name, "value": value, "min": -most, "max": most}
+        raise _refused(field + name, ValueFault("entity_value_out_of_range", text, args))
+    return value
+
+
+def _refused(field: str, fault: ValueFault) -> InvalidInput:
+    return InvalidInput(fault.error_message, field=field, code="multiple_error", detail=[fault])

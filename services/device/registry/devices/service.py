@@ -1,0 +1,357 @@
+"""Operations of applications on devices, and device documents."""
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from libs.common.contracts.auth import DeviceCredentials
+from libs.common.errors import Conflict, InvalidInput, ThingwayError
+from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
+from libs.common.things import DIRECT
+from libs.common.tsl import TslDocument
+from services.device.commands.model import DELETED, REMOVED
+from services.device.members.device_keys import CredentialsOverRpc, issue_key
+from services.device.registry.devices.ownership import Leaving, Orphans
+from services.device.registry.devices.schemas import (
+    AddDevice,
+    DevicePage,
+    DeviceRecord,
+    DeviceRef,
+    SearchDevices,
+    UpdateDevice,
+)
+from services.device.registry.devices.search import query_of
+from services.device.registry.products.service import ProductService
+from services.device.telemetry.latest_values import LatestValues
+from services.device.things.device_store import DeviceStore
+from services.device.things.errors import (
+    device_exists,
+    device_not_found,
+    has_integration,
+    rps_record_exists,
+    unknown_version,
+)
+from services.device.things.model import ApplicationRef, Device, DeviceChanges
+from services.device.things.product_model import Product
+from services.device.things.serial_numbers import (
+    Holder,
+    SerialTaken,
+    check_serial,
+    dev_eui_of,
+    key_of,
+)
+
+log = logging.getLogger(__name__)
+
+
+def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:
+    """What every device has that has never been there; who adds it adds the rest."""
+    now = datetime.now(UTC)
+    return Device(
+        id=device_id,
+        tenant=tenant,
+        sn=serial,
+        sn_key=key_of(serial),
+        identifier=serial,
+        dev_eui=dev_eui_of(serial),
+        model=product.model,
+        tsl_version=product.current_version,
+        device_type=product.device_type,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def follow(changes: DeviceChanges, product: Product) -> None:
+    """Let a device follow a product, at its current version."""
+    changes.model = product.model
+    changes.tsl_version = product.current_version
+    changes.device_type = product.device_type
+
+
+def given_by(principal: Principal, body: AddDevice) -> DeviceChanges:
+    """The fields that an application sets by adding a device, new or known."""
+    return DeviceChanges(
+        name=body.name,
+        description=body.description or "",
+        project=body.project or "",
+        tag=list(dict.fromkeys(body.tag or [])),
+        rps_status="WAITING" if body.auto_provision else "DISABLE",
+        application=ApplicationRef(principal.application_id, principal.name),
+        data_storage=msgspec.UNSET if body.data_storage is None else body.data_storage,
+    )
+
+
+def config_of(body: AddDevice) -> dict[str, Any] | None:
+    """The configuration to provision a device with, None when it shall not be.
+
+    Raises `InvalidInput` when it is asked for and missing or unreadable.
+    """
+    if not body.auto_provision:
+        return None
+    if body.config is not None:
+        return body.config
+    if body.profile is None:
+        raise InvalidInput("config is required when autoProvision is true", field="config")
+    if isinstance(body.profile, dict):
+        return body.profile
+    try:
+        profile = json.loads(body.profile)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"is not JSON: {error}", field="profile") from error
+    if not isinstance(profile, dict):
+        raise InvalidInput("must be a JSON object", field="profile")
+    return profile
+
+
+def ref_of(device: Device) -> DeviceRef:
+    """The device as adding and updating it answer."""
+    return DeviceRef(device.sn, device.id, device.dev_eui, device.imei)
+
+
+def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
+    """The whole record; `reported` (ms) is the newest report that latest values know."""
+    times = [time for time in (reported, device.last_update_time) if time is not None]
+    return DeviceRecord(
+        sn=device.sn,
+        device_id=device.id,
+        dev_eui=device.dev_eui,
+        imei=device.imei,
+        name=device.name,
+        description=device.description,
+        project=device.project,
+        tag=device.tag,
+        model=device.model,
+        tsl_version=device.tsl_version,
+        device_type=device.device_type,
+        connect_status=device.connect_status,
+        license_status=device.license_status,
+        rps_status=device.rps_status,
+        autop_status=device.rps_status,
+        hardware_version=device.hardware_version,
+        firmware_version=device.firmware_version,
+        electricity=None if device.electricity is None else int(device.electricity),
+        last_update_time=max(times, default=None),
+        application=device.application,
+        mac=device.mac,
+        wlan_mac=device.wlan_mac,
+        data_storage=device.data_storage,
+    )
+
+
+SERIAL_FIELD = "snDevEUI"
+T = TypeVar("T")
+
+
+class Provisioner(Protocol):
+    """Sends a first configuration to a device that was added with `autoProvision`."""
+
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        """Raise `InvalidInput` when the device's TSL does not accept `config`."""
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Begin to configure a device that has just been added."""
+
+    async def forget(self, thing_id: int) -> None:
+        """Forget what a device that gets another owner has been configured to."""
+
+
+@dataclass(frozen=True)
+class DeviceService:
+    """Devices of an application."""
+
+    store: DeviceStore
+    latest: LatestValues
+    ids: IdAllocator
+    products: ProductService
+    provisioner: Provisioner
+    credentials: CredentialsOverRpc
+    leaving: Leaving
+    orphans: Orphans
+
+    async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
+        """Add a device, or one of the tenant that is nobody's any more.
+
+        That one keeps its id, its SN as first written and, unless `model` names another, its
+        product; to the application that it belonged to last it is what it was. Raises
+        `InvalidInput`, or `Conflict` when the SN is taken by a device or an RPS record, whoever
+        they belong to.
+        """
+        if body.sn is not None or body.dev_eui is not None:
+            raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
+        serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
+        config = config_of(body)
+        holder, known = await self.store.with_serial(key_of(serial))
+        if known is not None:
+            device = await self._add_again(principal, known, body, config)
+        elif holder is not None:
+            raise _taken(holder, serial)
+        else:
+            device = await self._add_new(principal, serial, body, config)
+        if config is not None:
+            await self._provision(device, config)
+        return ref_of(device)
+
+    async def _add_new(
+        self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
+    ) -> Device:
+        product = await self.products.choose(principal.tenant, body.model, key_of(serial))
+        device = begin(await self.ids.take(), serial, principal.tenant, product)
+        device = device.changed(given_by(principal, body))
+        if config is not None:
+            await self.provisioner.validate(device, config)
+        try:
+            await self.store.insert([device])
+        except SerialTaken as error:
+            holder, _ = await self.store.with_serial(key_of(serial))
+            raise _taken(holder or "device", serial) from error
+        return device
+
+    async def _add_again(
+        self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
+    ) -> Device:
+        known = await self._nobodys(principal, known, body.sn_dev_eui)
+        changes = given_by(principal, body)
+        if body.model is not None and body.model != known.model:
+            product = await self.products.choose(principal.tenant, body.model, known.sn_key)
+            follow(changes, product)
+        if config is not None:
+            await self.provisioner.validate(known.changed(changes), config)
+        other = known.removed_from != principal.application_id
+        if other:
+            await self.provisioner.forget(known.id)
+        try:
+            device = await self.store.attach(known, changes, other=other)
+        except SerialTaken as error:
+            raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
+        if device is None:
+            raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
+        return device
+
+    async def _nobodys(self, principal: Principal, known: Device, serial: str) -> Device:
+        """The device, which may be added; raise `Conflict` when it is somebody's."""
+        if known.tenant == principal.tenant:
+            if known.application is not None and await self.orphans.freed(known):
+                known = await self.store.with_id(known.id) or known
+            if known.nobodys:
+                return known
+        raise device_exists(serial, SERIAL_FIELD)
+
+    async def _provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Begin to configure; the device is added by now, so a failure cannot undo that.
+
+        It stays `WAITING` then, and a configuration task does what was left.
+        """
+        try:
+            await self.provisioner.provision(device, config)
+        except ThingwayError:
+            log.exception("device %d was added and not provisioned", device.id)
+
+    async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
+        """The whole record of a device."""
+        device = await self._find(principal, device_id)
+        times = await self.latest.times([device_id])
+        return record_of(device, times.get(device_id))
+
+    async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
+        """One page of the devices that match; see `SearchDevices`."""
+        query = query_of(principal.tenant, principal.application_id, search)
+        rows, total = await self.store.search(query)
+        devices = [device async for device in rows]
+        times = await self.latest.times([device.id for device in devices])
+        records = [record_of(device, times.get(device.id)) for device in devices]
+        return DevicePage(search.page_size, search.page_number, total, records)
+
+    async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
+        """Change a device; raise `InvalidInput` for a version that its product lacks."""
+        device = await self._find(principal, body.device_id)
+        changes = DeviceChanges(
+            name=body.name,
+            description=_given(body.description),
+            project=_given(body.project),
+            tag=msgspec.UNSET if body.tag is None else list(dict.fromkeys(body.tag)),
+            data_storage=_given(body.data_storage),
+        )
+        if body.tsl_version is not None and body.tsl_version != device.tsl_version:
+            versions = await self.products.versions(principal.tenant, device.model)
+            if body.tsl_version not in versions:
+                raise unknown_version(device.model, body.tsl_version)
+            changes.tsl_version = body.tsl_version
+        updated = await self.store.update(
+            principal.tenant, body.device_id, changes, principal.application_id
+        )
+        return ref_of(_found(updated, body.device_id))
+
+    async def remove(self, principal: Principal, device_id: int) -> None:
+        """Take a device from its application: it keeps its id and history.
+
+        Its key ends, unless users gave it: then it is theirs again.
+        """
+        device = await self._find(principal, device_id)
+
+        async def remove() -> None:
+            _found(await self.store.detach(device, principal.application_id), device_id)
+
+        await self.leaving.leave_application(device, remove, REMOVED)
+
+    async def delete(self, principal: Principal, device_id: int) -> str:
+        """Delete a device and its key; return its SN.
+
+        Also one that was removed from the application and is nobody's since. Raises `Conflict`
+        for one that an integration has: it would bring the device again.
+        """
+        tenant, owner = principal.tenant, principal.application_id
+        device = _found(await self.store.find_deletable(tenant, device_id, owner), device_id)
+        _check_direct(device)
+
+        async def delete() -> None:
+            _found(await self.store.delete(tenant, device_id, owner), device_id)
+
+        await self.leaving.leave(device, delete, DELETED)
+        return device.sn
+
+    async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
+        """The TSL of a device, as it was imported and normalised."""
+        device = await self._find(principal, device_id)
+        return await self.products.tsl(device.tenant, device.model, device.tsl_version)
+
+    async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
+        """Make a new key for a device; the old one dies.
+
+        Raises `Conflict` for one that an integration has: it does not log in itself.
+        """
+        device = await self._find(principal, device_id)
+        _check_direct(device)
+        look = partial(self._find, principal, device_id)
+        return await issue_key(self.credentials, device, look)
+
+    async def _find(self, principal: Principal, device_id: int) -> Device:
+        found = await self.store.find(principal.tenant, device_id, principal.application_id)
+        return _found(found, device_id)
+
+
+def _given(value: T | None) -> T | msgspec.UnsetType:
+    """What is absent or null stays as it is."""
+    return msgspec.UNSET if value is None else value
+
+
+def _found(device: Device | None, device_id: int) -> Device:
+    if device is None:
+        raise device_not_found(device_id)
+    return device
+
+
+def _check_direct(device: Device) -> None:
+    if device.integration != DIRECT:
+        raise has_integration(device.integration)
+
+
+def _taken(holder: Holder, serial: str) -> Conflict:
+    explain = rps_record_exists if holder == "rps" else device_exists
+    return explain(serial, SERIAL_FIELD)

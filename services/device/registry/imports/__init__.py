@@ -1,0 +1,1 @@
+"""Devices in sheets: imported and exported, XLSX and CSV."""

@@ -1,0 +1,214 @@
+"""Columns of a sheet of devices, and what their cells mean. No I/O."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+from libs.common.things import ValueType
+from services.device.members.values import Unread, read_value
+from services.device.registry.devices.integration_devices import Parameters
+from services.device.registry.devices.schemas import CreateDevice, SentLocation
+from services.device.registry.imports.sheet_reader import Sheet, plain_title
+
+NAME, GROUP = "name", "device-group"
+LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
+_GROUPING = r"[.'\u2019\s]"
+_DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_GROUPING}\d{{3}})+),\d+").fullmatch
+"""A number as spreadsheets write it where the comma is the decimal mark: `1.234,5`."""
+_SHORTENED = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
+"""A long number as spreadsheet programs write it to CSV: `1,23457E+15`."""
+EXACT = 10**15
+"""Spreadsheet programs keep 15 digits of a number, and replace others with zeros."""
+MODEL = "model"
+"""The input whose choices are the tenant's products."""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column, and what it takes."""
+
+    key: str
+    """One of the above, or the key of an input's entity."""
+    title: str
+    kind: ValueType = "STRING"
+    required: bool = False
+    choices: dict[str, str] = {}
+    """What a drop-down offers, and the values of that; all else is refused unless `free`."""
+    free: bool = False
+    bounds: tuple[float, float] | None = None
+
+
+class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What is wrong with a row, in one of its columns or as a whole."""
+
+    column: str | None = None
+    error_code: str
+    error_message: str
+    args: dict[str, Any] = {}
+
+
+class Columns:
+    """The columns of one integration for one tenant.
+
+    `models` are what people call the tenant's products, by model.
+    """
+
+    def __init__(
+        self,
+        integration: str,
+        parameters: Parameters,
+        *,
+        models: Mapping[str, str] = MappingProxyType({}),
+        groups: Iterable[str] = (),
+    ) -> None:
+        self.integration = integration
+        inputs = [
+            Column(
+                key=key,
+                title=member.name,
+                kind=member.value_type,
+                required=not member.attribute.get("optional"),
+                choices={
+                    label: value
+                    for value, label in (
+                        models if name == MODEL else member.attribute.get("enum", {})
+                    ).items()
+                },
+                free=name == MODEL,
+                bounds=_bounds(member.attribute),
+            )
+            for name, key, member in parameters.inputs()
+        ]
+        self.all = [
+            Column(key=NAME, title="Name", required=True),
+            *sorted(inputs, key=lambda column: not column.required),
+            Column(
+                key=GROUP,
+                title="Device Group",
+                choices={group: group for group in groups},
+                free=True,
+            ),
+            Column(key=LATITUDE, title="Latitude", kind="DOUBLE", bounds=(-90, 90)),
+            Column(key=LONGITUDE, title="Longitude", kind="DOUBLE", bounds=(-180, 180)),
+            Column(key=ADDRESS, title="Address"),
+        ]
+        self._by_name = {column.title.casefold(): column for column in self.all}
+        self._by_name |= {column.key.casefold(): column for column in self.all}
+
+    def of(self, sheet: Sheet) -> list[Column]:
+        """The columns of a sheet in its order.
+
+        Raises `InvalidInput` when the name is missing, and for a column that is unknown or twice.
+        """
+        found = []
+        for head in sheet.columns:
+            column = self._by_name.get(plain_title(head))
+            if column is None:
+                raise self._wrong_columns(f"there is no column {head[:64]!r}", sheet)
+            if column in found:
+                raise self._wrong_columns(f"the column {head[:64]!r} is there twice", sheet)
+            found.append(column)
+        if self.all[0] not in found:
+            raise self._wrong_columns("the column Name is missing", sheet)
+        return found
+
+    def _wrong_columns(self, text: str, sheet: Sheet) -> InvalidInput:
+        known = ", ".join(column.title for column in self.all)
+        read = f" (read as {sheet.source})" if sheet.source else ""
+        return structure_error(f"{text}{read}; the columns are {known}")
+
+    @property
+    def titles(self) -> Collection[str]:
+        """What may stand above a column, in lower case."""
+        return self._by_name
+
+    def with_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
+        """The cells of a row, the numbers with a decimal comma as texts with a point."""
+        return [
+            _with_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
+            for column, cell in zip(columns, cells, strict=True)
+        ]
+
+    def request(
+        self, columns: Sequence[Column], cells: Sequence[Any]
+    ) -> tuple[CreateDevice, list[CellFault]]:
+        """The body of `POST /device` that a row means, and the cells that are of another type."""
+        values: dict[str, Any] = {}
+        faults = []
+        for column, cell in zip(columns, cells, strict=True):
+            if cell is None:
+                continue
+            value = _value(column, cell)
+            if isinstance(value, Unread):
+                faults.append(_unread(column, _expected(column)))
+            elif column.kind == "STRING" and _is_shortened(cell):
+                faults.append(_unread(column, "text: the spreadsheet program cut off its digits"))
+            else:
+                values[column.key] = value
+        place = [values.pop(key, None) for key in (LATITUDE, LONGITUDE, ADDRESS)]
+        request = CreateDevice(
+            name=values.pop(NAME, ""),
+            integration=self.integration,
+            group_name=values.pop(GROUP, None),
+            location=SentLocation(latitude=place[0], longitude=place[1], address=place[2])
+            if any(part is not None for part in place)
+            else None,
+            param_entities=values,
+        )
+        return request, faults
+
+
+def structure_error(text: str) -> InvalidInput:
+    """400: the file is no sheet of devices of this integration."""
+    return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
+
+
+def _with_point(cell: Any) -> Any:
+    if not isinstance(cell, str) or not _DECIMAL_COMMA(cell):
+        return cell
+    whole, _, fraction = cell.partition(",")
+    return f"{re.sub(_GROUPING, '', whole)}.{fraction}"
+
+
+def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
+    if "min" in attribute and "max" in attribute:
+        return float(attribute["min"]), float(attribute["max"])
+    return None
+
+
+def _value(column: Column, cell: Any) -> Any:
+    """The value in a cell, a chosen one for its label; `Unread` when it cannot be one."""
+    if column.choices:
+        label = read_value("STRING", cell)
+        if label in column.choices:
+            return column.choices[label]
+        if not column.free and label not in column.choices.values():
+            return Unread(cell)
+    return read_value(column.kind, cell)
+
+
+def _is_shortened(cell: Any) -> bool:
+    """Return whether a spreadsheet program took a text for a number, and lost digits of it."""
+    if isinstance(cell, str):
+        return _SHORTENED(cell) is not None
+    return type(cell) in (int, float) and abs(cell) >= EXACT
+
+
+def _expected(column: Column) -> str:
+    return column.kind if column.free or not column.choices else ", ".join(column.choices)
+
+
+def _unread(column: Column, expected: str) -> CellFault:
+    return CellFault(
+        column=column.key,
+        error_code="device_list_sheet_parsing_value_error",
+        error_message=f"{column.title} must be {expected[:200]}",
+        args={
+            "entity_key": column.key,
+            "entity_name": column.title,
+            "expected_type": expected[:200],
+        },
+    )

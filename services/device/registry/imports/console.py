@@ -1,0 +1,169 @@
+"""`/device-batch`: sheets of devices, imported and exported."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, MultipartBody
+
+from libs.common.decoding import worded
+from libs.common.errors import InvalidInput
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import Page, get, post
+from libs.common.http.guards import holders
+from libs.common.http.ids import PathId
+from libs.common.identity.functions import Function
+from services.device.registry.imports.schemas import (
+    ExportDevices,
+    FaultsFile,
+    FindFaults,
+    FindKeys,
+    FirstKey,
+    ImportRef,
+    ParsedSheet,
+    RowErrors,
+    RowFaults,
+    SentErrors,
+    SentImport,
+    SentSheet,
+    ShownImport,
+    TemplateOf,
+)
+from services.device.registry.imports.service import Imports
+from services.device.registry.imports.sheet_writer import MEDIA, Format
+from services.device.registry.imports.sheets import Sheets
+
+ADDERS = holders(Function.DEVICE_ADD)
+
+Given = NamedDependency[Sheets]
+Jobs = NamedDependency[Imports]
+
+
+@post("/template", guards=[ADDERS], media_type=MEDIA)
+async def make_device_sheet(
+    request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
+) -> Response[bytes]:
+    """A sheet with a column for all that an integration asks of a device."""
+    made = await sheets.template(principal_of(request), data.integration, data.format)
+    return _file(made, "Devices", data.format)
+
+
+@post("/parse", guards=[ADDERS], waits=True)
+async def parse_device_sheet(
+    principal: Requester, sheets: Given, data: MultipartBody[SentSheet]
+) -> ParsedSheet:
+    """The bodies of `POST /device` that the rows mean, at most 500; nothing is added."""
+    content = await data.file.read()
+    return await sheets.parse(principal, data.integration, content)
+
+
+@post("/fill-error", guards=[ADDERS], media_type=MEDIA, waits=True)
+async def fill_device_errors(
+    request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
+) -> Response[bytes]:
+    """The rows that `errors` names, with what it says of them in a column of their own."""
+    try:
+        errors = msgspec.json.decode(data.errors, type=RowErrors)
+    except msgspec.ValidationError as error:
+        found = worded(str(error))
+        raise InvalidInput(found.reason, field=found.place or "errors") from error
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"is no JSON: {error}", field="errors") from error
+    content = await data.file.read()
+    made = await sheets.with_errors(principal_of(request), data.integration, content, errors)
+    return _file(made, "Errors", "xlsx")
+
+
+@post("/import", guards=[ADDERS], waits=True)
+async def import_devices(
+    principal: Requester, imports: Jobs, data: MultipartBody[SentImport]
+) -> ImportRef:
+    """Add the devices of a sheet, at most 10,000; those that are there take what it says.
+
+    Every row is checked before the first one is added.
+    """
+    begun = await imports.begin(
+        principal,
+        data.integration,
+        await data.file.read(),
+        only_good=data.only_good,
+    )
+    return ImportRef(str(begun))
+
+
+@get("/import", guards=[ADDERS])
+async def list_imports(principal: Requester, imports: Jobs) -> list[ShownImport]:
+    """The imports of the last seven days, the newest first; at most 20 that have ended."""
+    return await imports.newest(principal)
+
+
+@get("/import/{import_id:str}", guards=[ADDERS])
+async def get_import(principal: Requester, imports: Jobs, import_id: PathId) -> ShownImport:
+    """How far it is."""
+    return await imports.get(principal, import_id)
+
+
+@post("/import/{import_id:str}/cancel", guards=[ADDERS])
+async def cancel_import(principal: Requester, imports: Jobs, import_id: PathId) -> None:
+    """Add no further rows; devices that were added stay."""
+    await imports.cancel(principal, import_id)
+
+
+@post("/import/{import_id:str}/faults", guards=[ADDERS])
+async def list_import_faults(
+    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindFaults | None] = None
+) -> Page[RowFaults]:
+    """What is wrong, by row and column."""
+    wanted = data or FindFaults()
+    return await imports.faults(principal, import_id, wanted)
+
+
+@post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)
+async def get_import_errors(
+    request: HttpRequest, imports: Jobs, import_id: PathId, data: JSONBody[FaultsFile | None] = None
+) -> Response[bytes]:
+    """The rows with faults as a sheet, to be mended and sent again."""
+    form = (data or FaultsFile()).format
+    return _file(await imports.errors(principal_of(request), import_id, form), "Errors", form)
+
+
+@post("/import/{import_id:str}/keys", guards=[ADDERS])
+async def get_import_keys(
+    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindKeys | None] = None
+) -> Page[FirstKey]:
+    """What devices that connect themselves log in with, shown once, to who imported them."""
+    wanted = data or FindKeys()
+    return await imports.keys(principal, import_id, wanted)
+
+
+@post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
+async def export_devices(
+    request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
+) -> Response[bytes]:
+    """The devices that a search finds, at most 100,000, with the columns of an import."""
+    return _file(await sheets.export(principal_of(request), data), "Devices", data.format)
+
+
+def _file(content: bytes, name: str, form: Format) -> Response[bytes]:
+    headers: dict[str, Any] = {"Content-Disposition": f"attachment; filename={name}.{form}"}
+    return Response(content, media_type=MEDIA, headers=headers)
+
+
+ROUTER = Router(
+    "/device-batch",
+    route_handlers=[
+        make_device_sheet,
+        parse_device_sheet,
+        fill_device_errors,
+        import_devices,
+        list_imports,
+        get_import,
+        cancel_import,
+        list_import_faults,
+        get_import_errors,
+        get_import_keys,
+        export_devices,
+    ],
+    tags=["Devices"],
+)

@@ -1,0 +1,311 @@
+"""Imports of devices: operations, and faults of rows."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import msgspec
+
+from libs.common.contracts.integrations import BUILT_IN
+from libs.common.decoding import worded
+from libs.common.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    ThingwayError,
+    TooManyRequests,
+)
+from libs.common.http.console import Page
+from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader
+from libs.common.jobs import gather_limited
+from libs.common.things import DIRECT
+from services.device.members.device_keys import CredentialsOverRpc, issue_first_key
+from services.device.members.values import ValueFault
+from services.device.registry.devices.integration_devices import Form
+from services.device.registry.devices.schemas import CreateDevice, SentLocation
+from services.device.registry.devices.search import location_of
+from services.device.registry.imports.columns import (
+    ADDRESS,
+    GROUP,
+    LATITUDE,
+    LONGITUDE,
+    MODEL,
+    NAME,
+    CellFault,
+)
+from services.device.registry.imports.schemas import (
+    FindFaults,
+    FindKeys,
+    FirstKey,
+    RowFaults,
+    ShownImport,
+)
+from services.device.registry.imports.sheet_reader import ERROR, Sheet
+from services.device.registry.imports.sheet_writer import Format
+from services.device.registry.imports.sheets import MOST_IMPORTED, Filled, Sheets
+from services.device.registry.imports.store import Import, ImportStore, Row
+from services.device.things.device_store import DeviceStore
+from services.device.things.errors import device_is_taken, rps_record_exists
+from services.device.things.groups import GROUP_FIELD, MOST_GROUPS, too_many_groups
+from services.device.things.model import Device
+from services.device.things.serial_numbers import SERIAL, key_of
+
+_PLACES = {
+    "name": NAME,
+    "group_name": GROUP,
+    "location.latitude": LATITUDE,
+    "location.longitude": LONGITUDE,
+    "location.address": ADDRESS,
+}
+
+
+def same_device(row: int) -> Conflict:
+    """The error of a row whose device `row`, from 0, brings."""
+    return Conflict(f"is the same device as row {row + 2}")
+
+
+def fail(row: Row, error: ThingwayError) -> None:
+    """The row adds no device, for this reason."""
+    row.outcome, row.faults = "FAILED", faults_of(error)
+
+
+def faults_of(error: ThingwayError) -> list[CellFault]:
+    """What an error says of the cells of a row."""
+    place = (error.field or "").removeprefix("param_entities.")
+    column = _PLACES.get(place, place) or None
+    if isinstance(error.detail, list):
+        return [
+            CellFault(
+                column=fault.args.get("entity_key", column),
+                error_code=fault.error_code,
+                error_message=fault.error_message,
+                args=fault.args,
+            )
+            for fault in error.detail
+            if isinstance(fault, ValueFault)
+        ]
+    return [CellFault(column=column, error_code=error.code, error_message=error.message)]
+
+
+MOST_RUNNING = 3
+"""Imports of a tenant that are under way at a time; they run one after the other."""
+Requests = list[tuple[Row, CreateDevice]]
+"""Rows with what they mean."""
+CHUNK, KEYS_ABREAST = 100, 16
+"""Rows that are checked before others are let in, and keys that are asked for at a time."""
+
+
+class Imports:
+    """Imports on behalf of users."""
+
+    def __init__(
+        self,
+        *,
+        store: ImportStore,
+        sheets: Sheets,
+        devices: DeviceStore,
+        grants: GrantReader,
+        keys: CredentialsOverRpc,
+    ) -> None:
+        self._store = store
+        self._sheets = sheets
+        self._devices = devices
+        self._grants = grants
+        self._keys = keys
+
+    async def begin(
+        self, principal: Principal, integration: str, data: bytes, *, only_good: bool
+    ) -> int:
+        """Check every row, and begin to add them; return the id of the import.
+
+        With a fault in any row nothing is added, unless `only_good`. Raises as `Sheets.read`, and
+        `TooManyRequests` while as many of the tenant are under way as may be.
+        """
+        async with self._sheets.readers.slot(principal.tenant, size=len(data)):
+            if len(await self._store.running(principal.tenant)) >= MOST_RUNNING:
+                text = f"{MOST_RUNNING} imports are under way"
+                raise TooManyRequests(text, retry_after=10)
+            filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
+            rows = [row async for row in _checked(filled)]
+            await self._check_together(principal.tenant, filled, rows)
+            refused = not only_good and any(row.outcome for row in rows)
+            keys = [column.key for column in filled.heads]
+            return await self._store.add(principal, integration, keys, rows, refused=refused)
+
+    async def _check_together(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
+        """Fail rows for what shows itself only with the other rows, or with what is stored."""
+        requests = [
+            (row, filled.columns.request(filled.heads, row.cells)[0])
+            for row in rows
+            if not row.outcome
+        ]
+        await self._check_identifiers(tenant, filled.form, requests)
+        await self._check_models(tenant, filled.form, _good(requests))
+        await self._check_groups(tenant, _good(requests))
+
+    async def _check_identifiers(self, tenant: str, form: Form, requests: Requests) -> None:
+        """Fail rows of the same device, of one that is not the integration's, and of too many.
+
+        Only where the integration has said which input names a device.
+        """
+        if form.identifier is None:
+            return
+        field = form.parameters.key(form.identifier)
+        named: dict[str, Row] = {}
+        for row, request in requests:
+            identifier = request.param_entities.get(form.parameters.key_of(form.identifier))
+            if not isinstance(identifier, str):
+                continue
+            first = named.setdefault(key_of(identifier), row)
+            if not SERIAL.fullmatch(identifier):
+                text = "must be 1 to 64 letters, digits, '_' or '-'"
+                fail(row, form.parameters.refused(form.identifier, text))
+            elif first is not row:
+                fail(row, same_device(first.number))
+        there = await self._devices.with_serials(list(named))
+        for device in there:
+            if (device.tenant, device.integration) != (tenant, form.integration):
+                fail(named[device.sn_key], device_is_taken(device.sn, field))
+        for serial in await self._devices.rps_serials(list(named)):
+            fail(named[serial], rps_record_exists(serial, field))
+        known = {device.sn_key for device in there}
+        new = [row for key, row in named.items() if key not in known and not row.outcome]
+        too_many, error = await self._devices.beyond_limit(tenant, len(new))
+        for row in new[len(new) - too_many :]:
+            fail(row, error)
+
+    async def _check_models(self, tenant: str, form: Form, requests: Requests) -> None:
+        """Fail rows of a model that the tenant lacks.
+
+        Integrations of others may bring models of their own.
+        """
+        if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
+            return
+        key = form.parameters.key_of(MODEL)
+        models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
+        known = await self._sheets.known_models(tenant, {str(model) for _, model in models})
+        for row, model in models:
+            if model not in known:
+                fail(row, form.parameters.refused(MODEL, f"there is no product {model}"))
+
+    async def _check_groups(self, tenant: str, requests: Requests) -> None:
+        """Fail rows that would make more groups than a tenant may have."""
+        names = [(row, name) for row, one in requests if (name := (one.group_name or "").strip())]
+        beyond = await self._sheets.groups_beyond(tenant, [name for _, name in names])
+        for row, name in names:
+            if name in beyond:
+                fail(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
+
+    async def newest(self, principal: Principal) -> list[ShownImport]:
+        """The imports of integrations that the user is granted, the newest first."""
+        grants = await self._grants.of(principal)
+        seen = None if grants.everything else grants.resources.integrations
+        return await self._store.newest(principal.tenant, seen)
+
+    async def get(self, principal: Principal, import_id: int) -> ShownImport:
+        """How far an import is; raise `NotFound`."""
+        await self._find(principal, import_id)
+        return await self._store.shown(principal.tenant, import_id)
+
+    async def cancel(self, principal: Principal, import_id: int) -> None:
+        """Let an import end where it is; rows that are being added are still added."""
+        await self._find(principal, import_id)
+        await self._store.end(import_id, "CANCELLED")
+
+    async def faults(
+        self, principal: Principal, import_id: int, wanted: FindFaults
+    ) -> Page[RowFaults]:
+        """The rows with faults."""
+        await self._find(principal, import_id)
+        rows, total = await self._store.faults(import_id, wanted.skip, wanted.size)
+        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+    async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
+        """The rows with faults as a sheet to be mended and sent again; what is wrong beside."""
+        known = await self._find(principal, import_id)
+        _, columns = await self._sheets.columns(principal, known.integration)
+        heads = columns.of(Sheet(known.columns, []))
+        titles = {column.key: column.title for column in heads}
+        rows = [
+            [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]
+            async for row in self._store.failed(import_id)
+        ]
+        return await self._sheets.write(known.tenant, form, heads, rows, ERROR)
+
+    async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
+        """The first keys of devices that connect themselves, each told once, to who added them.
+
+        Raises `Forbidden` for everybody else, and for an import of another integration.
+        """
+        known = await self._find(principal, import_id)
+        if known.user_id != principal.user_id or known.integration != DIRECT:
+            raise Forbidden("keys are for who imported devices that connect themselves")
+        found, total = await self._store.created(import_id, wanted.skip, wanted.size)
+        devices = await self._devices.with_serials([key_of(one) for one in found])
+
+        async def first(device: Device) -> FirstKey:
+            look = partial(self._there, device)
+            key = await issue_first_key(self._keys, device, look)
+            return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
+
+        own = (partial(first, one) for one in devices if one.tenant == known.tenant)
+        rows = await gather_limited(KEYS_ABREAST, own)
+        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+    async def _there(self, device: Device) -> None:
+        if await self._devices.find(device.tenant, device.id) is None:
+            raise NotFound(f"device {device.id} not found")
+
+    async def _find(self, principal: Principal, import_id: int) -> Import:
+        known = await self._store.known(principal.tenant, import_id)
+        if not (await self._grants.of(principal)).integration(known.integration):
+            raise NotFound(f"there is no import {import_id}", field="import_id")
+        return known
+
+
+def _good(requests: Requests) -> Requests:
+    return [(row, request) for row, request in requests if not row.outcome]
+
+
+async def _checked(filled: Filled) -> AsyncIterator[Row]:
+    """The rows of a sheet, those with faults as failed; others are let in between."""
+    for number, (at, cells) in enumerate(filled.sheet.rows):
+        if number % CHUNK == 0:
+            await asyncio.sleep(0)
+        request, faults = filled.columns.request(filled.heads, cells)
+        faults = faults or [*_wrong(filled.form, request)]
+        yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
+
+
+def _wrong(form: Form, request: CreateDevice) -> list[CellFault]:
+    """What is wrong with a row before anybody is asked."""
+    faults = []
+    if not request.name.strip():
+        faults.append(
+            CellFault(
+                column=NAME,
+                error_code="parameter_must_not_be_blank",
+                error_message="must not be blank",
+                args={"field": "name"},
+            )
+        )
+    try:
+        msgspec.convert(msgspec.to_builtins(request), CreateDevice)
+        form.parameters.read(request.param_entities)
+    except msgspec.ValidationError as error:
+        found = worded(str(error))
+        faults += faults_of(InvalidInput(found.reason, field=found.place))
+    except InvalidInput as error:
+        faults += faults_of(error)
+    try:
+        location_of(request.location or SentLocation(), "location.")
+    except InvalidInput as error:
+        faults += faults_of(error)
+    return faults
+
+
+def _told(fault: CellFault, titles: dict[str, str]) -> str:
+    title = titles.get(fault.column or "")
+    return f"{title}: {fault.error_message}" if title else fault.error_message

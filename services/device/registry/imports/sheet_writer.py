@@ -1,0 +1,100 @@
+"""Writes sheets of devices: XLSX with drop-downs and bounds, row by row to a file; CSV without."""
+
+import io
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Any, Literal
+
+import xlsxwriter
+from xlsxwriter.utility import xl_col_to_name
+
+from libs.common.spreadsheet import csv_lines, safe_cell
+from services.device.registry.imports.columns import Column
+from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTIONS
+
+Format = Literal["xlsx", "csv"]
+MEDIA = "application/octet-stream"
+"""Of sheets: generators of clients know no other type of files."""
+LAST_ROW = 10_000
+"""The last row that has drop-downs and bounds."""
+WIDTH = 24
+_REQUIRED = {"num_format": '@" *"', "bold": True}
+"""A star that is shown and not part of the text."""
+
+
+def write(
+    form: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
+) -> bytes:
+    """A sheet with `columns`, then columns that are titled `more`.
+
+    Values are shown by labels, except where a column takes others than those it offers.
+    """
+    titles = [*(column.title for column in columns), *more]
+    labels = [
+        {} if column.free else {value: label for label, value in column.choices.items()}
+        for column in columns
+    ]
+    labels += [{} for _ in more]
+    shown = ([_shown(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
+    if form == "csv":
+        return csv_lines([titles, *([_text(cell) for cell in row] for row in shown)])
+    return _workbook(columns, titles, shown)
+
+
+def _shown(labels: dict[str, str], cell: Any) -> Any:
+    return labels.get(cell, cell) if isinstance(cell, str) else cell
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    return safe_cell(cell) if isinstance(cell, str) else str(cell)
+
+
+def _workbook(
+    columns: Sequence[Column], titles: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> bytes:
+    target = io.BytesIO()
+    options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+    with xlsxwriter.Workbook(target, options) as book:
+        bold, required = book.add_format({"bold": True}), book.add_format(_REQUIRED)
+        sheet = book.add_worksheet(DEVICES)
+        keys, lists = book.add_worksheet(COLUMNS), book.add_worksheet(OPTIONS)
+        sheet.freeze_panes(1, 0)
+        sheet.set_column(0, len(titles) - 1, WIDTH)
+        for at, title in enumerate(titles):
+            needed = at < len(columns) and columns[at].required
+            sheet.write_string(0, at, title, required if needed else bold)
+        for at, column in enumerate(columns):
+            keys.write_row(at, 0, [at, column.key, column.title])
+            if (rule := _rule(column, at)) is not None:
+                sheet.data_validation(1, at, LAST_ROW, at, rule)
+        for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
+            lists.write_row(number, 0, [None if one is None else safe_cell(one) for one in labels])
+        for number, row in enumerate(rows, 1):
+            for at, cell in enumerate(row):
+                if isinstance(cell, str):
+                    sheet.write_string(number, at, safe_cell(cell))
+                elif cell is not None:
+                    sheet.write(number, at, cell)
+        for hidden in (keys, lists):
+            hidden.hide()
+    return target.getvalue()
+
+
+def _rule(column: Column, at: int) -> dict[str, Any] | None:
+    """What a spreadsheet lets people enter."""
+    if column.choices:
+        letters = xl_col_to_name(at, col_abs=True)
+        source = f"={OPTIONS}!{letters}$1:{letters}${len(column.choices)}"
+        strict = "warning" if column.free else "stop"
+        return {"validate": "list", "source": source, "error_type": strict}
+    if column.kind == "BOOLEAN":
+        return {"validate": "list", "source": ["TRUE", "FALSE"]}
+    if column.bounds is not None:
+        low, high = column.bounds
+        kind = "integer" if column.kind == "LONG" else "decimal"
+        return {"validate": kind, "criteria": "between", "minimum": low, "maximum": high}
+    return None

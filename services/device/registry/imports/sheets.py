@@ -1,0 +1,202 @@
+"""Sheets of devices on behalf of users: templates, what is in a sheet, exports."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.errors import InvalidInput, TooLarge
+from libs.common.identity import Principal
+from libs.common.scheduling import FairScheduler
+from services.device.registry.devices.console_service import UserDevices
+from services.device.registry.devices.integration_devices import DeviceAdder, Form
+from services.device.registry.imports.columns import (
+    ADDRESS,
+    GROUP,
+    LATITUDE,
+    LONGITUDE,
+    MODEL,
+    NAME,
+    CellFault,
+    Column,
+    Columns,
+    structure_error,
+)
+from services.device.registry.imports.schemas import ExportDevices, ParsedSheet, RowErrors
+from services.device.registry.imports.sheet_reader import ERROR, Sheet, Unreadable, read_sheet
+from services.device.registry.imports.sheet_writer import Format, write
+from services.device.registry.products.templates import Templates
+from services.device.things.groups import GroupStore
+from services.device.things.model import Device
+
+MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
+"""Rows."""
+MOST_BYTES = 5 * 1024 * 1024
+"""Of a file."""
+READERS, EXPORTS = 2, 2
+"""At a time in a process, one for a tenant while others have some: each is in memory."""
+WAITING = 32 * 1024 * 1024
+"""Bytes of files of a tenant that wait to be read."""
+MOST_MODELS = 1000
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A sheet that was sent, and what it is of."""
+
+    form: Form
+    columns: Columns
+    heads: list[Column]
+    sheet: Sheet
+
+
+class Sheets:
+    """Sheets of the devices of one integration."""
+
+    def __init__(
+        self,
+        adder: DeviceAdder,
+        templates: Templates,
+        groups: GroupStore,
+        devices: UserDevices,
+    ) -> None:
+        self._adder = adder
+        self._templates = templates
+        self._groups = groups
+        self._devices = devices
+        self.readers = FairScheduler("sheets", READERS, size=WAITING)
+        self._exports = FairScheduler("exports of devices", EXPORTS)
+
+    async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
+        """The columns of an integration's devices; raise as `DeviceAdder.form`."""
+        tenant = principal.tenant
+        form = await self._adder.form(principal, integration)
+        models = await self._templates.labels(tenant, MOST_MODELS)
+        groups = await self._groups.all_names(tenant)
+        columns = Columns(integration, form.parameters, models=models, groups=groups)
+        return form, columns
+
+    async def known_models(self, tenant: str, models: Collection[str]) -> set[str]:
+        """Those of some models that a new device may be of."""
+        return await self._templates.known(tenant, models)
+
+    async def groups_beyond(self, tenant: str, names: Collection[str]) -> set[str]:
+        """Those of some groups that cannot be made any more: see `GroupStore.beyond`."""
+        return await self._groups.beyond(tenant, names)
+
+    async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
+        """An empty sheet."""
+        _, columns = await self.columns(principal, integration)
+        return await self.write(principal.tenant, form, columns.all, [])
+
+    async def read(self, principal: Principal, integration: str, data: bytes, most: int) -> Filled:
+        """The sheet in a file; raise `InvalidInput` or `TooLarge`, and as `DeviceAdder.form`."""
+        if len(data) > MOST_BYTES:
+            raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
+        form, columns = await self.columns(principal, integration)
+        try:
+            sheet = await read_sheet(data, columns.titles, most)
+        except Unreadable as error:
+            raise structure_error(str(error)) from error
+        heads = columns.of(sheet)
+        if sheet.decimal_comma:
+            sheet.rows = [(at, columns.with_points(heads, cells)) for at, cells in sheet.rows]
+        if not sheet.rows:
+            text = "there is no device in it"
+            raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
+        if sheet.total > most:
+            raise InvalidInput(
+                f"has {sheet.total} devices, {most} is the most",
+                field="file",
+                code="device_list_sheet_device_over_limitation",
+                detail={"limitation": most, "detected": sheet.total},
+            )
+        return Filled(form, columns, heads, sheet)
+
+    async def parse(self, principal: Principal, integration: str, data: bytes) -> ParsedSheet:
+        """The bodies of `POST /device` that the rows mean.
+
+        Raises `InvalidInput` for cells of another type, told of the first; `data` has all.
+        """
+        async with self.readers.slot(principal.tenant, size=len(data)):
+            filled = await self.read(principal, integration, data, MOST_PARSED)
+        requests, wrong = [], []
+        for at, cells in filled.sheet.rows:
+            request, faults = filled.columns.request(filled.heads, cells)
+            requests.append(request)
+            wrong += [(at, fault) for fault in faults]
+        if wrong:
+            raise _unparsed(wrong)
+        return ParsedSheet(requests, [at for at, _ in filled.sheet.rows])
+
+    async def with_errors(
+        self, principal: Principal, integration: str, data: bytes, errors: RowErrors
+    ) -> bytes:
+        """The rows of a sheet that have errors, with these in a column of their own."""
+        async with self.readers.slot(principal.tenant, size=len(data)):
+            filled = await self.read(principal, integration, data, MOST_IMPORTED)
+        texts = {error.id: error.msg for error in errors.errors}
+        rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
+        return await self.write(principal.tenant, "xlsx", filled.heads, rows, ERROR)
+
+    async def write(self, tenant: str, *sheet: Any) -> bytes:
+        """Return a sheet as `sheet_writer.write` makes it, in a turn."""
+        async with self._exports.slot(tenant):
+            return await asyncio.to_thread(write, *sheet)
+
+    async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
+        """The devices of an integration that a search finds, at most `MOST_EXPORTED`."""
+        async with self._exports.slot(principal.tenant):
+            return await self._export(principal, wanted)
+
+    async def _export(self, principal: Principal, wanted: ExportDevices) -> bytes:
+        form, columns = await self.columns(principal, wanted.integration)
+        keys = {key: name for name, key, _ in form.parameters.inputs()}
+        rows: list[list[Any]] = []
+        wanted.page_size, wanted.page_number = PAGE, 1
+        while len(rows) < MOST_EXPORTED:
+            page, _ = await self._devices.find(principal, wanted)
+            found = [device async for device in page]
+            groups = await self._devices.names_of_groups(principal, found)
+            rows += [_exported(form, columns.all, keys, device, groups) for device in found]
+            if len(found) < PAGE:
+                break
+            wanted.page_number += 1
+        return await asyncio.to_thread(write, wanted.format, columns.all, rows)
+
+
+def _unparsed(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
+    at, first = wrong[0]
+    return InvalidInput(
+        f"row {at + 2}: {first.error_message}",
+        field="file",
+        code=first.error_code,
+        detail=first.args
+        | {"row": at, "faults": [{"row": row, **fault.args} for row, fault in wrong]},
+    )
+
+
+def _exported(
+    form: Form,
+    columns: Sequence[Column],
+    inputs: Mapping[str, str],
+    device: Device,
+    groups: Mapping[int, str],
+) -> list[Any]:
+    place = device.location
+    known = {
+        NAME: device.name,
+        GROUP: None if device.group is None else groups.get(device.group),
+        LATITUDE: None if place is None else place.latitude,
+        LONGITUDE: None if place is None else place.longitude,
+        ADDRESS: None if place is None else place.address,
+    }
+    for key, name in inputs.items():
+        if name == form.identifier:
+            known[key] = device.identifier
+        elif name == MODEL:
+            known[key] = device.model
+        else:
+            known[key] = (device.additional or {}).get(name)
+    return [known[column.key] for column in columns]

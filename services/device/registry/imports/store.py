@@ -1,0 +1,253 @@
+"""Imports in MongoDB.
+
+`imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
+created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` for its integration.
+`import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; cells go with the
+success of a row.
+Both are kept for `DAYS`, of a tenant the newest `KEPT`.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pymongo import InsertOne, UpdateOne
+
+from libs.common.clock import to_ms
+from libs.common.errors import NotFound
+from libs.common.identity import Kind, Principal
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Document, Mongo, Session
+from services.device.registry.imports.columns import CellFault
+from services.device.registry.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
+
+DAYS = 7
+KEPT = 20
+COUNTED: Mapping[Outcome, str] = {"CREATED": "created", "UPDATED": "updated", "FAILED": "failed"}
+
+
+class Import(msgspec.Struct, rename="camel", kw_only=True):
+    """An import that is under way."""
+
+    id: int = msgspec.field(name="_id")
+    tenant: str
+    user_id: int
+    super_admin: bool
+    access: int
+    integration: str
+    columns: list[str]
+    created_at: datetime
+    waiting: bool = False
+    """Whether its integration is away."""
+
+    @property
+    def principal(self) -> Principal:
+        """On whose behalf it runs: with what that user saw when it began."""
+        return Principal(
+            kind=Kind.USER,
+            tenant=self.tenant,
+            subject=str(self.user_id),
+            super_admin=self.super_admin,
+            access=self.access,
+        )
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """A row of an import, and what has become of it."""
+
+    number: int = msgspec.field(name="row")
+    cells: list[Any]
+    faults: list[CellFault] = []
+    outcome: Outcome | None = None
+    identifier: str | None = None
+
+
+class ImportStore:
+    """The collections `imports` and `import_rows`."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._imports = mongo.database["imports"]
+        self._rows = mongo.database["import_rows"]
+        self._ids = IdAllocator(mongo.database, "imports", block=20)
+
+    async def add(
+        self,
+        principal: Principal,
+        integration: str,
+        columns: Sequence[str],
+        rows: Sequence[Row],
+        *,
+        refused: bool,
+    ) -> int:
+        """Write an import with its rows; from then on it runs, unless it is `refused`."""
+        import_id, now = await self._ids.take(), datetime.now(UTC)
+        await self._forget_oldest(principal.tenant)
+        await self._rows.bulk_write(
+            [
+                InsertOne({"import": import_id, "createdAt": now, **msgspec.to_builtins(row)})
+                for row in rows
+            ],
+            ordered=False,
+        )
+        failed = sum(row.outcome == "FAILED" for row in rows)
+        document = {
+            "_id": import_id,
+            "tenant": principal.tenant,
+            "userId": principal.user_id,
+            "superAdmin": principal.super_admin,
+            "access": principal.access,
+            "integration": integration,
+            "columns": list(columns),
+            "state": "REFUSED" if refused else "RUNNING",
+            "total": len(rows),
+            "created": 0,
+            "updated": 0,
+            "failed": failed,
+            "createdAt": now,
+        }
+        if refused:
+            document["endedAt"] = now
+        await self._imports.insert_one(document)
+        return import_id
+
+    async def _forget_oldest(self, tenant: str) -> None:
+        ended = {"tenant": tenant, "state": {"$ne": "RUNNING"}}
+        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=KEPT - 1)
+        ids = [found["_id"] async for found in old]
+        if ids:
+            await self._imports.delete_many({"_id": {"$in": ids}})
+            await self._rows.delete_many({"import": {"$in": ids}})
+
+    async def tenants(self) -> list[str]:
+        """Return the tenants with imports under way."""
+        return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
+
+    async def running(self, tenant: str) -> list[Import]:
+        """Return the imports of a tenant that are under way, the oldest first."""
+        query = {"state": "RUNNING", "tenant": tenant}
+        found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
+        return msgspec.convert(found, list[Import])
+
+    async def shown(self, tenant: str, import_id: int) -> ShownImport:
+        """How far an import is; raise `NotFound`."""
+        found = await self._find(tenant, import_id)
+        return _shown(found, await self._going(tenant))
+
+    async def newest(self, tenant: str, integrations: Iterable[str] | None) -> list[ShownImport]:
+        """The imports of integrations, of all for None; the newest first."""
+        query: Document = {"tenant": tenant}
+        if integrations is not None:
+            query["integration"] = {"$in": list(integrations)}
+        found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT)
+        going = await self._going(tenant)
+        return [_shown(document, going) async for document in found]
+
+    async def _going(self, tenant: str) -> int | None:
+        """The import of a tenant that goes on: the oldest that does not wait."""
+        return next((job.id for job in await self.running(tenant) if not job.waiting), None)
+
+    async def known(self, tenant: str, import_id: int) -> Import:
+        """An import, under way or not; raise `NotFound`."""
+        return msgspec.convert(await self._find(tenant, import_id), Import)
+
+    async def _find(self, tenant: str, import_id: int) -> Document:
+        found = await self._imports.find_one({"_id": import_id, "tenant": tenant})
+        if found is None:
+            raise NotFound(f"there is no import {import_id}", field="import_id")
+        return dict(found)
+
+    async def is_running(self, import_id: int) -> bool:
+        """Whether it has neither ended nor been cancelled."""
+        query = {"_id": import_id, "state": "RUNNING"}
+        return await self._imports.find_one(query, {"_id": 1}) is not None
+
+    async def end(self, import_id: int, state: str) -> None:
+        """It is done, or cancelled; an import that has ended stays as it ended."""
+        await self._imports.update_one(
+            {"_id": import_id, "state": "RUNNING"},
+            {"$set": {"state": state, "endedAt": datetime.now(UTC)}},
+        )
+
+    async def wait(self, import_id: int, *, waiting: bool) -> None:
+        """Say that its integration is away, or there again."""
+        change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
+        await self._imports.update_one({"_id": import_id}, change)
+
+    async def waiting(self, import_id: int, limit: int) -> list[Row]:
+        """The next rows without an outcome."""
+        query = {"import": import_id, "outcome": None}
+        found = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
+        return msgspec.convert(found, list[Row])
+
+    async def identifiers(self, import_id: int) -> dict[str, int]:
+        """The devices that rows have brought, and which row did."""
+        query = {"import": import_id, "identifier": {"$ne": None}}
+        found = self._rows.find(query, {"row": 1, "identifier": 1})
+        return {row["identifier"]: row["row"] async for row in found}
+
+    async def settle(self, import_id: int, rows: Sequence[Row]) -> None:
+        """Note what has become of rows, and count it."""
+        counts = dict.fromkeys(COUNTED.values(), 0)
+        operations = []
+        for row in rows:
+            if row.outcome is None:
+                continue
+            counts[COUNTED[row.outcome]] += 1
+            change = {
+                "outcome": row.outcome,
+                "identifier": row.identifier,
+                "faults": msgspec.to_builtins(row.faults),
+            }
+            if row.outcome != "FAILED":
+                change["cells"] = []  # keys may be among them
+            operations.append(UpdateOne({"import": import_id, "row": row.number}, {"$set": change}))
+
+        async def work(session: Session) -> None:
+            await self._rows.bulk_write(operations, ordered=False, session=session)
+            await self._imports.update_one({"_id": import_id}, {"$inc": counts}, session=session)
+
+        if operations:
+            await self._mongo.transaction(work)
+
+    async def faults(self, import_id: int, skip: int, limit: int) -> tuple[list[RowFaults], int]:
+        """A page of the rows with faults, and how many there are."""
+        query = {"import": import_id, "outcome": "FAILED"}
+        found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
+        rows = msgspec.convert(await found.to_list(None), list[Row])
+        shown = [RowFaults(row=row.number, faults=row.faults) for row in rows]
+        return shown, await self._rows.count_documents(query)
+
+    async def created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
+        """A page of the identifiers of the devices that it created, and how many there are."""
+        query = {"import": import_id, "outcome": "CREATED"}
+        found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
+        identifiers = [row["identifier"] async for row in found]
+        return identifiers, await self._rows.count_documents(query)
+
+    async def failed(self, import_id: int) -> AsyncIterator[Row]:
+        """The rows with faults."""
+        query = {"import": import_id, "outcome": "FAILED"}
+        async for document in self._rows.find(query, sort=[("row", 1)]):
+            yield msgspec.convert(document, Row)
+
+
+def _shown(document: Document, going: int | None) -> ShownImport:
+    ended = document.get("endedAt")
+    waiting_for: WaitingFor | None = None
+    if document["state"] == "RUNNING" and document["_id"] != going:
+        waiting_for = "INTEGRATION" if document.get("waiting") else "EARLIER_IMPORT"
+    return ShownImport(
+        import_id=str(document["_id"]),
+        integration=document["integration"],
+        user_id=str(document["userId"]),
+        state=document["state"],
+        waiting_for=waiting_for,
+        total=document["total"],
+        created=document["created"],
+        updated=document["updated"],
+        failed=document["failed"],
+        created_at=to_ms(document["createdAt"]),
+        ended_at=None if ended is None else to_ms(ended),
+    )

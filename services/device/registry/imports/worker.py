@@ -1,0 +1,254 @@
+"""Works on imports, in one replica, where tenants take turns; many rows at a time.
+
+A row that is done says so in the transaction that counts it. A process that dies in between begins
+again with the rows that do not: what they have brought already is found by its identifier.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from libs.common.bus import NobodyAnswers
+from libs.common.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    ThingwayError,
+    Unavailable,
+)
+from libs.common.identity import Principal
+from libs.common.jobs import gather_limited
+from libs.common.recent import Recent
+from libs.common.scheduling.turns import Steps, take_turns
+from services.device.registry.devices.integration_devices import (
+    Brought,
+    DeviceAdder,
+    DeviceBringer,
+    Form,
+)
+from services.device.registry.devices.schemas import CreateDevice
+from services.device.registry.imports.schemas import Outcome
+from services.device.registry.imports.service import fail, same_device
+from services.device.registry.imports.sheet_reader import Sheet
+from services.device.registry.imports.sheets import Sheets
+from services.device.registry.imports.store import Import, ImportStore, Row
+from services.device.things.device_store import DeviceStore
+from services.device.things.groups import GroupStore
+from services.device.things.model import DeviceChanges
+from services.device.things.serial_numbers import SerialTaken, key_of
+
+log = logging.getLogger(__name__)
+
+WORKERS = 8
+"""Tenants whose imports have a turn at a time."""
+TURN = 5.0
+"""Seconds of a turn in which rows are begun; an answer to the last ones may take longer."""
+CHUNK, ABREAST = 100, 16
+"""Rows that are counted together, and rows that are worked on at a time."""
+PERIOD = 0.5
+"""Seconds until new imports are noticed."""
+RETRIES = (0.5, 1.0, 2.0)
+"""Seconds until an integration that cannot now is asked once more for a device."""
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until an import that could not go on is tried again; the last one for ever."""
+FAILING = 10_000
+"""Imports whose failures are remembered."""
+
+
+class _Failure(NamedTuple):
+    times: int
+    """How often the import could not go on before."""
+    reason: str
+    until: float
+    """When it is tried again."""
+
+
+class Pauses:
+    """Imports that could not go on pause, longer each time. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._failures: Recent[int, _Failure] = Recent(FAILING)
+
+    def next(self, running: Sequence[Import], now: float) -> Import | None:
+        """Return the first import that does not pause."""
+        for job in running:
+            failure = self._failures.get(job.id)
+            if failure is None or failure.until <= now:
+                return job
+        return None
+
+    def went(self, job: Import) -> None:
+        """Note that an import went on."""
+        self._failures.pop(job.id)
+
+    def failed(self, job: Import, now: float, reason: str) -> bool:
+        """Let an import pause; return whether the reason is a new one."""
+        before = self._failures.get(job.id)
+        times = 0 if before is None else before.times + 1
+        pause = PAUSES[min(times, len(PAUSES) - 1)]
+        self._failures.put(job.id, _Failure(times, reason, now + pause))
+        return before is None or before.reason != reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportWorker:
+    """Works off imports, in one replica."""
+
+    store: ImportStore
+    sheets: Sheets
+    adder: DeviceAdder
+    bringer: DeviceBringer
+    devices: DeviceStore
+    groups: GroupStore
+
+    _pauses: Pauses = field(default_factory=Pauses, init=False)
+
+    async def run(self) -> None:
+        """Work for ever."""
+        await take_turns("imports", WORKERS, self.store.tenants, self.steps, PERIOD)
+
+    async def steps(self, tenant: str) -> Steps:
+        """Work on the imports of a tenant, the oldest that does not pause first."""
+        while job := self._pauses.next(await self.store.running(tenant), time.monotonic()):
+            await self._turn(job)
+            yield
+
+    async def _turn(self, job: Import) -> None:
+        """Go on with an import; what keeps it from that is logged when it changes."""
+        try:
+            await self._go_on(job)
+        except NobodyAnswers as error:
+            if not job.waiting:
+                await self.store.wait(job.id, waiting=True)
+            if self._pauses.failed(job, time.monotonic(), repr(error)):
+                log.warning("import %d waits: %s", job.id, error)
+        except Exception as error:
+            if self._pauses.failed(job, time.monotonic(), repr(error)):
+                log.exception("import %d goes on later", job.id)
+        else:
+            self._pauses.went(job)
+
+    async def _go_on(self, job: Import) -> None:
+        """Work on an import for `TURN` seconds.
+
+        Raises `NobodyAnswers` when its integration, or what knows of integrations, is away.
+        """
+        try:
+            form, columns = await self.sheets.columns(job.principal, job.integration)
+            heads = columns.of(Sheet(job.columns, []))
+        except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
+            log.warning("import %d ends: %s", job.id, error)
+            await self.store.end(job.id, "CANCELLED")
+            return
+        taken = await self.store.identifiers(job.id)
+        until = time.monotonic() + TURN
+        away: list[NobodyAnswers] = []
+
+        async def prepare(row: Row) -> tuple[Row, Brought] | None:
+            if away or time.monotonic() > until:
+                return None
+            request, _ = columns.request(heads, row.cells)
+            try:
+                wanted = await self._prepare(job.principal, form, request)
+                _claim(row, wanted.new.identifier, taken)
+            except NobodyAnswers as error:
+                away.append(error)
+                return None
+            except ThingwayError as error:
+                fail(row, error)
+                return None
+            return row, wanted
+
+        while rows := await self.store.waiting(job.id, CHUNK):
+            if not await self.store.is_running(job.id):
+                return
+            ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
+            await self._write(job, form, [one for one in ready if one is not None])
+            await self.store.settle(job.id, rows)
+            if away:
+                raise away[0]
+            if job.waiting:
+                log.info("import %d goes on", job.id)
+                await self.store.wait(job.id, waiting=False)
+                job.waiting = False
+            if time.monotonic() > until:
+                return
+        await self.store.end(job.id, "DONE")
+
+    async def _prepare(self, principal: Principal, form: Form, request: CreateDevice) -> Brought:
+        for pause in RETRIES:
+            try:
+                return await self.adder.prepare(principal, form, request)
+            except NobodyAnswers:
+                raise
+            except Unavailable:
+                await asyncio.sleep(pause)
+        return await self.adder.prepare(principal, form, request)
+
+    async def _write(self, job: Import, form: Form, ready: Sequence[tuple[Row, Brought]]) -> None:
+        """Write devices: new ones together, and each by itself when that fails."""
+        keys = [key_of(wanted.new.identifier) for _, wanted in ready]
+        known = {device.sn_key for device in await self.devices.with_serials(keys)}
+        fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
+        try:
+            made = await asyncio.gather(*(self.bringer.make(wanted) for _, wanted in fresh))
+            if made:
+                await self.bringer.add_all(made)
+        except (ThingwayError, SerialTaken):
+            fresh = []
+        for row, _ in fresh:
+            row.outcome = "CREATED"
+        for row, wanted in ready:
+            if row.outcome is None:
+                await self._write_one(job, form, row, wanted)
+
+    async def _write_one(self, job: Import, form: Form, row: Row, wanted: Brought) -> None:
+        try:
+            await self.adder.write(form, wanted)
+            row.outcome = "CREATED"
+        except Conflict as error:
+            await self._change_one(job, row, wanted, error)
+        except ThingwayError as error:
+            fail(row, error)
+
+    async def _change_one(self, job: Import, row: Row, wanted: Brought, conflict: Conflict) -> None:
+        try:
+            row.outcome = await self._change(job, wanted)
+        except ThingwayError as error:
+            fail(row, error)
+            return
+        if row.outcome is None:
+            fail(row, conflict)
+
+    async def _change(self, job: Import, wanted: Brought) -> Outcome | None:
+        """Give a device of the integration what its row says; None when it is not its device.
+
+        Blank cells change nothing.
+        """
+        tenant = job.tenant
+        identifier = wanted.new.identifier
+        known = await self.devices.with_identifier(tenant, job.integration, identifier)
+        if known is None:
+            return None
+        if known.created_at >= job.created_at and known.user_id == job.user_id:
+            return "CREATED"  # by a process that died before it said so
+        group = await self.bringer.group_of(wanted) if wanted.group_name else known.group
+        location = known.location if wanted.location is None else wanted.location
+        if (wanted.name, group, location) != (known.name, known.group, known.location):
+            changes = DeviceChanges(name=wanted.name, group=group, location=location)
+            join = None if group is None else partial(self.groups.join, tenant, group)
+            await self.devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
+        return "UPDATED"
+
+
+def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
+    """Note which row brings a device; raise `Conflict` when another one does."""
+    other = taken.setdefault(identifier, row.number)
+    if other != row.number:
+        raise same_device(other)
+    row.identifier = identifier

@@ -1,0 +1,1 @@
+"""Operations on products, RPS records and device templates."""

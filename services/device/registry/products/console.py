@@ -1,0 +1,265 @@
+"""`/product` and `/rps`: products, their TSLs and RPS records on the console."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.errors import InvalidInput
+from libs.common.http import Requester
+from libs.common.http.console import Page, PageRequest, Shown, delete, get, post, put
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from libs.common.settings import Days
+from libs.common.things import GENERIC
+from libs.common.tsl import Fault, TslDocument
+from services.device.registry.products.rps import RpsService
+from services.device.registry.products.service import ProductService
+from services.device.things.model import DeviceType
+from services.device.things.product_model import (
+    FrameDays,
+    Prefixes,
+    Product,
+    ProductFault,
+    PutProduct,
+)
+from services.device.things.schemas import LARGEST_PAGE, Name
+
+Products = NamedDependency[ProductService]
+
+_VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
+"""Who adds a device chooses its product."""
+_READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
+_MANAGERS = [holders(Function.PRODUCT_MANAGE)]
+_FIELDS = {
+    "snPrefixes": "sn_prefixes",
+    "deviceType": "device_type",
+    "historyDays": "history_days",
+    "frameDays": "frame_days",
+    "deviceOfflineTimeout": "device_offline_timeout",
+    "locationProperty": "location_property",
+}
+
+
+class FindProducts(PageRequest, kw_only=True):
+    """Body of `POST /product/search`; the built-in product first, then by model."""
+
+    largest = LARGEST_PAGE
+
+
+class SaveProduct(msgspec.Struct, kw_only=True):
+    """Body of `PUT /product/{model}`; `tsl` is a document as vendors publish it."""
+
+    name: Name
+    tsl: dict[str, Any]
+    sn_prefixes: Prefixes = []
+    device_type: DeviceType = "COMMON"
+    history_days: Days | None = None
+    """Days that history of its devices is kept."""
+    frame_days: FrameDays | None = None
+    """Days that frames of its devices are kept from when they come, to be read again."""
+    device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
+    """Minutes of silence after which a device that has no connection is OFFLINE."""
+    location_property: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
+    """A STRUCT of the TSL with the numbers `latitude` and `longitude`."""
+
+
+class ShownProduct(Shown, kw_only=True):
+    """A product; new devices get `current_version`. Times are ms."""
+
+    model: str
+    name: str
+    sn_prefixes: list[str]
+    device_type: DeviceType
+    current_version: str
+    versions: list[str]
+    built_in: bool
+    """Whether it belongs to the platform and cannot be changed."""
+    history_days: int | None = None
+    frame_days: int | None = None
+    device_offline_timeout: int | None = None
+    location_property: str | None = None
+    codec_version: str | None = None
+    """Of its codec, when it has one."""
+    created_at: int | None = None
+    updated_at: int | None = None
+
+
+class ProductDetail(ShownProduct, kw_only=True):
+    """A product with the document of its current version."""
+
+    tsl: TslDocument
+
+
+class CheckedProduct(msgspec.Struct):
+    """Everything that is wrong with a product; nothing when it could be saved."""
+
+    faults: list[ProductFault]
+
+
+_EXAMPLE = {
+    "name": "Roof sensor",
+    "sn_prefixes": ["ROOF"],
+    "tsl": {
+        "version": "v2.0",
+        "properties": [
+            {
+                "id": "temperature",
+                "name": "Temperature",
+                "accessMode": "R",
+                "dataSpec": {"dataType": "FLOAT"},
+            }
+        ],
+    },
+}
+
+
+@post("/search", guards=_VIEWERS, example={"page_size": 100})
+async def find_products(
+    principal: Requester, product_service: Products, data: JSONBody[FindProducts | None] = None
+) -> Page[ShownProduct]:
+    """The products of the tenant, without their TSL; always a page."""
+    wanted = data or FindProducts()
+    page = await product_service.page(principal, wanted.number, wanted.size)
+    return Page(
+        page_size=wanted.size,
+        page_number=wanted.number,
+        total=page.total,
+        content=[ShownProduct(**_fields(one)) for one in page.content],
+    )
+
+
+@get("/{model:str}", guards=_VIEWERS)
+async def get_product_detail(
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> ProductDetail:
+    """A product with its current TSL."""
+    found = await product_service.get(principal, model)
+    return ProductDetail(**_fields(found), tsl=found.tsl)
+
+
+@get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
+async def get_product_version(
+    principal: Requester, product_service: Products, model: FromPath[str], version: FromPath[str]
+) -> TslDocument:
+    """The TSL of one version: devices keep the version that they were added with."""
+    return await product_service.version(principal, model, version)
+
+
+@put("/{model:str}", guards=_MANAGERS, example=_EXAMPLE)
+async def save_product(
+    principal: Requester,
+    product_service: Products,
+    model: FromPath[str],
+    data: JSONBody[SaveProduct],
+) -> ShownProduct:
+    """Make or change a product; its TSL is checked whole and becomes the current version."""
+    try:
+        saved = await product_service.put(principal, model, _put(data))
+    except InvalidInput as error:
+        if not error.faults:
+            raise
+        faults = [msgspec.structs.replace(one, path=_spelled(one.path)) for one in error.faults]
+        raise InvalidInput.of_faults(faults) from error
+    return ShownProduct(**_fields(saved))
+
+
+@post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
+async def check_product(
+    principal: Requester,
+    product_service: Products,
+    model: FromPath[str],
+    data: JSONBody[SaveProduct],
+) -> CheckedProduct:
+    """Everything that saving would find wrong with the body by itself; nothing is stored."""
+    faults: list[Fault] = product_service.check(principal.tenant, model, _put(data))
+    return CheckedProduct([ProductFault(_spelled(one.path), one.reason) for one in faults])
+
+
+@delete("/{model:str}", guards=_MANAGERS)
+async def remove_product(
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> None:
+    """Delete a product that has no devices, with all versions of its TSL."""
+    await product_service.delete(principal, model)
+
+
+def _put(data: SaveProduct) -> PutProduct:
+    return PutProduct(**msgspec.structs.asdict(data))
+
+
+def _fields(product: Product) -> dict[str, Any]:
+    """The fields of `ShownProduct`."""
+    held = {one: getattr(product, one) for one in Product.__struct_fields__}
+    known = {name: value for name, value in held.items() if value is not msgspec.UNSET}
+    return known | {"built_in": product.model == GENERIC}
+
+
+def _spelled(path: str) -> str:
+    """A path of the open API as this one spells it."""
+    first = path.partition("[")[0]
+    return _FIELDS[first] + path[len(first) :] if first in _FIELDS else path
+
+
+ROUTER = Router(
+    "/product",
+    route_handlers=[
+        find_products,
+        get_product_detail,
+        get_product_version,
+        save_product,
+        check_product,
+        remove_product,
+    ],
+    tags=["Products"],
+)
+"""Beside `/device/openapi/v1/products`, which does the same for applications."""
+
+
+Rps = NamedDependency[RpsService]
+
+
+class FindRecords(PageRequest, kw_only=True):
+    """Body of `POST /rps/search`."""
+
+    sn: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    """What the SN begins with, in any case."""
+
+
+class ShownRecord(msgspec.Struct):
+    """Where the device of an SN finds its profile, as an application said."""
+
+    sn: str
+    profile_url: str
+    application_id: str
+
+
+@post(
+    "/search",
+    guards=[holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
+    example={"sn": "ROOF", "page_size": 50},
+)
+async def find_rps_records(
+    principal: Requester, rps_service: Rps, data: JSONBody[FindRecords | None] = None
+) -> Page[ShownRecord]:
+    """The records of all applications of the tenant, by SN; always a page."""
+    wanted = data or FindRecords()
+    found, total = await rps_service.of_tenant(principal, wanted.sn, wanted.number, wanted.size)
+    return Page(
+        page_size=wanted.size,
+        page_number=wanted.number,
+        total=total,
+        content=[ShownRecord(one.sn, one.profile_url, str(one.application)) for one in found],
+    )
+
+
+@delete("/{sn:str}", guards=[holders(Function.PRODUCT_MANAGE)])
+async def remove_rps_record(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> None:
+    """Delete the record of an SN, so that the device can be added."""
+    await rps_service.delete(principal, sn)
+
+
+RPS_ROUTER = Router("/rps", route_handlers=[find_rps_records, remove_rps_record], tags=["Products"])
+"""Beside `/device/openapi/v1/rps`, where applications set them."""

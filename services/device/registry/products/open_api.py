@@ -1,0 +1,131 @@
+"""`/device/openapi/v1/products` and `/device/openapi/v1/rps`."""
+
+from typing import Annotated
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from libs.common.http import Requester
+from libs.common.http.open_api import delete, get, post, put
+from services.device.registry.products.rps import RpsPage, RpsService, SearchProfiles, SetProfile
+from services.device.registry.products.service import ProductService
+from services.device.things.product_model import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.things.schemas import LARGEST_NUMBER, LARGEST_PAGE
+
+Products = NamedDependency[ProductService]
+
+_TSL = {
+    "version": "v1.0",
+    "properties": [
+        {
+            "id": "temperature",
+            "name": "Temperature",
+            "accessMode": "R",
+            "dataSpec": {"dataType": "FLOAT", "unitName": "°C", "fractionDigits": 1},
+        },
+        {
+            "id": "reporting_interval",
+            "name": "Reporting interval",
+            "accessMode": "RW",
+            "dataSpec": {"dataType": "INT", "unitName": "min", "validator": {"min": 1}},
+        },
+    ],
+    "events": [
+        {
+            "id": "alarm",
+            "name": "Alarm",
+            "type": "WARN",
+            "outputs": [
+                {"id": "alarm.level", "dataSpec": {"dataType": "INT", "parentId": "alarm"}}
+            ],
+        }
+    ],
+    "services": [{"id": "reboot", "name": "Reboot", "callType": "ASYNC"}],
+}
+
+
+@get("/")
+async def list_products(
+    principal: Requester,
+    product_service: Products,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
+    page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
+) -> ProductPage:
+    """The products of the tenant, without their TSL."""
+    return await product_service.page(principal, page_number, min(page_size, LARGEST_PAGE))
+
+
+@get("/{model:str}")
+async def get_product(
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> ProductWithTsl:
+    """A product with its current TSL."""
+    return await product_service.get(principal, model)
+
+
+@put("/{model:str}", example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL})
+async def put_product(
+    principal: Requester,
+    product_service: Products,
+    model: FromPath[str],
+    data: JSONBody[PutProduct],
+) -> Product:
+    """Create or update a product; its TSL is checked whole and becomes the current version."""
+    return await product_service.put(principal, model, data)
+
+
+@delete("/{model:str}")
+async def delete_product(
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> str:
+    """Delete a product that has no devices; answers its model."""
+    return await product_service.delete(principal, model)
+
+
+ROUTER = Router(
+    "/device/openapi/v1/products",
+    route_handlers=[list_products, get_product, put_product, delete_product],
+    tags=["Products"],
+)
+
+
+Rps = NamedDependency[RpsService]
+
+
+@post(
+    "/profile", example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"}
+)
+async def set_rps_profile(
+    principal: Requester, rps_service: Rps, data: JSONBody[SetProfile]
+) -> str:
+    """Set the profile URL of an SN that is not a device yet."""
+    return await rps_service.set_profile(principal, data)
+
+
+@post(
+    "/search",
+    example={
+        "pageSize": 50,
+        "pageNumber": 1,
+        "sorts": [{"property": "sn", "direction": "asc"}],
+    },
+)
+async def search_rps_profiles(
+    principal: Requester, rps_service: Rps, data: JSONBody[SearchProfiles]
+) -> RpsPage:
+    """The application's RPS records, sorted and paged."""
+    return await rps_service.search(principal, data)
+
+
+@delete("/{sn:str}")
+async def delete_rps_profile(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> str:
+    """Delete the RPS record of an SN, so that the device can be added."""
+    return await rps_service.delete(principal, sn)
+
+
+RPS_ROUTER = Router(
+    "/device/openapi/v1/rps",
+    route_handlers=[set_rps_profile, search_rps_profiles, delete_rps_profile],
+    tags=["RPS"],
+)

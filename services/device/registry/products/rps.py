@@ -1,0 +1,238 @@
+"""RPS records: profile URLs of devices that are yet to be added.
+
+RPS records in MongoDB: `{_id: SN in upper case, sn, tenant, applicationId, profileUrl,
+createdAt, updatedAt}`.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.identity import Kind, Principal
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
+from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, pattern_of
+from services.device.things.errors import device_exists, rps_record_exists
+from services.device.things.schemas import Search, order_of
+from services.device.things.serial_numbers import Holder, Serials, SerialTaken, check_serial, key_of
+
+
+class HeldRecord(NamedTuple):
+    """A record, and the application whose it is."""
+
+    sn: str
+    profile_url: str
+    application: int
+
+
+Owner = tuple[str, int | None]
+"""A tenant and an application id; without one all applications of the tenant."""
+
+
+class RpsStore:
+    """Reads and writes RPS records; an `owner` is a tenant and an application id."""
+
+    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
+        self._mongo = mongo
+        self._records = mongo.database["rps"]
+        self._serials = Serials(mongo.database)
+        self._quota = Quota(self._records, limits, "records")
+
+    async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
+        """Change the URL of the owner's record; False when it has none of this SN."""
+        changes = {"profileUrl": url, "updatedAt": datetime.now(UTC)}
+        changed = await self._records.update_one({"_id": key, **_of(owner)}, {"$set": changes})
+        return bool(changed.matched_count)
+
+    async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
+        """Write a record; raise `SerialTaken` when its SN has a holder.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(owner[0])
+        now = datetime.now(UTC)
+        record = {
+            "_id": key_of(sn),
+            "sn": sn,
+            **_of(owner),
+            "profileUrl": url,
+            "createdAt": now,
+            "updatedAt": now,
+        }
+
+        async def work(session: Session) -> None:
+            await self._serials.claim_for_record(key_of(sn), owner[0], session)
+            await self._records.insert_one(record, session=session)
+
+        try:
+            await self._mongo.transaction(work)
+        except DuplicateKey as error:
+            raise SerialTaken from error
+
+    async def holder(self, key: str) -> Holder | None:
+        """What holds an SN."""
+        return await self._serials.holder(key)
+
+    async def owns(self, owner: tuple[str, int], key: str) -> bool:
+        """Whether the owner has a record of this SN."""
+        return await self._records.find_one({"_id": key, **_of(owner)}, {"_id": 1}) is not None
+
+    async def tenants(self) -> list[str]:
+        """Return the tenants that have records."""
+        return list(await self._records.distinct("tenant"))
+
+    async def applications(self, tenant: str) -> list[int]:
+        """Return the applications of a tenant that have records."""
+        return list(await self._records.distinct("applicationId", {"tenant": tenant}))
+
+    async def keys(self, owner: tuple[str, int]) -> list[str]:
+        """The SNs, in upper case, of an owner's records."""
+        return [row["_id"] async for row in self._records.find(_of(owner), {"_id": 1})]
+
+    async def page(
+        self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
+    ) -> tuple[list[HeldRecord], int]:
+        """Records of the owner in `order` whose SN begins so, and how many there are."""
+        wanted = _of(owner)
+        if begin:
+            wanted["_id"] = {"$regex": "^" + pattern_of(begin, "sn")}
+        found, total = await find_page(self._records, wanted, order, skip, limit)
+        held = [HeldRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
+        return held, total
+
+    async def delete(self, owner: Owner, key: str) -> bool:
+        """Delete the owner's record; False when there is none."""
+
+        async def work(session: Session) -> bool:
+            gone = await self._records.delete_one({"_id": key, **_of(owner)}, session=session)
+            if gone.deleted_count:
+                await self._serials.release_record(key, session)
+            return bool(gone.deleted_count)
+
+        return await self._mongo.transaction(work)
+
+
+def _of(owner: Owner) -> dict[str, Any]:
+    tenant, application_id = owner
+    return {"tenant": tenant} | (
+        {} if application_id is None else {"applicationId": application_id}
+    )
+
+
+class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /rps/profile`."""
+
+    sn: str
+    profile_url: str
+
+
+class SearchProfiles(Search):
+    """Body of `POST /rps/search`."""
+
+
+class RpsRecord(msgspec.Struct, rename="camel"):
+    """Where a device of this SN finds its profile."""
+
+    sn: str
+    profile_url: str
+
+
+class RpsPage(msgspec.Struct, rename="camel"):
+    """One page of a search."""
+
+    page_size: int
+    page_number: int
+    total: int
+    content: list[RpsRecord]
+
+
+LONGEST_URL = 2048
+DONE = "success"
+"""The result text that the platform answers."""
+
+COLUMNS = {"sn": "_id", "profileUrl": "profileUrl"}
+
+_ATTEMPTS = 3
+
+
+class RpsService:
+    """RPS records of an application. An SN has one record on the whole platform."""
+
+    def __init__(self, store: RpsStore) -> None:
+        self._store = store
+
+    async def set_profile(self, principal: Principal, body: SetProfile) -> str:
+        """Set the profile URL of an SN; its own record is changed.
+
+        Raises `InvalidInput`, or `Conflict` when the SN is a device that is somebody's, or of
+        another tenant, or has a record of another application.
+        """
+        sn = check_serial(body.sn, "sn")
+        url = _checked_url(body.profile_url)
+        owner = _owner(principal)
+        for _ in range(_ATTEMPTS):
+            if await self._store.change(owner, key_of(sn), url):
+                return DONE
+            try:
+                await self._store.insert(owner, sn, url)
+            except SerialTaken as error:
+                holder = await self._store.holder(key_of(sn))
+                if holder in {"device", "nobody"}:
+                    raise device_exists(sn, "sn") from error
+                if holder == "rps" and not await self._store.owns(owner, key_of(sn)):
+                    break
+            else:
+                return DONE
+        raise rps_record_exists(sn, "sn")
+
+    async def search(self, principal: Principal, search: SearchProfiles) -> RpsPage:
+        """One page of the application's records."""
+        records, total = await self._store.page(
+            _owner(principal),
+            order_of(search.sorts or [], COLUMNS),
+            (search.page_number - 1) * search.page_size,
+            search.page_size,
+        )
+        shown = [RpsRecord(one.sn, one.profile_url) for one in records]
+        return RpsPage(search.page_size, search.page_number, total, shown)
+
+    async def of_tenant(
+        self, principal: Principal, begin: str, number: int, size: int
+    ) -> tuple[list[HeldRecord], int]:
+        """A page of the tenant's records by SN, whose SN begins so, and how many there are."""
+        owner, skip = (principal.tenant, None), (number - 1) * size
+        return await self._store.page(owner, [("_id", 1)], skip, size, key_of(begin))
+
+    async def delete(self, principal: Principal, sn: str) -> str:
+        """Delete a record; raise `NotFound` when the application has none of this SN.
+
+        A user deletes that of any application of the tenant.
+        """
+        owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner(principal)
+        if not await self._store.delete(owner, key_of(sn)):
+            raise NotFound(
+                "there is no RPS record of this SN", field="sn", code="rps_record_not_found"
+            )
+        return DONE
+
+
+def _owner(principal: Principal) -> tuple[str, int]:
+    return principal.tenant, principal.application_id
+
+
+def _checked_url(text: str) -> str:
+    if len(text) > LONGEST_URL:
+        raise InvalidInput(f"must have at most {LONGEST_URL} characters", field="profileUrl")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidInput("must be printable ASCII without spaces", field="profileUrl")
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInput("must be an http or https URL", field="profileUrl")
+    return text

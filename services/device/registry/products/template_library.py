@@ -1,0 +1,253 @@
+"""Archives of device templates, and the libraries in them.
+
+Nothing is unpacked: a file is read when it is asked for, by its name, and within bounds.
+
+Libraries of device templates: what an archive has of models. No I/O.
+
+A library as beaver-iot-blueprint has it names its vendors in `manifest.yaml`, and those their
+models; of any other archive each folder with a `device-template.yaml` is a model, of the vendor
+that the folder above it is called.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+
+from libs.common.tsl import Fault
+from services.device.registry.products.template_parser import (
+    Template,
+    TemplateInvalid,
+    read_template,
+    read_yaml,
+)
+from services.device.things.schemas import Name
+
+LARGEST = 1024 * 1024
+"""Bytes of a file of a template."""
+MOST_BYTES = 32 * 1024 * 1024
+"""That are read of an archive in all, also of files that are read several times."""
+MOST_FILES = 5_000
+LONGEST_PATH = 255
+ENDINGS = (".yaml", ".js")
+_PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    ValueError,
+)
+_ENCRYPTED = 1
+_EACH = 1024
+"""Bytes that reading a file counts for besides its own."""
+
+
+class ArchiveInvalid(ValueError):
+    """What cannot be read; the text says why."""
+
+
+class Archive(Mapping[str, bytes]):
+    """The files of a ZIP that templates are made of, by their paths."""
+
+    def __init__(self, content: bytes) -> None:
+        """Raise `ArchiveInvalid` for what is no ZIP or goes beyond a bound."""
+        try:
+            self._zip = zipfile.ZipFile(BytesIO(content))
+        except _UNREADABLE as error:
+            raise ArchiveInvalid(f"is no ZIP: {error}") from error
+        infos = self._zip.infolist()
+        if len(infos) > MOST_FILES:
+            raise ArchiveInvalid(f"has {len(infos)} files, {MOST_FILES} is the most")
+        self._infos = {one.filename: one for one in infos if one.filename.endswith(ENDINGS)}
+        self._left = MOST_BYTES
+        for path in self._infos:
+            if len(path) > LONGEST_PATH:
+                raise ArchiveInvalid(f"{path[:50]}… is longer than {LONGEST_PATH} characters")
+
+    def __getitem__(self, path: str) -> bytes:
+        """The content of a file, at most as many bytes as its entry says."""
+        info = self._infos[path]
+        if info.file_size > LARGEST:
+            raise ArchiveInvalid(f"{path} has more than {LARGEST} bytes")
+        self._left -= info.file_size + _EACH
+        if self._left < 0:
+            raise ArchiveInvalid(f"{path} is not read: it is more than {MOST_BYTES} bytes in all")
+        if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
+            raise ArchiveInvalid(f"{path} is encrypted or packed in another way than by deflate")
+        try:
+            with self._zip.open(info) as file:
+                return file.read(info.file_size)  # without a size all would be unpacked, then cut
+        except _UNREADABLE as error:
+            raise ArchiveInvalid(f"{path} cannot be read: {error}") from error
+
+    def __iter__(self) -> Iterator[str]:
+        """Every path."""
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._infos)
+
+
+class Below(Mapping[str, bytes]):
+    """The files below a folder, by their paths from there."""
+
+    def __init__(self, files: Mapping[str, bytes], folder: PurePosixPath) -> None:
+        self._files = files
+        self._folder = folder
+
+    def __getitem__(self, path: str) -> bytes:
+        """The content of a file."""
+        return self._files[str(self._folder / path)]
+
+    def __iter__(self) -> Iterator[str]:
+        """Every path."""
+        paths = map(PurePosixPath, self._files)
+        return (
+            str(one.relative_to(self._folder)) for one in paths if one.is_relative_to(self._folder)
+        )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+
+MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
+MOST_MODELS = 1000
+MOST_VENDORS = 100
+Short = Annotated[str, msgspec.Meta(max_length=64)]
+Path = Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)]
+_TOP = PurePosixPath()
+T = TypeVar("T")
+
+
+class LibraryInvalid(ValueError):
+    """A library that cannot be read; the text says why."""
+
+
+class NoTemplates(LibraryInvalid):
+    """An archive without any."""
+
+
+class TemplateRef(msgspec.Struct, frozen=True):
+    """Where the template of a model is."""
+
+    model: str
+    """Of the product that is made of it."""
+    name: str
+    vendor: str
+    folder: str
+    """From which the template names its files."""
+    path: str
+    """From there."""
+
+    def read(self, files: Mapping[str, bytes]) -> Template:
+        """The template; raise `TemplateInvalid` with every fault."""
+        try:
+            return read_template(Below(files, PurePosixPath(self.folder)), self.path)
+        except ArchiveInvalid as error:
+            raise TemplateInvalid([Fault(self.path, str(error))]) from error
+
+
+class Library(NamedTuple):
+    """The models of an archive, each once, and the version that its manifest says."""
+
+    version: str
+    models: list[TemplateRef]
+
+
+class _Manifest(msgspec.Struct):
+    device_vendor_index: Path
+    version: Short = ""
+
+
+class _Vendor(msgspec.Struct):
+    id: Short
+    work_dir: Path
+    model_index: Path
+    name: Name | None = None
+
+
+class _Vendors(msgspec.Struct):
+    vendors: Annotated[list[_Vendor], msgspec.Meta(max_length=MOST_VENDORS)]
+
+
+class _Model(msgspec.Struct):
+    id: Short
+    template: Path
+    name: Name | None = None
+
+
+class _Models(msgspec.Struct):
+    models: list[_Model]
+
+
+def read_library(files: Mapping[str, bytes], name: str) -> Library:
+    """What there is to be had; `name` is that of a template that lies in no folder.
+
+    Raises `LibraryInvalid` for indexes that cannot be read, `NoTemplates`.
+    """
+    manifests = sorted(_named(files, MANIFEST), key=lambda one: len(one.parts))
+    if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
+        version, found = _indexed(files, manifests[0])
+    else:
+        version, found = "", loose(files, name)
+    models = {one.model: one for one in reversed(found)}
+    if not models:
+        raise NoTemplates(f"has no {TEMPLATE}")
+    if len(models) > MOST_MODELS:
+        raise LibraryInvalid(f"has {len(models)} models, {MOST_MODELS} is the most")
+    return Library(version, [models[one] for one in sorted(models)])
+
+
+def loose(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
+    """The templates of an archive that has no manifest."""
+    found = []
+    for path in sorted(_named(files, TEMPLATE)):
+        above = path.parent.parent
+        model = path.parent.name or name
+        inside = str(path.relative_to(above))
+        found.append(TemplateRef(model.upper(), model.upper(), above.name, str(above), inside))
+    return found
+
+
+def faults_of(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
+    """Everything that keeps a template from becoming a product."""
+    try:
+        model.read(files)
+    except TemplateInvalid as error:
+        return error.faults
+    return []
+
+
+def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list[TemplateRef]]:
+    manifest = _read(files, path, _Manifest)
+    vendors = _read(files, path.parent / manifest.device_vendor_index, _Vendors).vendors
+    found = []
+    for vendor in vendors:
+        folder = path.parent / vendor.work_dir
+        for one in _read(files, folder / vendor.model_index, _Models).models:
+            names = one.name or one.id, vendor.name or vendor.id
+            found.append(TemplateRef(one.id.upper(), *names, str(folder), one.template))
+    return manifest.version, found
+
+
+def _read(files: Mapping[str, bytes], path: PurePosixPath, wanted: type[T]) -> T:
+    content = files.get(str(path))
+    if content is None:
+        raise LibraryInvalid(f"{path} is not there")
+    try:
+        return read_yaml(content, wanted)
+    except ValueError as error:
+        raise LibraryInvalid(f"{path}: {error}") from error
+
+
+def _named(files: Mapping[str, bytes], name: str) -> list[PurePosixPath]:
+    return [path for path in map(PurePosixPath, files) if path.name == name]

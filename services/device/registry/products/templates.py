@@ -1,0 +1,386 @@
+"""Libraries of device templates: kept for a tenant, and made products of.
+
+Libraries in MongoDB: `template_libraries`, `{_id: tenant, head, content}`.
+
+`head` is JSON, `content` the archive.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Literal
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from libs.common.bus import RpcClient
+from libs.common.clock import now_ms
+from libs.common.contracts.limits import LARGEST_LIBRARY
+from libs.common.contracts.names import READ_RESOURCE, ReadResource, ResourcePart
+from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, TooManyRequests
+from libs.common.http.console import PageRequest, Shown
+from libs.common.identity import Principal
+from libs.common.scheduling import FairScheduler
+from libs.common.store.mongo import Database
+from libs.common.things import GENERIC
+from libs.common.tsl import Fault, to_wire
+from services.device.lorawan.codec_service import CodecService
+from services.device.lorawan.schemas import PutCodec
+from services.device.registry.products.service import MODEL, ProductService, label_of
+from services.device.registry.products.template_library import (
+    MOST_MODELS,
+    Archive,
+    ArchiveInvalid,
+    LibraryInvalid,
+    NoTemplates,
+    TemplateRef,
+    faults_of,
+    read_library,
+)
+from services.device.registry.products.template_parser import Template, TemplateInvalid
+from services.device.things.product_model import Product, ProductCodec, ProductFault, PutProduct
+
+MOST_IMPORTED = 20
+MOST_FAULTS = 5
+"""Of a template; when they are mended there may be more."""
+Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class BlueprintSource(Shown, kw_only=True):
+    """Answer of `GET /blueprint-library-setting`; `DEFAULT` has no templates. Times are ms."""
+
+    current_source_type: Literal["DEFAULT", "UPLOAD"]
+    synced_success: bool
+    type: Literal["ZIP"] | None = None
+    url: str | None = None
+    """What it was taken from: an upload that may be over."""
+    file_name: str | None = None
+    version: str | None = None
+    update_time: int | None = None
+
+
+class SetBlueprintSource(msgspec.Struct):
+    """Body of `POST /blueprint-library-setting`; `url` is the `resource_url` of an upload."""
+
+    source_type: Literal["DEFAULT", "UPLOAD"]
+    type: Literal["ZIP", "GITHUB"] | None = None
+    url: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+
+
+class FindTemplates(PageRequest, kw_only=True):
+    """Body of `POST /product-template/search`: by model, with a part of model, name or vendor."""
+
+    largest = MOST_MODELS
+    keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
+
+
+class ShownTemplate(msgspec.Struct, kw_only=True):
+    """A template of the library; one with faults cannot be imported."""
+
+    model: str
+    """Of the product that is made of it."""
+    name: str
+    vendor: str
+    imported: bool
+    """Whether there is a product of the model."""
+    faults: list[ProductFault]
+
+
+class ImportTemplates(msgspec.Struct):
+    """Body of `POST /product-template/import`."""
+
+    models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MOST_IMPORTED)]
+
+
+class ImportedTemplate(Shown, kw_only=True):
+    """What became of a template: a product with its codec, unless there are `faults`."""
+
+    model: str
+    faults: list[ProductFault]
+    warning: str | None = None
+    """Why its devices are not asked for what they remember."""
+
+
+class KeptTemplate(msgspec.Struct, frozen=True):
+    """A template of a library, and what was wrong with it when the library was taken."""
+
+    ref: TemplateRef
+    faults: list[ProductFault]
+
+
+class KeptLibrary(msgspec.Struct, frozen=True, kw_only=True):
+    """The library of a tenant, without the archive."""
+
+    url: str
+    file_name: str
+    version: str
+    updated_at: int
+    """ms."""
+    templates: list[KeptTemplate]
+
+
+def shown(faults: Sequence[Fault]) -> list[ProductFault]:
+    """The first faults, as they are kept and answered."""
+    return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MOST_FAULTS]]
+
+
+class LibraryStore:
+    """Reads and writes libraries: one for each tenant."""
+
+    def __init__(self, database: Database) -> None:
+        self._libraries = database["template_libraries"]
+
+    async def put(self, tenant: str, library: KeptLibrary, content: bytes) -> None:
+        """Keep a library in the place of the one there is."""
+        row = {"head": msgspec.json.encode(library), "content": content}
+        await self._libraries.replace_one({"_id": tenant}, row, upsert=True)
+
+    async def delete(self, tenant: str) -> None:
+        """Forget the library of a tenant."""
+        await self._libraries.delete_one({"_id": tenant})
+
+    async def head(self, tenant: str) -> KeptLibrary | None:
+        """What there is to be had."""
+        found = await self._libraries.find_one({"_id": tenant}, {"head": 1})
+        return _read(found["head"]) if found else None
+
+    async def whole(self, tenant: str) -> tuple[KeptLibrary, bytes] | None:
+        """The same, and the archive that it is of."""
+        found = await self._libraries.find_one({"_id": tenant})
+        return (_read(found["head"]), found["content"]) if found else None
+
+
+_read = msgspec.json.Decoder(KeptLibrary).decode
+
+
+SILENCE = 1440
+"""Minutes without an uplink after which a new product's devices are OFFLINE: sensors sleep."""
+
+
+def product_of(template: Template, name: str, known: Product | None) -> PutProduct:
+    """The body of a product: one that is there keeps all but its TSL."""
+    tsl = to_wire(template.document)
+    if known is None:
+        return PutProduct(name=name, tsl=tsl, device_offline_timeout=SILENCE)
+    fields = {one: getattr(known, one, msgspec.UNSET) for one in PutProduct.__struct_fields__}
+    kept = {one: value for one, value in fields.items() if value is not msgspec.UNSET}
+    return PutProduct(**kept | {"tsl": tsl})
+
+
+def codec_of(template: Template) -> PutCodec:
+    """The body of its codec."""
+    codec = template.codec
+    return PutCodec(scripts=codec.scripts, decoder=codec.decoder, encoder=codec.encoder)
+
+
+def warning_of(codec: ProductCodec) -> str | None:
+    """What is wrong with how a codec asks devices for what they remember."""
+    asked = codec.history
+    if asked is None or asked.fault is None:
+        return None
+    return f"devices are not asked for their history: {asked.service} {asked.fault}"
+
+
+class ResourcesOverRpc:
+    """Reads resources, kept by `management`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def read(self, tenant: str, url: str) -> tuple[str, bytes]:
+        """The name and content of a file of the tenant.
+
+        Raises `NotFound` when there is none, `TooLarge` when it is no library by its size.
+        """
+        content = bytearray()
+        while True:
+            asked = ReadResource(tenant, url, len(content))
+            part = await self._rpc.call(READ_RESOURCE, asked, ResourcePart)
+            if not part.content:
+                return part.name, bytes(content)
+            content += part.content
+            if len(content) > LARGEST_LIBRARY:
+                raise TooLarge(f"a library has at most {LARGEST_LIBRARY} bytes", field="url")
+
+
+NOT_READ = "blueprint_library_resources_fetch_failed"
+ODD_INDEX = "blueprint_library_address_manifest_invalid"
+EMPTY = "blueprint_library_resource_device_template_not_found"
+LARGEST_HEAD = 4 * 1024 * 1024
+"""Bytes that are kept of a library besides its archive."""
+READERS = 2
+"""Libraries that are judged at a time, one of a tenant."""
+LONGEST = 15
+"""Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
+
+
+class Templates:
+    """The library of each tenant."""
+
+    def __init__(
+        self,
+        store: LibraryStore,
+        resources: ResourcesOverRpc,
+        products: ProductService,
+        codecs: CodecService,
+    ) -> None:
+        self._store = store
+        self._resources = resources
+        self._products = products
+        self._codecs = codecs
+        self._readers = FairScheduler("template libraries", READERS)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def source(self, tenant: str) -> KeptLibrary | None:
+        """The library of a tenant."""
+        return await self._store.head(tenant)
+
+    async def drop(self, tenant: str) -> None:
+        """Forget it; products that were made of it stay."""
+        await self._store.delete(tenant)
+
+    async def take(self, tenant: str, url: str) -> None:
+        """Keep the library that was uploaded in the place of the one there is.
+
+        Raises `InvalidInput` for what is no library; what is wrong with single templates is kept
+        with them.
+        """
+        try:
+            async with self._turn(tenant):
+                name, content = await self._resources.read(tenant, url)
+                async with self._readers.slot(tenant):
+                    version, templates = await asyncio.to_thread(_templates, content, name)
+        except NotFound as error:
+            raise InvalidInput(error.message, field="url", code=NOT_READ) from error
+        except NoTemplates as error:
+            raise InvalidInput(str(error), field="url", code=EMPTY) from error
+        except LibraryInvalid as error:
+            raise InvalidInput(str(error), field="url", code=ODD_INDEX) from error
+        except ArchiveInvalid as error:
+            raise InvalidInput(str(error), field="url", code=NOT_READ) from error
+        library = KeptLibrary(
+            url=url, file_name=name, version=version, updated_at=now_ms(), templates=templates
+        )
+        await self._store.put(tenant, library, content)
+
+    async def find(self, tenant: str, wanted: FindTemplates) -> tuple[list[ShownTemplate], int]:
+        """The templates of a page, and how many there are."""
+        words = wanted.keyword.lower()
+        library = await self._store.head(tenant)
+        found = [
+            one
+            for one in (library.templates if library else [])
+            if words in f"{one.ref.model} {one.ref.name} {one.ref.vendor}".lower()
+        ]
+        start = (wanted.number - 1) * wanted.size
+        page = found[start : start + wanted.size]
+        there = await self._products.those(tenant, [one.ref.model for one in page])
+        rows = [
+            ShownTemplate(
+                model=one.ref.model,
+                name=one.ref.name,
+                vendor=one.ref.vendor,
+                imported=one.ref.model in there,
+                faults=one.faults,
+            )
+            for one in page
+        ]
+        return rows, len(found)
+
+    async def make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+        """Make products of templates, or make them anew; one result for each."""
+        async with self._turn(principal.tenant):
+            return await self._make(principal, models)
+
+    async def ensure(self, principal: Principal, model: str) -> None:
+        """Make the product of a model that the tenant lacks, when its library has it.
+
+        Raises `InvalidInput` with what is wrong with the template.
+        """
+        library = await self._store.head(principal.tenant)
+        if model not in {one.ref.model for one in (library.templates if library else [])}:
+            return
+        async with self._turn(principal.tenant):
+            if await self._products.has(principal.tenant, model):
+                return  # made by another, for whom this has waited
+            (made,) = await self._make(principal, [model])
+        if made.faults:
+            text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
+            raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
+
+    async def known(self, tenant: str, models: Collection[str]) -> set[str]:
+        """Those of some models that a new device may be of: see `ensure`."""
+        library = await self._store.head(tenant)
+        ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
+        there = await self._products.those(tenant, list(models))
+        return {one for one in models if one == GENERIC or one in there or one in ready}
+
+    async def labels(self, tenant: str, most: int) -> dict[str, str]:
+        """Models that a device may be of: those of products, then those of the library."""
+        labels = await self._products.labels(tenant, most)
+        library = await self._store.head(tenant)
+        for one in library.templates if library else []:
+            if len(labels) < most and not one.faults:
+                labels.setdefault(one.ref.model, label_of(one.ref.name, one.ref.model))
+        return labels
+
+    async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+        whole = await self._store.whole(principal.tenant)
+        known = {one.ref.model: one for one in whole[0].templates} if whole else {}
+        archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
+        return [
+            await self._made(principal, archive, known.get(one), one)
+            for one in dict.fromkeys(models)
+        ]
+
+    async def _made(
+        self,
+        principal: Principal,
+        archive: Archive | None,
+        wanted: KeptTemplate | None,
+        model: str,
+    ) -> ImportedTemplate:
+        if archive is None or wanted is None:
+            fault = Fault("model", "there is no such template in the library")
+            return ImportedTemplate(model=model, faults=shown([fault]))
+        if wanted.faults:
+            return ImportedTemplate(model=model, faults=wanted.faults)
+        try:
+            template = await asyncio.to_thread(wanted.ref.read, archive)
+            known = await self._products.find(principal.tenant, model)
+            body = product_of(template, wanted.ref.name, known)
+            codec = await self._codecs.checked(
+                principal.tenant, codec_of(template), template.document
+            )
+            await self._products.put(principal, model, body, codec)
+        except TemplateInvalid as error:
+            return ImportedTemplate(model=model, faults=shown(error.faults))
+        except (InvalidInput, Conflict, TooManyRequests) as error:
+            faults = getattr(error, "faults", ()) or [Fault(error.field or "", error.message)]
+            return ImportedTemplate(model=model, faults=shown(faults))
+        return ImportedTemplate(model=model, faults=[], warning=warning_of(codec))
+
+    def _turn(self, tenant: str) -> asyncio.Lock:
+        """What a tenant makes goes one after the other."""
+        return self._turns.setdefault(tenant, asyncio.Lock())
+
+
+def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]:
+    """The version of a library, and its templates with what is wrong with them."""
+    archive = Archive(content)
+    library = read_library(archive, file_name.rpartition(".")[0] or file_name)
+    until = time.thread_time() + LONGEST
+    templates = []
+    for one in library.models:
+        templates.append(KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one))))
+        if time.thread_time() > until:
+            raise LibraryInvalid(f"takes more than {LONGEST} s of a processor to read")
+    if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
+        raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
+    return library.version, templates
+
+
+def _misnamed(model: str) -> list[Fault]:
+    if MODEL.fullmatch(model) and model.lower() != GENERIC:
+        return []
+    return [Fault("id", "is no model: 1 to 64 letters, digits, '.', '_' or '-'")]

@@ -1,0 +1,292 @@
+"""The three features on a real MongoDB, behind the real HTTP edge, with a bus that listens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from httpx import ASGITransport, AsyncClient, Response
+from litestar import Router
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Outbox, Outgoing
+from libs.common.contracts.auth import DeviceCredentials
+from libs.common.errors import InvalidInput
+from libs.common.http import Service, create_app, provide
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    HeaderVerifier,
+    Kind,
+    Principal,
+    make_keys,
+)
+from libs.common.store.ids import IdAllocator
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.device.commands.model import Reason
+from services.device.migrations import MIGRATIONS
+from services.device.registry.devices.open_api import ROUTER as DEVICE_ROUTES
+from services.device.registry.devices.ownership import DeviceGiver, Leaving, Orphans
+from services.device.registry.devices.service import DeviceService
+from services.device.registry.products.open_api import ROUTER as PRODUCT_ROUTES
+from services.device.registry.products.open_api import RPS_ROUTER as RPS_ROUTES
+from services.device.registry.products.rps import RpsService, RpsStore
+from services.device.registry.products.service import ProductService
+from services.device.telemetry.latest_values import LatestValues
+from services.device.things.device_store import DeviceStore
+from services.device.things.model import Device
+from services.device.things.product_store import ProductStore
+from services.device.things.specifications import Tsls
+from tests.limits import limits_of
+
+API = "/device/openapi/v1"
+DEVICES_ALLOWED = 500
+"""Devices that a tenant may have."""
+RECORDS_ALLOWED = 300
+"""Records of a kind that a tenant may have."""
+
+
+class Listening:
+    """Stands for the bus: keeps what is published."""
+
+    def __init__(self) -> None:
+        self.heard: list[Outgoing] = []
+
+    def measure(self, *_: object) -> None:
+        """Take messages of every size."""
+
+    async def publish(self, messages: Iterable[Outgoing]) -> None:
+        self.heard.extend(messages)
+
+    def changes(self) -> list[tuple[str, str]]:
+        """Subject and `change` of every event, in order."""
+        return [
+            (message.subject, msgspec.json.decode(message.payload)["change"])
+            for message in self.heard
+        ]
+
+
+@dataclass
+class Keys:
+    """Stands for `auth`: device keys by SN."""
+
+    issued: dict[str, str] = field(default_factory=dict)
+
+    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
+        self.issued[sn] = f"key-{device_id}-{len(self.issued)}"
+        return DeviceCredentials(sn, self.issued[sn])
+
+    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+        self.issued.pop(sn, None)
+
+
+@dataclass
+class Provisioning:
+    """Stands for commands: keeps what it was asked to send."""
+
+    asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
+    ended: list[tuple[int, str]] = field(default_factory=list)
+    """Devices whose tasks were ended, and the code."""
+
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        if "bad" in config:
+            raise InvalidInput("config.bad: is not known", field="config.bad")
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        self.asked.append((device.id, config))
+
+    async def forget(self, thing_id: int) -> None:
+        self.forgotten.append(thing_id)
+
+    async def end(self, device: Device, reason: Reason) -> None:
+        self.ended.append((device.id, reason.code))
+
+
+@dataclass
+class Applications:
+    """Stands for `auth`: which applications are gone."""
+
+    gone: set[int] = field(default_factory=set)
+
+    async def exists(self, tenant: str, application_id: int) -> bool:
+        return application_id not in self.gone
+
+
+class Caller:
+    """An application that calls the API."""
+
+    def __init__(self, http: Any, signer: HeaderSigner, who: Principal) -> None:
+        self._http = http
+        self._signer = signer
+        self._who = who
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Response:
+        answer: Response = await self._http.request(
+            method,
+            f"{API}{path}",
+            json=body,
+            headers={PRINCIPAL_HEADER: self._signer.sign(self._who)},
+        )
+        return answer
+
+    async def done(self, method: str, path: str, body: Any = None) -> Any:
+        """The `data` of a success."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == 200, answer.text
+        content = answer.json()
+        assert content["status"] == "Success"
+        assert content["requestId"]
+        return content.get("data")
+
+    async def refused(self, status: int, method: str, path: str, body: Any = None) -> Any:
+        """The body of a refusal with this status."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == status, answer.text
+        content = answer.json()
+        assert content["status"] == "Failed"
+        return content
+
+    async def add(self, sn: str, **more: Any) -> int:
+        added = await self.done(
+            "POST", "/devices", {"snDevEUI": sn, "name": f"device {sn}", **more}
+        )
+        return int(added["deviceId"])
+
+    async def put_product(self, model: str, tsl: Any, **more: Any) -> Any:
+        return await self.done("PUT", f"/products/{model}", {"name": model, "tsl": tsl, **more})
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Dependencies of the handlers."""
+
+    product_service: ProductService
+    device_service: DeviceService
+    rps_service: RpsService
+
+
+@dataclass
+class Platform:
+    """The features, and three applications: two of one tenant, one of another."""
+
+    mongo: Mongo
+    bus: Listening
+    keys: Keys
+    provisioning: Provisioning
+    applications: Applications
+    orphans: Orphans
+    giver: DeviceGiver
+    mine: Caller
+    sibling: Caller
+    foreign: Caller
+    full: Caller
+
+    @property
+    def database(self) -> Any:
+        return self.mongo.database
+
+    async def empty(self) -> None:
+        """Forget everything but the indexes and the ids that were given."""
+        for name in await self.database.list_collection_names():
+            if name not in {"migrations", "counters"}:
+                await self.database[name].delete_many({})
+        self.bus.heard.clear()
+        self.keys.issued.clear()
+        for heard in (
+            self.provisioning.asked,
+            self.provisioning.forgotten,
+            self.provisioning.ended,
+        ):
+            heard.clear()
+        self.applications.gone.clear()
+
+
+@asynccontextmanager
+async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
+    """Start the features on an empty database."""
+    mongo = Mongo(mongo_url, database)
+    await migrate(mongo.database, MIGRATIONS)
+    bus, keys, provisioning = Listening(), Keys(), Provisioning()
+    limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
+    outbox, latest = Outbox(mongo.database, bus), LatestValues(mongo.database)  # type: ignore[arg-type]
+    tsls = Tsls(mongo.database)
+    store = DeviceStore(mongo, outbox, limits, latest)
+    products = ProductService(ProductStore(mongo, store, tsls, limits), tsls)
+    records, applications = RpsStore(mongo, limits), Applications()
+    leaving = Leaving(keys, provisioning)
+    orphans = Orphans(store, records, applications, leaving)
+    devices = DeviceService(
+        store,
+        latest,
+        IdAllocator(mongo.database, "devices"),
+        products,
+        provisioning,
+        keys,
+        leaving,
+        orphans,
+    )
+    private, public = make_keys()
+    signer = HeaderSigner(private)
+    app = create_app(
+        Service(
+            name="device",
+            title="Device",
+            routes=[
+                Router(
+                    "/",
+                    route_handlers=[PRODUCT_ROUTES, DEVICE_ROUTES, RPS_ROUTES],
+                    dependencies=provide(Handlers(products, devices, RpsService(records))),
+                )
+            ],
+            verifier=HeaderVerifier(public),
+            telemetry=Telemetry(None, MeterProvider()),
+        )
+    )
+
+    def caller(http: Any, tenant: str, number: int) -> Caller:
+        who = Principal(Kind.APPLICATION, tenant, str(number), name=f"application {number}")
+        return Caller(http, signer, who)
+
+    transport = ASGITransport(app)  # type: ignore[arg-type]
+    async with AsyncClient(transport=transport, base_url="http://device") as http:
+        yield Platform(
+            mongo,
+            bus,
+            keys,
+            provisioning,
+            applications,
+            orphans,
+            DeviceGiver(store, orphans, leaving),
+            mine=caller(http, "default", 1),
+            sibling=caller(http, "default", 2),
+            foreign=caller(http, "other", 3),
+            full=caller(http, "full", 4),
+        )
+    await mongo.close()
+
+
+async def together(*calls: Any) -> list[Response]:
+    """The answers to calls made at the same time."""
+    return list(await asyncio.gather(*calls))
+
+
+def tsl(version: str = "v1.0", **bounds: float) -> dict[str, Any]:
+    """A small TSL: a temperature with bounds."""
+    return {
+        "version": version,
+        "properties": [
+            {
+                "id": "temperature",
+                "name": "Temperature",
+                "accessMode": "R",
+                "dataSpec": {"dataType": "FLOAT", "validator": bounds or {"min": -20, "max": 70}},
+            }
+        ],
+        "events": [],
+        "services": [],
+    }

@@ -1,0 +1,186 @@
+"""Devices that users give to applications and take back (docs/ownership.md)."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.auth import GiveDevice, TakeDevice
+from libs.common.errors import Conflict, NotFound
+from services.device.telemetry.latest_values import LatestValues
+from services.device.things.device_store import DeviceStore
+from services.device.things.model import Device
+from tests.integration.device.registry.devices.platform import Platform
+
+PROFILE = "https://example.com/profile.json"
+USERS = [{"userId": 7}, {"integration": "lamps"}]
+"""What makes a device the users'."""
+
+
+async def users_device(platform: Platform, **fields: Any) -> int:
+    """A device that users added, with a key and a value; its id."""
+    device = await platform.mine.add("SN1")
+    await platform.mine.done("POST", f"/devices/{device}/credentials")
+    await LatestValues(platform.database).apply([(device, 5, {"temperature": 1.0})])
+    change = {"$set": {"application": None, **(fields or USERS[0])}}
+    await platform.database["devices"].update_one({"_id": device}, change)
+    platform.bus.heard.clear()
+    return device
+
+
+async def give(platform: Platform, device: int, application: int = 2) -> None:
+    await platform.giver.give(GiveDevice("default", device, application, f"app {application}"))
+
+
+async def take(platform: Platform, device: int, application: int = 2) -> None:
+    await platform.giver.take(TakeDevice("default", device, application, user_id=9))
+
+
+@pytest.mark.parametrize("fields", USERS)
+async def test_a_given_device_is_the_applications_as_it_stands(
+    platform: Platform, fields: dict[str, Any]
+) -> None:
+    """It finds it with its values; the key goes on, and one event tells of it, however often."""
+    device = await users_device(platform, **fields)
+    for _ in range(2):
+        await give(platform, device)
+    got = await platform.sibling.done("GET", f"/devices/{device}")
+    assert got["application"] == {"applicationId": 2, "applicationName": "app 2"}
+    assert await LatestValues(platform.database).of([device]) == {device: {"temperature": 1.0}}
+    assert (list(platform.keys.issued), platform.provisioning.ended) == (["SN1"], [])
+    assert platform.bus.changes() == [(f"event.default.device.{device}.added", "added")]
+    await platform.mine.refused(404, "GET", f"/devices/{device}")
+
+
+@pytest.mark.parametrize("fields", USERS)
+async def test_a_device_that_is_taken_back_is_the_users_again(
+    platform: Platform, fields: dict[str, Any]
+) -> None:
+    """Its key goes on, its open tasks end, and no application adds, deletes or provisions it."""
+    device = await users_device(platform, **fields)
+    await give(platform, device)
+    platform.bus.heard.clear()
+    for _ in range(2):
+        await take(platform, device)
+    assert (list(platform.keys.issued), platform.provisioning.ended) == (
+        ["SN1"], [(device, "device_removed")],
+    )  # fmt: skip
+    assert platform.bus.changes() == [(f"event.default.device.{device}.updated", "removed")]
+    await platform.sibling.refused(404, "GET", f"/devices/{device}")
+    await platform.sibling.refused(404, "DELETE", f"/devices/{device}")
+    await platform.sibling.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+    await platform.sibling.refused(
+        409, "POST", "/rps/profile", {"sn": "SN1", "profileUrl": PROFILE}
+    )
+
+
+@pytest.mark.parametrize("how", ["removed", "application deleted"])
+async def test_a_given_device_goes_back_to_the_users_with_its_key(
+    platform: Platform, how: str
+) -> None:
+    """Its application removes it, or is deleted: it is theirs, and not nobody's."""
+    device = await users_device(platform)
+    await give(platform, device)
+    if how == "removed":
+        await platform.sibling.done("PUT", f"/devices/remove/{device}")
+    else:
+        platform.applications.gone.add(2)
+        assert [step async for step in platform.orphans.steps("default")]
+    assert (list(platform.keys.issued), len(platform.provisioning.ended)) == (["SN1"], 1)
+    for caller in (platform.mine, platform.sibling):
+        await caller.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+        await caller.refused(404, "DELETE", f"/devices/{device}")
+
+
+async def test_users_take_what_an_application_added_itself(platform: Platform) -> None:
+    """It is theirs from then on, and its key goes on."""
+    device = await platform.sibling.add("SN1")
+    await platform.sibling.done("POST", f"/devices/{device}/credentials")
+    await take(platform, device)
+    stored = await platform.database["devices"].find_one({"_id": device})
+    assert (stored["application"], stored["userId"], list(platform.keys.issued)) == (
+        None, 9, ["SN1"],
+    )  # fmt: skip
+    await platform.sibling.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+
+
+async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> None:
+    """Who gives it decides for the tenant; its former application deletes it no more."""
+    device = await users_device(platform)
+    nobodys = {"$unset": {"userId": ""}, "$set": {"removedFrom": 1}}
+    await platform.database["devices"].update_one({"_id": device}, nobodys)
+    await give(platform, device)
+    assert await LatestValues(platform.database).of([device]) == {device: {"temperature": 1.0}}
+    await platform.mine.refused(404, "DELETE", f"/devices/{device}")
+    await platform.sibling.done("GET", f"/devices/{device}")
+
+
+async def test_what_an_application_has_removed_is_not_taken_from_it(platform: Platform) -> None:
+    """It is nobody's, its key is dead, and whoever takes it is not told that it is the users'."""
+    device = await platform.sibling.add("SN1")
+    await platform.sibling.done("PUT", f"/devices/remove/{device}")
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    await give(platform, device)
+    await take(platform, device)
+    await platform.mine.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+
+
+async def test_what_leaves_while_it_is_taken_is_looked_at_anew(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application removes its own device first: it is nobody's, and that is told."""
+    device = await platform.sibling.add("SN1")
+    detach = DeviceStore.detach
+
+    async def late(store: DeviceStore, found: Device, application: int, user: int) -> Any:
+        await detach(store, found, application)
+        return await detach(store, found, application, user)
+
+    monkeypatch.setattr(DeviceStore, "detach", late)
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    assert platform.provisioning.ended == []
+
+
+async def test_what_another_application_has_is_not_given(platform: Platform) -> None:
+    """It is taken back before; that of an application that is gone is given at once."""
+    device = await users_device(platform)
+    await give(platform, device, 1)
+    with pytest.raises(Conflict) as refusal:
+        await give(platform, device)
+    assert (refusal.value.code, refusal.value.field) == (
+        "device_of_another_application", "device_id",
+    )  # fmt: skip
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    platform.applications.gone.add(1)
+    await give(platform, device)
+    await platform.sibling.done("GET", f"/devices/{device}")
+
+
+async def test_a_device_with_an_rps_record_is_not_given(platform: Platform) -> None:
+    """As it is not added while an application has a record of its SN."""
+    device = await platform.mine.add("SN1")
+    await platform.mine.done("PUT", f"/devices/remove/{device}")
+    await platform.mine.done("POST", "/rps/profile", {"sn": "SN1", "profileUrl": PROFILE})
+    with pytest.raises(Conflict) as refusal:
+        await give(platform, device)
+    assert refusal.value.code == "rps_record_exists"
+
+
+async def test_the_device_of_another_tenant_is_not_known(platform: Platform) -> None:
+    """404, whoever has it."""
+    device = await platform.foreign.add("SN1")
+    for call in (give, take):
+        with pytest.raises(NotFound):
+            await call(platform, device)
+
+
+async def test_an_application_leaves_to_users_what_an_integration_does(platform: Platform) -> None:
+    """It does not delete such a device or give it a key, and may remove it: 409, with a code."""
+    device = await users_device(platform, integration="lamps")
+    await give(platform, device)
+    for method, path in (("DELETE", ""), ("POST", "/credentials")):
+        refusal = await platform.sibling.refused(409, method, f"/devices/{device}{path}")
+        assert refusal["errCode"] == "device_of_integration"
+    await platform.sibling.done("PUT", f"/devices/remove/{device}")

@@ -1,0 +1,93 @@
+"""Devices for other services, with what is listed given."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.contracts.names import (
+    CountDevices,
+    DescribeDevices,
+    DeviceCount,
+    DeviceCounts,
+)
+from services.device.registry.devices.rpc import DeviceNames
+from services.device.things.device_queries import CountedModel
+from services.device.things.device_search import Query
+from services.device.things.model import ModelKey
+
+LAMP = ModelKey("LAMP", "1.0")
+DOOR = ModelKey("DOOR", "1.0")
+GONE = ModelKey("GONE", "1.0")
+
+
+@dataclass
+class Members:
+    members: tuple[int, ...]
+
+
+class Lists:
+    def __init__(self, groups: list[CountedModel]) -> None:
+        self.order: list[tuple[str, int]] = []
+        self.integrations: Sequence[str] = ()
+        self._groups = groups
+
+    async def find_documents(
+        self, query: Query, fields: Mapping[str, int], *, counted: bool
+    ) -> tuple[list[dict[str, Any]], int]:
+        self.order, self.integrations = query.order, query.integrations
+        return [], 0
+
+    async def counted_models(self, tenant: str) -> list[CountedModel]:
+        return self._groups
+
+
+class Models:
+    async def of(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
+        known = {LAMP: Members((1, 2, 3)), DOOR: Members((1,)), GONE: Members(())}
+        return {key: known[key] for key in keys}
+
+
+class Integrations:
+    async def by_name(self) -> list[str]:
+        return ["ping", "direct"]
+
+
+async def test_entities_are_counted_by_model() -> None:
+    """Members times devices, whatever the number of devices is."""
+    lists = Lists(
+        [
+            CountedModel("direct", LAMP, 1_000_000),
+            CountedModel("direct", DOOR, 2),
+            CountedModel("ping", LAMP, 1),
+            CountedModel("ping", GONE, 5),
+        ]
+    )
+
+    found = await DeviceNames(lists, Models(), Integrations()).count(CountDevices("default"))
+
+    assert found == DeviceCounts(
+        {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
+    )
+
+
+async def test_an_order_ends_in_the_id() -> None:
+    """So that pages do not overlap; a criterion counts once."""
+    lists = Lists([])
+    names = DeviceNames(lists, Models(), Integrations())
+
+    await names.describe(DescribeDevices("default"))
+    assert lists.order == [("_id", -1)]
+    order = [("name", 1), ("createdAt", -1), ("name", -1)]
+    await names.describe(DescribeDevices("default", order=order))
+    assert lists.order == [("name", 1), ("createdAt", -1), ("_id", -1)]
+    await names.describe(DescribeDevices("default", order=[("id", 1)]))
+    assert lists.order == [("_id", 1)]
+
+
+async def test_an_order_by_integration_knows_the_names() -> None:
+    """Devices do not store them."""
+    lists = Lists([])
+    names = DeviceNames(lists, Models(), Integrations())
+    await names.describe(DescribeDevices("default", order=[("integrationName", -1)]))
+    assert lists.order == [("integrationName", -1), ("_id", -1)]
+    assert lists.integrations == ["ping", "direct"]
