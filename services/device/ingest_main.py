@@ -8,7 +8,7 @@ from libs.common.identity import HeaderVerifier
 from libs.common.parts import Parts, running_parts
 from services.device.alarms.wiring import wire_trigger
 from services.device.commands.wiring import wire_completion
-from services.device.entities.tags.store import TagStore
+from services.device.entities.tags import TagStore
 from services.device.lorawan.wiring import wire_frames
 from services.device.process import Foundation, started
 from services.device.telemetry.batch_store import ReportStore

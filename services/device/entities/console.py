@@ -18,11 +18,11 @@ from libs.common.http.request import request_id_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
-from services.device.entities.calling import EntityCaller
-from services.device.entities.custom.service import CustomEntities
-from services.device.entities.history.export import EntityExport, filename
-from services.device.entities.history.service import EntityHistory
+from services.device.entities.custom_entities import CustomEntities
+from services.device.entities.history import EntityExport, EntityHistory, filename
+from services.device.entities.property_updates import EntityWriter
 from services.device.entities.schemas import (
+    AdvancedSearch,
     Aggregate,
     AggregateHistory,
     AskStatus,
@@ -41,10 +41,9 @@ from services.device.entities.schemas import (
     UpdateEntities,
     UpdateEntity,
 )
-from services.device.entities.search.schemas import AdvancedSearch
-from services.device.entities.search.service import EntitySearch
+from services.device.entities.search import EntitySearch
 from services.device.entities.service import EntityService
-from services.device.entities.writing import EntityWriter
+from services.device.entities.service_calls import EntityCaller
 
 Custom = NamedDependency[CustomEntities]
 Entities = NamedDependency[EntityService]

@@ -31,11 +31,10 @@ from libs.common.contracts.flows import PutFlowService, RemoveFlowService
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTimeout
 from libs.common.identity import PLATFORM, Kind, Principal
 from libs.common.jobs import gather_limited
-from services.device.entities.calling import EntityCaller
-from services.device.entities.custom.service import CustomEntities
-from services.device.entities.exchange import by_flows
-from services.device.entities.values import ValueReader, plain
-from services.device.entities.writing import EntityWriter, Update
+from services.device.entities.custom_entities import CustomEntities
+from services.device.entities.property_updates import EntityWriter, Update, by_flows
+from services.device.entities.service import ValueReader, plain
+from services.device.entities.service_calls import EntityCaller
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
 from services.device.members.integration_things import ThingMaker

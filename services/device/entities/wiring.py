@@ -11,20 +11,17 @@ from libs.common.parts import Parts
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
-from services.device.entities.calling import EntityCaller
 from services.device.entities.console import ROUTER as ENTITIES
-from services.device.entities.custom.service import CustomEntities, CustomEntityStore
-from services.device.entities.history.export import EntityExport
-from services.device.entities.history.service import EntityHistory
-from services.device.entities.history.store import ValueStore
+from services.device.entities.custom_entities import CustomEntities, CustomEntityStore
+from services.device.entities.history import EntityExport, EntityHistory
+from services.device.entities.history_store import ValueStore
+from services.device.entities.property_updates import EntityWriter
 from services.device.entities.rpc import EntityRpc
-from services.device.entities.search.service import EntitySearch
-from services.device.entities.service import EntityService
-from services.device.entities.tags.console import ROUTER as TAGS
-from services.device.entities.tags.service import EntityTags
-from services.device.entities.tags.store import TagStore
-from services.device.entities.values import ValueReader
-from services.device.entities.writing import EntityWriter
+from services.device.entities.search import EntitySearch
+from services.device.entities.service import EntityService, ValueReader
+from services.device.entities.service_calls import EntityCaller
+from services.device.entities.tags import EntityTags, TagStore
+from services.device.entities.tags_console import ROUTER as TAGS
 from services.device.members.device_keys import FirstKeys
 from services.device.members.wiring import MembersPackage
 from services.device.telemetry.wiring import TelemetryPackage

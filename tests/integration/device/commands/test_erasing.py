@@ -16,9 +16,9 @@ from libs.common.tsl import parse_document
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.service import AlarmEraser
 from services.device.alarms.store import AlarmStore
-from services.device.commands.migrations import _erase_again
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
+from services.device.migrations import _erase_again
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import (
     SPAN_MS,

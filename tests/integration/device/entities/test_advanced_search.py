@@ -10,7 +10,7 @@ from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import ALL, Grants
 from libs.common.integrations.client import BUILT_IN
-from services.device.entities.search.advanced import OPERATORS
+from services.device.entities.advanced_search import OPERATORS
 from services.device.members.entity import Entity
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed

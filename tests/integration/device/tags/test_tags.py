@@ -7,8 +7,8 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from libs.common.things import entity_id
-from services.device.entities.tags import store
-from services.device.entities.tags.store import TagStore
+from services.device.entities import tags as store
+from services.device.entities.tags import TagStore
 from tests.console import User
 from tests.integration.device.values.world import LAMP, World
 

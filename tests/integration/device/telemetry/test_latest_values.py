@@ -9,7 +9,7 @@ from typing import Any
 import bson
 import pytest
 
-from services.device.reports.migrations import divide_values
+from services.device.migrations import divide_values
 from services.device.telemetry.folded_values import INLINE, Rewritten, size_of
 from services.device.telemetry.latest_values import PARTS, LatestValues
 from tests.integration.device.telemetry.world import World

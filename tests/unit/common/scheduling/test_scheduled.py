@@ -81,7 +81,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/bus/publishing.py Publisher._listen: subscription",
         "services/device/commands/polling.py CommandPolls.start: subscription",
         "services/device/registry/devices/ownership.py Orphans.run: subscription",
-        "services/device/entities/calling.py ServiceReplies.listening: subscription",
+        "services/device/entities/service_calls.py ServiceReplies.listening: subscription",
         "services/device/telemetry/reporter.py StoredWaiter.__aenter__: subscription",
         "services/device/telemetry/presence_watch.py PresenceWatch.run: subscription",
         "services/device/things/directory.py ThingDirectory.watch: subscription",

@@ -12,7 +12,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from libs.common.integrations.client import BUILT_IN, ShownIntegration
 from services.device.entities.schemas import SearchEntities, ShownEntity
-from services.device.entities.search.service import EntitySearch
+from services.device.entities.search import EntitySearch
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_search import Condition

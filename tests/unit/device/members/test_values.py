@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
 from libs.common.tsl import Fault, compile_tsl, generic_tsl
-from services.device.entities.custom.model import tsl_of
+from services.device.entities.custom_model import tsl_of
 from services.device.members.members import Member, MemberSet
 from services.device.members.values import (
     ValueFault,

@@ -1,1 +1,0 @@
-"""Codecs: what makes properties of a device's bytes, and bytes of a command."""

@@ -1,1 +1,0 @@
-"""Devices: add, search, get, update, delete, remove from the application, credentials."""

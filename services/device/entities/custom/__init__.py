@@ -1,1 +1,0 @@
-"""Custom entities: what people make on the hidden integration `system`, and what flows do."""

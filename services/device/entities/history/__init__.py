@@ -1,1 +1,0 @@
-"""What entities were: page by page, folded to one value, and as a file."""

@@ -1,1 +1,0 @@
-"""Tags of entities: a tenant has some, and each entity may carry a few of them."""

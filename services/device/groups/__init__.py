@@ -1,1 +1,0 @@
-"""Groups of devices: a device is in one at most, and its document says in which."""

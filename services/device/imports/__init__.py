@@ -1,1 +1,0 @@
-"""Devices in sheets: imported and exported, XLSX and CSV."""

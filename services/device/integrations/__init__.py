@@ -1,1 +1,0 @@
-"""Integrations: what is known of them, their own things, what they tell."""

@@ -1,1 +1,0 @@
-"""Products: models of devices, with their TSL documents by version."""

@@ -1,1 +1,0 @@
-"""Codecs of products: kept beside the TSL, checked as they are imported, tried by request."""

@@ -1,1 +1,0 @@
-"""RPS: profile URLs for devices that are yet to be added."""

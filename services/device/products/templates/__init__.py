@@ -1,1 +1,0 @@
-"""Libraries of device templates: kept for a tenant, and made products of."""

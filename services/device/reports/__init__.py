@@ -1,1 +1,0 @@
-"""Reports: from what devices say on `UPLINK` to history, latest values and events."""

@@ -1,1 +1,0 @@
-"""The device edge over HTTP: `/ingest/v1/{sn}/…`."""

@@ -1,1 +1,0 @@
-"""Events that devices reported: their history for people, and the last of each kind."""

@@ -1,1 +1,0 @@
-"""History: reported values, kept in time order and read page by page."""

@@ -1,1 +1,0 @@
-"""Presence: ONLINE, OFFLINE and DISCONNECT, from connections and, over HTTP, from reports."""

@@ -1,1 +1,0 @@
-"""Reading kept frames again with the codec that a product has now."""

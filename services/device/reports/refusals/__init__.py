@@ -1,1 +1,0 @@
-"""What devices said and the platform refused, for people."""

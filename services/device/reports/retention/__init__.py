@@ -1,1 +1,0 @@
-"""Retention: how long what things leave is kept, and what removes it."""

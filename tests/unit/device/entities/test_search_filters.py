@@ -1,0 +1,65 @@
+"""What a keyword matches."""
+
+import pytest
+
+from libs.common.integrations.client import ShownIntegration
+from services.device.entities.search_filters import Keyword, finds
+from services.device.members.entity import EntityThing
+from services.device.members.members import Member, MemberSet
+
+MEMBER = Member(number=1, path="wifi.ssid", name="Network", type="PROPERTY", value_type="STRING")
+THING = EntityThing(
+    id=1,
+    tenant="default",
+    integration="ping",
+    identifier="SN-7",
+    device=True,
+    name="Hall (north)",
+    created_at=0,
+    updated_at=0,
+    members=MemberSet([MEMBER]),
+)
+KNOWN = {"ping": ShownIntegration("Ping test"), "other": ShownIntegration("Other")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ping test",
+        "HALL",
+        "(north)",
+        "sn-7",
+        "g.device.s",
+        "ping.device.sn-7.",
+        "sn-7.",
+        "device",
+        ".",
+    ],
+)
+def test_a_keyword_in_the_thing_finds_all_its_entities(text: str):
+    """Its name, its key with the dot behind it, its integration's name."""
+    assert Keyword(text, KNOWN).in_thing(THING)
+
+
+@pytest.mark.parametrize("text", ["network", "ssid", "wifi.s", ".wifi", "WIFI.SSID", "."])
+def test_a_keyword_in_the_member_finds_it_everywhere(text: str):
+    """Its name, its path with the dot before it."""
+    assert Keyword(text, KNOWN).in_member(MEMBER)
+
+
+@pytest.mark.parametrize("text", ["sn-7.wifi", "7.W", "ping.device.sn-7.wifi.ssid", "7.wifi.s"])
+def test_a_keyword_across_the_dot_finds_one_entity(text: str):
+    """It matches neither part, and both together."""
+    keyword = Keyword(text, KNOWN)
+    assert not keyword.in_thing(THING)
+    assert not keyword.in_member(MEMBER)
+    assert keyword.across(THING, MEMBER)
+    assert finds(keyword, THING, MEMBER)
+
+
+@pytest.mark.parametrize(
+    "text", ["other", "hall.*", "sn-8", "n-7.ssid", "sn-7..wifi", "wifi.sn-7", "sn-7.ssid"]
+)
+def test_what_does_not_match(text: str):
+    """Nothing in a keyword has a meaning of its own, and parts must stand together."""
+    assert not finds(Keyword(text, KNOWN), THING, MEMBER)
