@@ -122,13 +122,13 @@ class _Overlapping:
     """Batches in hand, some at a time."""
 
     def __init__(
-        self, handle: Callable[[list[Msg]], Awaitable[bool]], concurrency: int, overlap_from: int
+        self, handle: Callable[[list[Msg]], Awaitable[None]], concurrency: int, overlap_from: int
     ) -> None:
         self._handle = handle
         self._slots = asyncio.Semaphore(concurrency)
         self._overlap_from = overlap_from
         self._last = 0
-        self._running: set[asyncio.Task[bool]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     async def ready(self) -> None:
         if self._running and self._last < self._overlap_from:
@@ -151,7 +151,7 @@ class _Overlapping:
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
-    def _ended(self, task: "asyncio.Task[bool]") -> None:
+    def _ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         self._slots.release()
 
@@ -198,7 +198,7 @@ class BatchConsumer:
         """Consume until cancelled; batches in hand are finished first."""
         work: _Overlapping | LanedMessages
         if self.lane is None:
-            work = _Overlapping(self._settle_failed, self.concurrency, self.overlap_from)
+            work = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
         else:
             name, handle = f"consumer {self._name}", self._handled
             work = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
@@ -271,16 +271,15 @@ class BatchConsumer:
             return False
         return True
 
-    async def _settle_failed(self, messages: list[Msg]) -> bool:
+    async def _handle_or_hand_back(self, messages: list[Msg]) -> None:
         """Handle a batch; hand it back after a failure."""
-        if handled := await self._handled(messages):
-            return handled
+        if await self._handled(messages):
+            return
         await asyncio.sleep(BACKOFF)
         try:
             await hand_back(self.bus.client, {message.reply: 0 for message in messages})
         except (NatsError, OSError) as error:
             log.warning("consumer %s could not hand back: %r", self.durable, error)
-        return handled
 
     async def _ensure(self) -> None:
         new = self.fleeting or self.from_now

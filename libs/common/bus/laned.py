@@ -11,6 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -106,14 +108,7 @@ class LanedMessages:
             if not self._enters(lane, message):
                 back[message.reply] = self._defer(lane, message)
             if deferred is not None and not deferred.sequences:
-                self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved)
-                full = False
-                for parked in deferred.parked:
-                    full = full or not self._enters(lane, parked)
-                    if full:
-                        back[parked.reply] = self._defer(lane, parked)
-                if not self._deferred[lane].sequences:
-                    del self._deferred[lane]
+                back |= self._admit_parked(lane, deferred)
         self._begin()
         await self._hand_back(back)
 
@@ -148,6 +143,16 @@ class LanedMessages:
         else:
             deferred.sequences.clear()
         return False
+
+    def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
+        """Let parked messages wait in their lane; return those without room, to be handed back."""
+        self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved)
+        admitted = list(takewhile(partial(self._enters, lane), deferred.parked))
+        rest = deferred.parked[len(admitted) :]
+        back = {message.reply: self._defer(lane, message) for message in rest}
+        if not self._deferred[lane].sequences:
+            del self._deferred[lane]
+        return back
 
     def _enters(self, lane: str, message: Msg) -> bool:
         """Let a message wait in its lane; return whether there was room."""
