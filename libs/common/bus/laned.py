@@ -8,6 +8,7 @@ order for the most part (exactly, unless several replicas share the consumer).
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,13 +25,14 @@ from libs.common.scheduling import Lanes
 log = logging.getLogger(__name__)
 
 ITEMS, SIZE = 2_000, 8 * 1024**2
-"""Messages and bytes of a lane that are read ahead."""
+"""Messages and bytes of a lane that are read ahead in any case. A lane may hold more as long as it
+leaves as much free as it holds."""
 MOST_ITEMS, MOST_SIZE = 20_000, 32 * 1024**2
 """Messages and bytes of all lanes, beyond which nothing is read; twice the bytes are never kept."""
 COST = 512
 """Bytes of memory that a message takes beside its payload."""
 PACE = 1_000.0
-"""Messages of a lane without room that come again, per second."""
+"""Messages of a lane without room that come again, per second, unless it handles more."""
 PARKED, PARKED_SIZE = 1_000, 1024**2
 """Messages and bytes of a lane that wait here until earlier ones have come again. So a tenant whose
 messages are handled as fast as they come has them handled at once again soon after a burst."""
@@ -50,6 +52,8 @@ class _Deferred:
     parked_size: int = 0
     moved: float = 0.0
     """When one was handed back or came again last (monotonic)."""
+    pace: float = PACE
+    """Messages that come again, per second."""
 
     def park(self, message: Msg) -> bool:
         """Let a later message wait here; return whether there was room."""
@@ -72,19 +76,17 @@ class LanedMessages:
         batch: int,
         workers: int,
         items: int = ITEMS,
-        pace: float = PACE,
     ) -> None:
         """`handle` returns whether it dealt with a batch; else the batch comes again.
 
-        `items` messages of a lane are read ahead, and `pace` of those that found no room come
-        again per second.
+        `items` messages of a lane are read ahead in any case.
         """
         self._bus = bus
-        self._lanes: Lanes[Msg] = Lanes(name, items, SIZE)
+        self._items = items
+        self._lanes: Lanes[Msg] = Lanes(name, sys.maxsize, sys.maxsize)
         self._lane_of = lane
         self._handle = handle
         self._batch = batch
-        self._pace = pace
         self._free = workers
         self._ending = False
         self._deferred: dict[str, _Deferred] = {}
@@ -146,7 +148,7 @@ class LanedMessages:
 
     def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
         """Let parked messages wait in their lane; return those without room, to be handed back."""
-        self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved)
+        self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved, pace=deferred.pace)
         admitted = list(takewhile(partial(self._enters, lane), deferred.parked))
         rest = deferred.parked[len(admitted) :]
         back = {message.reply: self._defer(lane, message) for message in rest}
@@ -156,10 +158,13 @@ class LanedMessages:
 
     def _enters(self, lane: str, message: Msg) -> bool:
         """Let a message wait in its lane; return whether there was room."""
-        size = len(message.data) + COST
-        if self._lanes.size >= 2 * MOST_SIZE or not self._lanes.has_room(lane, size):
+        lanes, size = self._lanes, len(message.data) + COST
+        items_full = lanes.waiting(lane) >= max(self._items, MOST_ITEMS - lanes.items)
+        size_full = lanes.waiting_size(lane) + size > max(SIZE, MOST_SIZE - lanes.size)
+        full = lanes.waiting(lane) and (items_full or size_full)
+        if full or lanes.size >= 2 * MOST_SIZE:
             return False
-        self._lanes.put(lane, message, size=size)
+        lanes.put(lane, message, size=size)
         return True
 
     def _defer(self, lane: str, message: Msg, sequences: set[int] | None = None) -> float:
@@ -170,7 +175,7 @@ class LanedMessages:
         )
         deferred.moved = time.monotonic()
         self._lanes.note_overflow(lane)
-        return 1 + (len(deferred.sequences) + len(deferred.after)) / self._pace
+        return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
 
     def _begin(self) -> None:
         """Give free workers to the lanes whose turn it is."""
@@ -197,6 +202,8 @@ class LanedMessages:
         try:
             if not await self._handle(messages):
                 await self._hand_back({one.reply: self._defer(lane, one) for one in messages})
+            elif deferred := self._deferred.get(lane):
+                deferred.pace = max(PACE, len(messages) / (time.monotonic() - began + 0.001))
         finally:
             self._lanes.end(lane, began)
             if not self._ending:

@@ -86,6 +86,10 @@ class Lanes(Generic[T]):
         """Return how many items wait in a lane."""
         return self._lanes[lane].items if lane in self._lanes else 0
 
+    def waiting_size(self, lane: str) -> int:
+        """Return how many bytes wait in a lane."""
+        return self._lanes[lane].size if lane in self._lanes else 0
+
     def running(self, lane: str) -> int:
         """Return how many workers a lane holds."""
         return self._lanes[lane].running if lane in self._lanes else 0

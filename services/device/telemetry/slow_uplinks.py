@@ -19,8 +19,6 @@ from services.device.things.model import Thing
 
 BATCH = 8000
 """Messages of a tenant that wait, and that are dealt with together."""
-PACE = 4000.0
-"""Messages that found no room and come again, per second."""
 TENANTS = 6
 """Slow tenants that have a batch in hand: fewer than there are processes of codecs."""
 EXTENDED = 10.0
@@ -37,7 +35,7 @@ class SlowCodecs:
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
         """`handle` deals with a batch of one tenant and returns whether that succeeded."""
         self._messages = LanedMessages(
-            bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH, PACE
+            bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH
         )
         self._tenants: Recent[str, str] = Recent(KNOWN)
 

@@ -1,10 +1,11 @@
 """Messages of a stream that wait for their tenant's turn."""
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from libs.common.bus.laned import ITEMS, PARKED, LanedMessages, event_tenant
+from libs.common.bus.laned import MOST_ITEMS, PARKED, LanedMessages, event_tenant
 
 
 class Client:
@@ -87,26 +88,44 @@ async def test_batches_of_a_tenant_come_one_after_the_other_and_in_order() -> No
     assert handled == [f"a-{number}" for number in range(25)]
 
 
+ALONE = MOST_ITEMS // 2
+"""Messages that a tenant may have here while no other one has any."""
+
+
 async def test_messages_without_room_are_handed_back_and_later_ones_wait_for_them() -> None:
     client, handler = Client(), Handler()
     handler.gates["a"] = asyncio.Event()
     work = laned(client, handler)
-    await work.put([message("a", number) for number in range(ITEMS + 12)])
-    assert client.back() == [f"a-{ITEMS}"]
+    await work.put([message("a", number) for number in range(ALONE + 12)])
+    assert client.back() == [f"a-{ALONE}"]
     handler.gates["a"].set()
-    while sum(map(len, handler.batches)) < ITEMS:
+    while sum(map(len, handler.batches)) < ALONE:
         await settle()
     client.written.clear()
-    await work.put([message("a", 5_000)])
+    await work.put([message("a", 50_000)])
     await settle()
-    assert sum(map(len, handler.batches)) == ITEMS
-    await work.put([message("a", ITEMS)])
+    assert sum(map(len, handler.batches)) == ALONE
+    await work.put([message("a", ALONE)])
     await settle()
     handled = [reply for batch in handler.batches for reply in batch]
-    assert handled == [f"a-{number}" for number in (*range(ITEMS + 12), 5_000)]
-    await work.put([message("a", 5_001)])
+    assert handled == [f"a-{number}" for number in (*range(ALONE + 12), 50_000)]
+    await work.put([message("a", 50_001)])
     await settle()
-    assert (handler.batches[-1], client.back()) == (["a-5001"], [])
+    assert (handler.batches[-1], client.back()) == (["a-50001"], [])
+
+
+async def test_a_tenant_leaves_as_much_room_as_it_has_and_never_less_than_a_share() -> None:
+    client, handler = Client(), Handler()
+    handler.gates |= {"a": asyncio.Event(), "b": asyncio.Event()}
+    work = laned(client, handler)
+    await work.put([message("a", number) for number in range(MOST_ITEMS)])
+    await work.put([message("b", MOST_ITEMS + number) for number in range(MOST_ITEMS)])
+    waiting = Counter(event_tenant(one) for one in work._lanes)
+    in_hand, waiting_of_a = 10, ALONE - 10
+    assert waiting == {"a": waiting_of_a, "b": (MOST_ITEMS - waiting_of_a) // 2 - in_hand}
+    for gate in handler.gates.values():
+        gate.set()
+    await work.finish(5)
 
 
 async def test_more_later_messages_than_a_lane_may_hold_come_again_in_order() -> None:
