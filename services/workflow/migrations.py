@@ -14,7 +14,7 @@ from services.workflow.runs.store import drop_whole, index_ended
 from services.workflow.triggers.deployed_flows import create_changes
 from services.workflow.triggers.hooks import create_address_index
 from services.workflow.triggers.hooks import create_indexes as create_hook_indexes
-from services.workflow.triggers.timer_store import create_indexes as create_timer_indexes
+from services.workflow.triggers.timers import create_indexes as create_timer_indexes
 from services.workflow.vault import create_indexes as create_secret_indexes
 
 COLLECTIONS = (

@@ -14,14 +14,14 @@ from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from services.workflow.credentials.schemas import (
+from services.workflow.credentials.service import (
     CreateCredentials,
-    CredentialsType,
     DeleteCredentials,
     ShownCredentials,
+    TenantCredentials,
     UpdateCredentials,
 )
-from services.workflow.credentials.service import TenantCredentials
+from services.workflow.credentials.store import CredentialsType
 
 READERS = holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)
 WRITERS = holders(Function.CREDENTIALS_EDIT)

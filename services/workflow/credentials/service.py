@@ -7,6 +7,7 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,19 +17,12 @@ from libs.common.contracts.auth import Done
 from libs.common.contracts.mqtt import CLOSE_MQTT_CLIENTS, CloseMqttClients, MqttLoggedIn, MqttLogin
 from libs.common.decoding import worded
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError
-from libs.common.http.console import Page, PageRequest
+from libs.common.http.console import Page, PageRequest, Shown
+from libs.common.http.ids import Id
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
-from services.workflow.credentials.schemas import (
-    CreateCredentials,
-    CredentialsType,
-    MailSettings,
-    ShownCredentials,
-    Stored,
-    UpdateCredentials,
-)
-from services.workflow.credentials.store import CredentialStore
-from services.workflow.outgoing.mail import MailServer
+from services.workflow.credentials.store import CredentialStore, CredentialsType, Stored
+from services.workflow.outgoing.mail import Encryption, MailServer
 
 MOST = 100
 """Credentials of a tenant."""
@@ -41,6 +35,57 @@ _LOGINS = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _SECRET = re.compile(r"[!-~]{8,128}").fullmatch
 log = logging.getLogger(__name__)
+LONGEST = 254
+MOST_AT_ONCE = 100
+
+
+class MailSettings(msgspec.Struct):
+    """`additional_data` of a mail server."""
+
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST)]
+    port: (
+        Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+        | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,5}$")]
+    )
+    """Consoles send text."""
+    encryption: Encryption = "STARTTLS"
+    username: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
+
+
+class UpdateCredentials(msgspec.Struct, kw_only=True):
+    """Body of `PUT /credentials/{id}`: sets all of it but `access_key`, which is passed over."""
+
+    access_secret: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
+    description: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None
+    additional_data: dict[str, Any] | None = None
+    access_key: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None
+
+
+class CreateCredentials(UpdateCredentials, kw_only=True):
+    """Body of `POST /credentials`."""
+
+    credentials_type: CredentialsType
+
+
+class DeleteCredentials(msgspec.Struct):
+    """Body of `POST /credentials/delete`."""
+
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_AT_ONCE)]
+
+
+class ShownCredentials(Shown, kw_only=True):
+    """A credential, with its secret."""
+
+    id: str
+    tenant_id: str
+    credentials_type: str
+    description: str | None = None
+    access_key: str
+    access_secret: str
+    additional_data: dict[str, Any] | None = None
+    editable: bool
+    created_at: int
+    updated_at: int
 
 
 @dataclass(frozen=True)

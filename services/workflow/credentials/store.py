@@ -6,6 +6,7 @@ which there is one credential.
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +16,35 @@ from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
 from libs.common.identity.seal import Seal
 from libs.common.store.mongo import Database, Document, DuplicateKey
-from services.workflow.credentials.schemas import CredentialsType, Stored
+
+
+class CredentialsType(StrEnum):
+    """What a credential is for."""
+
+    SMTP = "SMTP"
+    """The tenant's mail server; the secret is the password of its user there."""
+    MQTT = "MQTT"
+    """MQTT clients outside sign in with it, for flows that begin with a message."""
+    HTTP = "HTTP"
+    """HTTP clients outside sign in with it, for flows that begin with a request."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A credential as it is kept, opened."""
+
+    id: int
+    tenant: str
+    type: CredentialsType
+    access_key: str
+    secret: str = ""
+    description: str | None = None
+    data: dict[str, Any] | None = None
+    created_at: int
+    """ms."""
+    updated_at: int
+
+    def __repr__(self) -> str:
+        return f"Stored({self.id}, {self.access_key})"
 
 
 class _Kept(NamedTuple):

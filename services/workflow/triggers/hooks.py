@@ -26,8 +26,8 @@ from libs.common.errors import (
 from libs.common.recent import Recent
 from libs.common.store.mongo import Database, Document, Session
 from libs.common.telemetry.tracing import current_trace
-from services.workflow.credentials.schemas import CredentialsType
 from services.workflow.credentials.service import TenantCredentials
+from services.workflow.credentials.store import CredentialsType
 from services.workflow.engine.runner import Engine, Start
 from services.workflow.flows.model import Deployments, Flow
 from services.workflow.graph.design import DesignNode

@@ -15,8 +15,7 @@ from services.workflow.triggers.calls import AT_ONCE, FlowCaller, FlowServices
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex, DeployedFlows
 from services.workflow.triggers.events import consume_events
 from services.workflow.triggers.hooks import HookCaller, HookDeployments, HookStore, HttpLogins
-from services.workflow.triggers.timer_store import TimerStore
-from services.workflow.triggers.timers import TimerDeployments, TimerRunner
+from services.workflow.triggers.timers import TimerDeployments, TimerRunner, TimerStore
 from services.workflow.triggers.topics import TopicListener
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.identity.functions import Function
 from services.workflow.credentials import service
-from services.workflow.credentials.schemas import CredentialsType
+from services.workflow.credentials.store import CredentialsType
 from services.workflow.outgoing.mail import MailServer
 from tests.integration.workflow.conftest import Workflow
 

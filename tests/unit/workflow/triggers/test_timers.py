@@ -8,8 +8,13 @@ import pytest
 
 from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule, TimerSettings
-from services.workflow.triggers.timer_store import Timer, encoded_settings, settings_of
-from services.workflow.triggers.timers import TimerDeployments, TimerRunner
+from services.workflow.triggers.timers import (
+    Timer,
+    TimerDeployments,
+    TimerRunner,
+    encoded_settings,
+    settings_of,
+)
 from tests.unit.workflow.triggers.flows import flow
 
 MINUTE = 60_000
