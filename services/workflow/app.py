@@ -41,7 +41,7 @@ from services.workflow.runs.log import RETENTION_PERIOD
 from services.workflow.settings import Clients, WorkflowSettings
 from services.workflow.trials.console import TrialHandlers, trial_router
 from services.workflow.trials.service import TrialService
-from services.workflow.triggers.console import OPEN_PATHS, HookHandlers, hook_router
+from services.workflow.triggers.console import OPEN_PATHS, hook_router
 from services.workflow.triggers.wiring import Triggers, wire_stores
 from services.workflow.triggers.wiring import wire as wire_triggers
 
@@ -101,7 +101,7 @@ def build_app(core: Packages) -> Litestar:
             title="Thingway workflows",
             routes=[
                 Router("/workflow", route_handlers=routers, tags=["Workflows"]),
-                hook_router(HookHandlers(triggers.hooks, triggers.logins)),
+                hook_router(triggers),
                 credential_router(CredentialHandlers(nodes.credentials)),
                 notification_router(NotificationHandlers(core.sender.settings, core.sender)),
             ],

@@ -7,12 +7,13 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.bus import RpcClient
-from libs.common.clock import now_ms
+from libs.common.clock import to_ms
 from libs.common.contracts.auth import Done
 from libs.common.contracts.mqtt import CLOSE_MQTT_CLIENTS, CloseMqttClients, MqttLoggedIn, MqttLogin
 from libs.common.decoding import worded
@@ -169,7 +170,7 @@ class TenantCredentials:
                 secret=wanted.access_secret,
                 description=wanted.description,
                 data=wanted.additional_data,
-                updated_at=now_ms(),
+                updated_at=datetime.now(UTC),
             )
         )
         if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
@@ -218,7 +219,7 @@ class TenantCredentials:
             log.warning("connections of %s stay open: %s", access_key, error)
 
     async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Stored:
-        now = now_ms()
+        now = datetime.now(UTC)
         one = Stored(
             id=await self.ids.take(),
             tenant=tenant,
@@ -276,6 +277,6 @@ def _shown(one: Stored) -> ShownCredentials:
         access_secret=one.secret,
         additional_data=one.data,
         editable=True,
-        created_at=one.created_at,
-        updated_at=one.updated_at,
+        created_at=to_ms(one.created_at),
+        updated_at=to_ms(one.updated_at),
     )

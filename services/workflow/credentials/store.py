@@ -6,12 +6,12 @@ which there is one credential.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
 from libs.common.identity.seal import Seal
@@ -29,19 +29,18 @@ class CredentialsType(StrEnum):
     """HTTP clients outside sign in with it, for flows that begin with a request."""
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class Stored(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A credential as it is kept, opened."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     tenant: str
     type: CredentialsType
     access_key: str
+    created_at: datetime
+    updated_at: datetime
     secret: str = ""
     description: str | None = None
     data: dict[str, Any] | None = None
-    created_at: int
-    """ms."""
-    updated_at: int
 
     def __repr__(self) -> str:
         return f"Stored({self.id}, {self.access_key})"
@@ -104,33 +103,17 @@ class CredentialStore:
         await self._credentials.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
 
     def _document(self, one: Stored) -> Document:
-        kept = msgspec.json.encode(_Kept(one.secret, one.description, one.data)).decode()
-        document: Document = {
-            "_id": one.id,
-            "tenant": one.tenant,
-            "type": one.type.value,
-            "accessKey": one.access_key,
-            "createdAt": from_ms(one.created_at),
-            "updatedAt": from_ms(one.updated_at),
-        }
-        return document | {"sealed": self._seal.seal(kept, context_of(document))}
+        document: Document = msgspec.to_builtins(one, builtin_types=(datetime,))
+        kept = _Kept(*(document.pop(name) for name in _Kept._fields))
+        text = msgspec.json.encode(kept).decode()
+        return document | {"sealed": self._seal.seal(text, context_of(document))}
 
     def _read(self, document: Document | None) -> Stored | None:
         if document is None:
             return None
         text = self._seal.open(document["sealed"], context_of(document))
         kept = msgspec.json.decode(text, type=_Kept)
-        return Stored(
-            id=document["_id"],
-            tenant=document["tenant"],
-            type=CredentialsType(document["type"]),
-            access_key=document["accessKey"],
-            secret=kept.secret,
-            description=kept.description,
-            data=kept.data,
-            created_at=to_ms(document["createdAt"]),
-            updated_at=to_ms(document["updatedAt"]),
-        )
+        return msgspec.convert(document | kept._asdict(), Stored)
 
 
 def context_of(document: Document) -> str:

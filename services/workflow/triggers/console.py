@@ -5,7 +5,6 @@ credential.
 """
 
 import base64
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +22,7 @@ from libs.common.http import HttpRequest, provide
 from libs.common.http.console import post, route
 from libs.common.http.request import address_of, basic_login, host_of
 from services.workflow.triggers.hooks import HookCaller, HttpLogins
+from services.workflow.triggers.wiring import Triggers
 
 LARGEST_BODY = 256 * 1024
 OPEN_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
@@ -132,15 +132,7 @@ def _content(request: HttpRequest, body: bytes) -> Any:
     return decode_text(body, content_type)
 
 
-@dataclass(frozen=True)
-class HookHandlers:
-    """What the handlers above are given."""
-
-    hooks: HookCaller
-    logins: HttpLogins
-
-
-def hook_router(handlers: HookHandlers) -> Router:
+def hook_router(triggers: Triggers) -> Router:
     """Return the router of all addresses."""
     workflow = Router("/workflow", route_handlers=[begin_flow], tags=["Workflows"])
-    return Router("/", route_handlers=[workflow, call_flows], dependencies=provide(handlers))
+    return Router("/", route_handlers=[workflow, call_flows], dependencies=provide(triggers))

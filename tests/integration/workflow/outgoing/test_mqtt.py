@@ -3,10 +3,10 @@
 import asyncio
 import socket
 import ssl
-from dataclasses import replace
 
 import aiomqtt
 import pytest
+from msgspec.structs import replace
 
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.mqtt import MqttBroker, OutgoingMqtt, Publication
