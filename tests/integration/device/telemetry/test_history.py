@@ -30,8 +30,8 @@ BORDER = 200 * SPAN_MS
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("history.service", "retention.days", "retention.sweeps"):
-        monkeypatch.setattr(f"services.device.reports.{module}.now_ms", lambda: NOW)
+    for module in ("history", "retention"):
+        monkeypatch.setattr(f"services.device.telemetry.{module}.now_ms", lambda: NOW)
 
 
 @pytest.fixture
