@@ -1,9 +1,7 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,17 +9,26 @@ import msgspec
 
 from libs.common.bus.hops import current_hops
 from libs.common.clock import to_ms
-from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge
-from libs.common.http.ids import parse_id
+from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
 from libs.common.integrations.client import Carries
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import DIRECT
-from libs.common.tsl import Fault, InvalidValues, UnknownService
-from libs.common.tsl.limits import unstorable
+from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.delivery import CommandCarrier
+from services.device.commands.drafts import (
+    LAYOUTS,
+    check_layout,
+    check_size,
+    draft_config,
+    draft_of,
+    draft_properties,
+    is_partial,
+    of_device,
+    read_device_ids,
+)
 from services.device.commands.events import created, error_code, subcommands
 from services.device.commands.model import (
     Command,
@@ -29,9 +36,7 @@ from services.device.commands.model import (
     CreateTasks,
     DeviceTask,
     Draft,
-    Kind,
     Task,
-    concealed,
     now,
 )
 from services.device.commands.store import CommandStore, Made
@@ -40,16 +45,8 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing
 
-MOST_DEVICES = 1000
-"""Devices of one `POST /tasks`."""
 READ_AT_ONCE = 100
 """Devices whose record and values are held in memory at the same time."""
-LAYOUTS = {"PROFILE": "values", "TSL": "properties"}
-"""Types of configurations, and what each has."""
-LARGEST_COMMAND = 256 * 1024
-"""Bytes of one command, which is one message of the bus."""
-LARGEST_REQUEST = 8 * 1024**2
-"""Bytes of all commands of one request, which is one transaction."""
 
 
 class CommandService:
@@ -112,15 +109,15 @@ class CommandService:
         checked: list[Draft | InvalidInput] = []
         for start in range(0, len(updates), READ_AT_ONCE):
             some = updates[start : start + READ_AT_ONCE]
-            partial = [thing for thing, properties in some if _is_partial(properties)]
+            partial = [thing for thing, properties in some if is_partial(properties)]
             current = await self._current(partial) if partial else {}
             for thing, properties in some:
                 known = current.get(thing.id, {})
                 try:
-                    checked.append(_draft_properties(thing, properties, "properties", known))
+                    checked.append(draft_properties(thing, properties, "properties", known))
                 except InvalidInput as error:
                     checked.append(error)
-            _check_size(one for one in checked if isinstance(one, Draft))
+            check_size(one for one in checked if isinstance(one, Draft))
         return checked
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
@@ -129,16 +126,16 @@ class CommandService:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.of_faults(error.faults) from error
-        return _draft(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
+        return draft_of(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure many devices; nothing is sent unless everything is right for all."""
         ids = read_device_ids(request.device_ids)
-        _check_layout(request.type, request.config)
+        check_layout(request.type, request.config)
         drafts: list[Draft] = []
         for start in range(0, len(ids), READ_AT_ONCE):
             drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
-            _check_size(drafts)
+            check_size(drafts)
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
@@ -165,8 +162,8 @@ class CommandService:
         thing = await self._things.thing(device)
         named = (wire.type or "").upper()
         kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
-        _check_layout(kind, wire)
-        return _draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
+        check_layout(kind, wire)
+        return draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
         """What the device is configured to, in the shape that a task takes.
@@ -206,9 +203,9 @@ class CommandService:
             if one not in things:
                 raise device_not_found(one)
             try:
-                draft = _draft_config(things[one], request.type, request.config, current[one])
+                draft = draft_config(things[one], request.type, request.config, current[one])
             except InvalidInput as error:
-                raise _of_device(one, error) from error
+                raise of_device(one, error) from error
             drafts.append(draft)
         return drafts
 
@@ -264,7 +261,7 @@ class CommandService:
             whole += [
                 draft
                 if draft.given is None
-                else _draft_properties(
+                else draft_properties(
                     draft.thing, draft.given, "properties", current[draft.thing.id]
                 )
                 for draft in some
@@ -279,7 +276,7 @@ class CommandService:
         carriers: Mapping[str, Carries],
     ) -> Made:
         """Return commands of drafts and what they say; raise `TooLarge`."""
-        _check_size(drafts)
+        check_size(drafts)
         moment, applies = now(), principal.kind is CallerKind.APPLICATION
 
         def command_of(draft: Draft, command_id: int, carries: Carries) -> Command:
@@ -315,105 +312,12 @@ class CommandService:
         ]
 
 
-def _check_size(drafts: Iterable[Draft]) -> None:
-    """Raise `TooLarge` when one transaction cannot hold all commands."""
-    if sum(len(draft.encoded) for draft in drafts) > LARGEST_REQUEST:
-        raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
-
-
 def _check_taken(carriers: Mapping[str, Carries]) -> None:
     """Raise `Conflict` for an integration whose devices, which users gave, take no commands."""
     for integration, carries in carriers.items():
         if integration != DIRECT and not carries:
             text = f"the integration {integration} takes no commands for its devices"
             raise Conflict(text, field="deviceId", code="device_of_integration")
-
-
-def _check_layout(kind: str, config: Config) -> None:
-    """Check what a configuration of a kind has, whichever device it is for."""
-    kind = kind.upper()
-    if kind not in LAYOUTS:
-        raise InvalidInput("must be PROFILE or TSL", field="type")
-    given = {"properties": config.properties, "values": config.values}
-    for name, value in given.items():
-        if name != LAYOUTS[kind] and value is not None:
-            raise InvalidInput(f"is nothing of type {kind}", field=f"config.{name}")
-    if not given[LAYOUTS[kind]]:
-        raise InvalidInput("must not be empty", field=f"config.{LAYOUTS[kind]}")
-    faults = [
-        Fault(f"config.values[{index}]", reason)
-        for index, entry in enumerate(config.values or [])
-        if (reason := unstorable({"key": entry.key, "value": entry.value}))
-    ]
-    if faults:
-        raise InvalidInput.of_faults(faults)
-
-
-def _draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
-    """Check a configuration whose layout is right; `current` is what the thing has and is to have.
-
-    `version` and, as the type of a TSL, `type` may name the TSL version that the thing follows.
-    """
-    kind, follows = kind.upper(), thing.tsl_version
-    if config.version is not None and config.version != follows:
-        raise InvalidInput(f"must be {follows}, which the device follows", field="config.version")
-    types = {kind, follows.upper()} if kind == "TSL" else {kind}
-    if config.type is not None and config.type.upper() not in types:
-        raise InvalidInput(f"must be {kind} as type is", field="config.type")
-    if kind == "TSL":
-        return _draft_properties(thing, config.properties or {}, "config.properties", current)
-    values = [{"key": entry.key, "value": entry.value} for entry in config.values or []]
-    return _draft(thing, "SET_PROFILE", {"values": values})
-
-
-def _of_device(device_id: int, error: InvalidInput) -> InvalidInput:
-    """The same, and of which of many devices."""
-    about = f"(device {device_id})"
-    if error.faults:
-        return InvalidInput.of_faults(
-            [msgspec.structs.replace(one, reason=f"{one.reason} {about}") for one in error.faults]
-        )
-    return InvalidInput(f"{error.message} {about}", field=error.field, code=error.code)
-
-
-def _draft_properties(
-    thing: Thing, properties: dict[str, Any], field: str, current: dict[str, Any]
-) -> Draft:
-    try:
-        whole = thing.tsl.check_write(properties, current)
-    except InvalidValues as error:
-        prefix = field.removesuffix("properties")
-        faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
-        raise InvalidInput.of_faults(faults) from error
-    draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
-    return replace(draft, given=properties) if _is_partial(properties) else draft
-
-
-def _is_partial(properties: dict[str, Any]) -> bool:
-    """Whether a STRUCT may be given in part."""
-    return any(isinstance(value, dict) for value in properties.values())
-
-
-def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
-    """A draft of a command that the bus can carry."""
-    encoded = msgspec.json.encode(payload)
-    if len(encoded) > LARGEST_COMMAND:
-        raise TooLarge(f"a command may have {LARGEST_COMMAND} bytes")
-    shown, write_only = concealed(kind, payload, thing.tsl)
-    return Draft(thing, kind, shown, encoded, payload if write_only else None, write_only)
-
-
-def read_device_ids(given: "list[int | str] | str") -> list[int]:
-    """Read `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
-    parts = given if isinstance(given, list) else [given]
-    ids: list[int] = []
-    for part in parts:
-        named = re.split(" *[,;] *", part) if isinstance(part, str) else [part]
-        ids += [parse_id(one, "deviceIds") for one in named]
-    unique = list(dict.fromkeys(ids))
-    if not unique or len(unique) > MOST_DEVICES:
-        raise InvalidInput(f"must name 1 to {MOST_DEVICES} devices", field="deviceIds")
-    return unique
 
 
 def describe(command: Command) -> Task:

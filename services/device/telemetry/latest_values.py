@@ -1,10 +1,10 @@
 """Latest values: one document per thing, `{_id, t, a, v: {key: {v: value, t: ms}}}`.
 
 `t` is the time of the newest report, `a` the time at which the last one arrived. Large values, and
-those of things with many, are in parts (`folding`), documents `{_id, v, n}` with the size `n` of
-their values in bytes; `p` in the document of a thing says that it has parts: 1 of single values, 2
-of all. A value that moves to a part leaves the document of its thing; should it be in both, because
-processes wrote at the same time, the newer one counts.
+those of things with many, are in parts (`folded_values`), documents `{_id, v, n}` with the size
+`n` of their values in bytes; `p` in the document of a thing says that it has parts: 1 of single
+values, 2 of all. A value that moves to a part leaves the document of its thing; should it be in
+both, because processes wrote at the same time, the newer one counts.
 
 Reports of a batch are folded per thing first, so a busy device costs one update. The
 quick update applies when everything in it is at least as new as all that is stored;
@@ -16,27 +16,14 @@ for each update, which takes longer than the update.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pymongo import DeleteOne, ReplaceOne
 
 from libs.common.recent import Recent
-from libs.common.store.mongo import (
-    DUPLICATE_KEY,
-    BulkFailed,
-    Database,
-    Document,
-    Session,
-)
+from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Document, Session
 from libs.common.store.mongo import Collection as Stored
 from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (

@@ -14,14 +14,10 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, 
 from libs.common.identity import Kind, Principal
 from libs.common.integrations.client import Carries
 from libs.common.tsl import compile_tsl, parse_document
+from services.device.commands.drafts import read_device_ids
 from services.device.commands.events import to_device
 from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, now
-from services.device.commands.service import (
-    READ_AT_ONCE,
-    CommandService,
-    describe,
-    read_device_ids,
-)
+from services.device.commands.service import READ_AT_ONCE, CommandService, describe
 from services.device.commands.store import Made
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
