@@ -1,6 +1,7 @@
 """TSL: the model of a thing, and checks of all that things send and are sent by it."""
 
 from libs.common.tsl._check import accepted
+from libs.common.tsl._decoders import Event, Report, Values
 from libs.common.tsl._write_only import MASK, mask_text, readable_values, texts_beyond
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
@@ -26,9 +27,8 @@ from libs.common.tsl.faults import (
     TslInvalid,
     UnknownService,
 )
-from libs.common.tsl.generic import generic_tsl
+from libs.common.tsl.generic import Tsl, generic_tsl
 from libs.common.tsl.importing import parse_document
-from libs.common.tsl.interface import Event, Report, Tsl, Values
 from libs.common.tsl.plausible import plausible_params, plausible_properties
 
 __all__ = [

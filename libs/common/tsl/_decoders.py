@@ -14,7 +14,6 @@ from msgspec import UNSET, Meta, UnsetType
 from libs.common.tsl._check import PATTERNS
 from libs.common.tsl._node import Node
 from libs.common.tsl.faults import Fault, MalformedReport
-from libs.common.tsl.interface import Report, Values
 from libs.common.tsl.limits import MAX_KEY, MAX_TS
 
 Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
@@ -124,6 +123,29 @@ def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
         except (ValueError, RecursionError) as error:
             faults.append(Fault(f"properties.{key[:MAX_KEY]}", f"cannot be read: {error}"))
     return wire.ts, values, faults
+
+
+Values = dict[str, Any]
+"""Values by top-level key: STRUCTs are objects, ARRAYs arrays."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The good properties of a report (none, if all are bad), and a fault per bad one.
+
+    `ts` is the device's own time in epoch milliseconds, None when it sent none.
+    """
+
+    ts: int | None
+    properties: Values
+    faults: list[Fault]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event of a device; `ts` as in a report, `outputs` keyed by short member name."""
+
+    ts: int | None
+    event_id: str
+    outputs: Values
 
 
 def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]) -> Report:

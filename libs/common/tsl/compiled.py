@@ -16,7 +16,15 @@ from libs.common.tsl._check import (
     without_read_only,
     writable_view,
 )
-from libs.common.tsl._decoders import checked_report, properties_type, read_event, report_decoder
+from libs.common.tsl._decoders import (
+    Event,
+    Report,
+    Values,
+    checked_report,
+    properties_type,
+    read_event,
+    report_decoder,
+)
 from libs.common.tsl._node import (
     Node,
     booleans,
@@ -38,9 +46,6 @@ from libs.common.tsl._write_only import (
     write_only_paths,
 )
 from libs.common.tsl.document import (
-    EventSpec,
-    PropertySpec,
-    ServiceSpec,
     TslDocument,
     by_keys,
 )
@@ -51,11 +56,11 @@ from libs.common.tsl.faults import (
     UnknownService,
     refuse_non_object,
 )
-from libs.common.tsl.interface import Event, Report, Values
+from libs.common.tsl.generic import Tsl
 from libs.common.tsl.limits import MAX_KEY
 
 
-class CompiledTsl:
+class CompiledTsl(Tsl):
     """Checks values against one document; see `Tsl` for what each call does.
 
     Make it with `compile_tsl` and keep it: compiling costs some 20 µs per member, a
@@ -63,7 +68,7 @@ class CompiledTsl:
     """
 
     def __init__(self, document: TslDocument) -> None:
-        self.document = document
+        super().__init__(document)
         document = by_keys(document)
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
@@ -83,20 +88,10 @@ class CompiledTsl:
         self._events = {spec.id: spec for spec in document.events}
         self._services = {spec.id: spec for spec in document.services}
         self._outputs = {spec.id: build_tree(spec.outputs, spec.id) for spec in document.events}
-        self._asked = {spec.id: build_tree(spec.inputs, spec.id) for spec in document.services}
-        self._answered = {spec.id: build_tree(spec.outputs, spec.id) for spec in document.services}
-
-    def property(self, property_id: str) -> PropertySpec | None:
-        """Look up a property or member by its dotted key."""
-        return self._properties.get(property_id)
-
-    def event(self, event_id: str) -> EventSpec | None:
-        """Look up an event."""
-        return self._events.get(event_id)
-
-    def service(self, service_id: str) -> ServiceSpec | None:
-        """Look up a service."""
-        return self._services.get(service_id)
+        self._params = {
+            path: {spec.id: build_tree(getattr(spec, path), spec.id) for spec in document.services}
+            for path in ("inputs", "outputs")
+        }
 
     def decode_report(self, raw: bytes) -> Report:
         """Decode and check a report: one pass when all is good, else fault by fault."""
@@ -225,19 +220,11 @@ class CompiledTsl:
             faults[before:] = map(mask_fault, faults[before:])
         return checked
 
-    def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
-        """Check the inputs of a service before it is called."""
-        return _checked(self._of_service(self._asked, service_id), inputs, "inputs")
-
-    def check_service_outputs(self, service_id: str, outputs: Values | None) -> Values:
-        """Check what a service answered."""
-        return _checked(self._of_service(self._answered, service_id), outputs, "outputs")
-
-    @staticmethod
-    def _of_service(trees: Mapping[str, dict[str, Node]], service_id: str) -> dict[str, Node]:
+    def _check_params(self, service_id: str, values: Values | None, path: str) -> Values:
+        trees = self._params[path]
         if service_id not in trees:
             raise UnknownService(service_id)
-        return trees[service_id]
+        return _checked(trees[service_id], values, path)
 
 
 def compile_tsl(document: TslDocument) -> CompiledTsl:

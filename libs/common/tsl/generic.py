@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from libs.common.tsl._decoders import checked_report, read_event
+from libs.common.tsl._decoders import Event, Report, Values, checked_report, read_event
 from libs.common.tsl.document import EventSpec, PropertySpec, ServiceSpec, TslDocument
 from libs.common.tsl.faults import (
     Code,
@@ -13,7 +13,6 @@ from libs.common.tsl.faults import (
     UnknownService,
     refuse_non_object,
 )
-from libs.common.tsl.interface import Event, Report, Tsl, Values
 from libs.common.tsl.limits import (
     MAX_DEPTH,
     MAX_KEY,
@@ -106,57 +105,91 @@ class _Walk:
         self.faults.append(Fault(path, reason))
 
 
-class GenericTsl:
-    """Takes every value that can be stored, typed as it comes; see `Tsl` for each call."""
+class Tsl:
+    """Checks what a thing sends and what is sent to it.
 
-    def __init__(self) -> None:
-        self.document = TslDocument(version="v1.0")
+    This one is open: it takes every value that can be stored, typed as it comes, and ids of events
+    and services may be any key. `CompiledTsl` is that of a document which declares something.
+    """
+
+    def __init__(self, document: TslDocument) -> None:
+        self.document = document
+        """The document behind it, normalised; treat it as read-only."""
         self.conceals = False
+        """Whether a property, or a member of one, is write-only (access mode W).
+
+        Such values are sent to the thing and can be read nowhere: `check_report` refuses them,
+        `readable` removes them from values that were stored under another TSL.
+        """
+        self._properties: dict[str, PropertySpec] = {}
+        self._events: dict[str, EventSpec] = {}
+        self._services: dict[str, ServiceSpec] = {}
 
     def property(self, property_id: str) -> PropertySpec | None:
-        """Give None: no property is declared."""
-        return None
+        """Look up a declared property or member by its dotted key; its spec has this as its id."""
+        return self._properties.get(property_id)
 
     def event(self, event_id: str) -> EventSpec | None:
-        """Give None: no event is declared."""
-        return None
+        """Look up a declared event."""
+        return self._events.get(event_id)
 
     def service(self, service_id: str) -> ServiceSpec | None:
-        """Give None: no service is declared."""
-        return None
+        """Look up a declared service."""
+        return self._services.get(service_id)
 
     def decode_report(self, raw: bytes) -> Report:
-        """Decode and check a report."""
+        """Decode `{"ts"?: ms, "properties": {...}}`; other fields beside them are ignored.
+
+        Good properties are kept, each bad or unknown one is a fault; null is a fault too,
+        since silence would hide a broken sensor. A STRUCT may come in part, whatever is
+        `required` of it; one in an ARRAY is whole. Numbers are rounded to
+        `fractionDigits`. Raises `MalformedReport` when the JSON, the outer shape or `ts` is
+        wrong or `properties` is empty.
+        """
         return checked_report(raw, self.check_report)
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check decoded properties one by one: the good ones and the faults."""
+        """Check reported properties that are decoded already: the good ones and the faults."""
         faults: list[Fault] = []
         good = check_open(properties, "properties", faults)
         return good, faults
 
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check properties that are set as those that are reported."""
+        """Check properties that are set of a thing that is no device, write-only ones too."""
         return self.check_report(properties)
 
     def readable(self, values: Values) -> Values:
-        """Give `values`: all can be read."""
+        """Return `values` without those of write-only members, at every level.
+
+        A member may also be named by its id or a dotted path, as in a profile.
+        """
         return values
 
     def write_only_paths(self) -> list[str]:
-        """Give none: all can be read."""
+        """Return where values have write-only members, as paths of MongoDB: `users.code`."""
         return []
 
     def masked(self, values: Values) -> Values:
-        """Give `values`: all can be read."""
+        """Return `values` of a message with `MASK` for write-only members.
+
+        The same below a name of such a member anywhere else, since a thing may nest it wrongly.
+        """
         return values
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check what a codec gave: no value is known to be a boolean."""
+        """Check values that a codec gave as JSON: the good ones and the faults.
+
+        Beside what a report may hold: 0 and 1 for a BOOL, and text that is a number, without
+        blanks or a unit, for a number. Good members of a STRUCT are kept when others are bad.
+        """
         return self.check_report(properties)
 
     def decode_event(self, raw: bytes) -> Event:
-        """Decode and check an event; its id may be any key."""
+        """Decode `{"ts"?: ms, "eventId": id, "outputs"?: {...}}`.
+
+        Raises `MalformedReport` for a wrong shape or an unknown event, `InvalidValues` for
+        bad outputs (paths `outputs.<key>`).
+        """
         wire = read_event(raw)
         reason = open_key_fault(wire.event_id)
         if reason:
@@ -164,7 +197,13 @@ class GenericTsl:
         return Event(wire.ts, wire.event_id, _checked(wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
-        """Check a write and complete its objects from `current`, at every level."""
+        """Give what to send to the device for an incremental update of `properties`.
+
+        A partial STRUCT is completed from `current`, the values now in force, as far as
+        they are still valid and writable; an ARRAY is replaced. Raises `InvalidValues`
+        with every fault (paths `properties.<key>.<member>`, and `properties` when it is
+        empty or no object).
+        """
         refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
@@ -172,23 +211,31 @@ class GenericTsl:
         return _checked(whole, "properties")
 
     def writable(self, values: Values) -> Values:
-        """Give `values`: nothing is read-only."""
+        """Give what of `values`, which the thing has, a write would take as it is.
+
+        Without what is read-only, at every level, and what another TSL once allowed.
+        """
         return dict(values)
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
-        """Check the inputs of a service, whose id may be any key."""
-        if open_key_fault(service_id):
-            raise UnknownService(service_id)
-        return _checked(inputs, "inputs")
+        """Check inputs keyed by short member name; None counts as none given.
+
+        Raises `UnknownService`, or `InvalidValues` with paths `inputs.<key>`, and `inputs`
+        when it is no object.
+        """
+        return self._check_params(service_id, inputs, "inputs")
 
     def check_service_outputs(self, service_id: str, outputs: Values | None) -> Values:
-        """Check what a service answered."""
+        """Check what a service answered; raises as `check_service_inputs` does."""
+        return self._check_params(service_id, outputs, "outputs")
+
+    def _check_params(self, service_id: str, values: Values | None, path: str) -> Values:
         if open_key_fault(service_id):
             raise UnknownService(service_id)
-        return _checked(outputs, "outputs")
+        return _checked(values, path)
 
 
-_GENERIC = GenericTsl()
+_GENERIC = Tsl(TslDocument(version="v1.0"))
 
 
 def generic_tsl() -> Tsl:

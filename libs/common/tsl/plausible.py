@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from libs.common.tsl._check import check_value
+from libs.common.tsl._decoders import Values
 from libs.common.tsl._document_rules import default_of
 from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl.document import ParamSpec, TslDocument, by_keys, keyed_entries
 from libs.common.tsl.faults import Fault
-from libs.common.tsl.interface import Values
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE
 
 _SPAN = 100
