@@ -53,10 +53,9 @@ def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> lis
         telemetry=telemetry,
         commands=commands,
         alarms=alarms,
-        first_keys=registry.first_keys,
     )
-    packages = (registry, telemetry, codecs, lorawan, commands)
-    return [*(package.parts for package in packages), entities, alarms.parts]
+    packages = (telemetry, codecs, lorawan, commands, alarms)
+    return [registry, *(package.parts for package in packages), entities]
 
 
 def build_app(foundation: Foundation, system: Bus) -> Litestar:

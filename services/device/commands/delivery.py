@@ -15,7 +15,7 @@ by the delivery, until its device answers or its time is over.
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -52,33 +52,29 @@ REFUSALS = range(400, 500)
 """Statuses by which an integration says that it will not carry a command."""
 
 
+@dataclass(frozen=True)
 class CommandCarrier:
     """Hands commands over; tenants take turns."""
 
-    def __init__(
-        self,
-        devices: DeviceStore,
-        integrations: Integrations,
-        client: IntegrationClient,
-        commands: CommandStore,
-        encoder: DownlinkEncoder,
-    ) -> None:
-        self._devices = devices
-        self._integrations = integrations
-        self._client = client
-        self._commands = commands
-        self._encoder = encoder
-        self._scheduler = FairScheduler("carrying", CARRYING_WORKERS, items=WAITING)
+    devices: DeviceStore
+    integrations: Integrations
+    client: IntegrationClient
+    commands: CommandStore
+    encoder: DownlinkEncoder
+    _scheduler: FairScheduler = field(
+        default_factory=lambda: FairScheduler("carrying", CARRYING_WORKERS, items=WAITING),
+        init=False,
+    )
 
     async def carries(self, integration: str) -> Carries:
         """What of commands goes to the integration instead of to the device."""
-        return await self._integrations.carries(integration)
+        return await self.integrations.carries(integration)
 
     async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
         """Raise `InvalidInput` for a product (tenant and model) whose codec encodes nothing."""
         for product in products:
             try:
-                await self._encoder.check(*product)
+                await self.encoder.check(*product)
             except CodecFailed as error:
                 raise InvalidInput(f"the codec {error}", code="product_without_encoder") from error
 
@@ -108,7 +104,7 @@ class CommandCarrier:
                 await self._carry_downlinks(command, carrier, device)
                 return
             wanted = DeviceCommand(device=device, command=command.wire())
-            await self._client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
+            await self.client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
         except CodecFailed as error:
             await self._refuse(command, f"the codec {error}")
         except ThingwayError as error:
@@ -125,8 +121,8 @@ class CommandCarrier:
         Raises `CodecFailed` with what keeps the codec from it, and what the integration says.
         """
         if command.downlinks is None:
-            made = await self._encoder.encode(command, device.model)
-            command.downlinks = await self._commands.coded.keep_downlinks(command, made)
+            made = await self.encoder.encode(command, device.model)
+            command.downlinks = await self.commands.coded.keep_downlinks(command, made)
         waiting = [
             Downlink(
                 id=downlink_id(command.id, number),
@@ -139,13 +135,13 @@ class CommandCarrier:
             if one.state is None
         ]
         if waiting:
-            await self._client.carry(carrier, device, waiting)
+            await self.client.carry(carrier, device, waiting)
 
     async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
         """The device as its integration knows it; read anew when the command comes again."""
         name, model = command.profile.name, command.profile.model
         if additional is None:
-            device = await self._devices.with_id(command.thing_id)
+            device = await self.devices.with_id(command.thing_id)
             name, model = (device.name, device.model) if device else ("", "")
             additional = device.additional if device else None
         return DeviceRef(
@@ -159,7 +155,7 @@ class CommandCarrier:
 
     async def _refuse(self, command: Command, reason: str) -> None:
         try:
-            await self._commands.end(command, "FAILED", command.masked(reason)[:LONGEST_ERROR])
+            await self.commands.end(command, "FAILED", command.masked(reason)[:LONGEST_ERROR])
         except StoreError as failure:
             log.warning("command %d is refused, and that is not stored: %s", command.id, failure)
 

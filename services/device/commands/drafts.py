@@ -64,11 +64,11 @@ def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any
     if kind == "TSL":
         return draft_properties(thing, config.properties or {}, "config.properties", current)
     values = [{"key": entry.key, "value": entry.value} for entry in config.values or []]
-    return draft_of(thing, "SET_PROFILE", {"values": values})
+    return draft_command(thing, "SET_PROFILE", {"values": values})
 
 
-def of_device(device_id: int, error: InvalidInput) -> InvalidInput:
-    """The same, and of which of many devices."""
+def error_of_device(device_id: int, error: InvalidInput) -> InvalidInput:
+    """Return an error that also names the device."""
     about = f"(device {device_id})"
     if error.faults:
         return InvalidInput.of_faults(
@@ -87,7 +87,7 @@ def draft_properties(
         prefix = field.removesuffix("properties")
         faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
-    draft = draft_of(thing, "SET_PROPERTIES", {"properties": whole})
+    draft = draft_command(thing, "SET_PROPERTIES", {"properties": whole})
     return replace(draft, given=properties) if is_partial(properties) else draft
 
 
@@ -96,7 +96,7 @@ def is_partial(properties: dict[str, Any]) -> bool:
     return any(isinstance(value, dict) for value in properties.values())
 
 
-def draft_of(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
+def draft_command(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
     """A draft of a command that the bus can carry."""
     encoded = msgspec.json.encode(payload)
     if len(encoded) > LARGEST_COMMAND:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -22,11 +23,11 @@ from services.device.commands.drafts import (
     LAYOUTS,
     check_layout,
     check_size,
+    draft_command,
     draft_config,
-    draft_of,
     draft_properties,
+    error_of_device,
     is_partial,
-    of_device,
     read_device_ids,
 )
 from services.device.commands.events import created, error_code, subcommands
@@ -49,34 +50,24 @@ READ_AT_ONCE = 100
 """Devices whose record and values are held in memory at the same time."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class CommandService:
     """Checks what is asked against the TSL, and writes it down as commands."""
 
-    def __init__(
-        self,
-        *,
-        things: ThingDirectory,
-        store: CommandStore,
-        latest: LatestValues,
-        ids: IdAllocator,
-        carrier: CommandCarrier,
-        life: float,
-        coded_life: float,
-    ) -> None:
-        self._things = things
-        self._store = store
-        self._latest = latest
-        self._ids = ids
-        self._carrier = carrier
-        self._life = timedelta(seconds=life)
-        self._coded_life = timedelta(seconds=coded_life)
+    things: ThingDirectory
+    store: CommandStore
+    latest: LatestValues
+    ids: IdAllocator
+    carrier: CommandCarrier
+    life: float
+    coded_life: float
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Ask a device to take on `properties`; a single bad one refuses them all."""
         return await self.update_thing(
-            principal, await self._things.visible(principal, device_id), properties
+            principal, await self.things.visible(principal, device_id), properties
         )
 
     async def update_thing(
@@ -93,7 +84,7 @@ class CommandService:
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Ask a device to run a service of its TSL."""
-        thing = await self._things.visible(principal, device_id)
+        thing = await self.things.visible(principal, device_id)
         draft = self.check_call(thing, service_id, inputs)
         (command,) = await self.issue(principal, [draft])
         return command
@@ -126,7 +117,7 @@ class CommandService:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.of_faults(error.faults) from error
-        return draft_of(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
+        return draft_command(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure many devices; nothing is sent unless everything is right for all."""
@@ -151,7 +142,7 @@ class CommandService:
 
     async def forget(self, thing_id: int) -> None:
         """Forget what a device that gets another owner has been configured to."""
-        await self._store.forget(thing_id)
+        await self.store.forget(thing_id)
 
     async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
         """Check a configuration whose own `type` says what it is."""
@@ -159,7 +150,7 @@ class CommandService:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
-        thing = await self._things.thing(device)
+        thing = await self.things.thing(device)
         named = (wire.type or "").upper()
         kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
         check_layout(kind, wire)
@@ -170,10 +161,10 @@ class CommandService:
 
         What it has confirmed or reported, with what it is still to take on laid over it.
         """
-        thing = await self._things.visible(principal, device_id)
+        thing = await self.things.visible(principal, device_id)
         if thing.device_type == "GATEWAY":
-            values = await self._store.profile(thing.id)
-            pending = await self._store.pending([thing.id], "SET_PROFILE")
+            values = await self.store.profile(thing.id)
+            pending = await self.store.pending([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
             shown = thing.tsl.readable(values)
             listed = [{"key": key, "value": value} for key, value in shown.items()]
@@ -184,11 +175,11 @@ class CommandService:
 
     async def task(self, principal: Principal, task_id: int) -> Task:
         """The state of a task of the caller."""
-        command = await self._store.find_task(task_id, principal.tenant, principal.application_id)
+        command = await self.store.find_task(task_id, principal.tenant, principal.application_id)
         if command is None:
             raise NotFound(f"there is no task {task_id}", field="taskId", code="task_not_found")
         with suppress(NotFound):  # of a device that is gone nothing is known
-            thing = await self._things.visible(principal, command.thing_id)
+            thing = await self.things.visible(principal, command.thing_id)
             command = command.readable_by(thing.tsl)
         return describe(command)
 
@@ -196,7 +187,7 @@ class CommandService:
         self, principal: Principal, ids: Sequence[int], request: CreateTasks
     ) -> list[Draft]:
         """Check the configuration for some devices; the first that refuses it is named."""
-        things = await self._things.all_visible(principal, ids)
+        things = await self.things.all_visible(principal, ids)
         current = await self._current(things.values())
         drafts = []
         for one in ids:
@@ -205,7 +196,7 @@ class CommandService:
             try:
                 draft = draft_config(things[one], request.type, request.config, current[one])
             except InvalidInput as error:
-                raise of_device(one, error) from error
+                raise error_of_device(one, error) from error
             drafts.append(draft)
         return drafts
 
@@ -217,8 +208,8 @@ class CommandService:
         In this order: what is pending no more has become a latest value before.
         """
         ids = [thing.id for thing in things]
-        pending = await self._store.pending(ids, "SET_PROPERTIES", session)
-        latest = await self._latest.of(ids, session)
+        pending = await self.store.pending(ids, "SET_PROPERTIES", session)
+        latest = await self.latest.of(ids, session)
         return {
             thing.id: thing.tsl.readable({**latest.get(thing.id, {}), **pending.get(thing.id, {})})
             for thing in things
@@ -231,13 +222,13 @@ class CommandService:
         of several updates at once, each builds on the one before.
         """
         integrations = {draft.thing.integration for draft in drafts}
-        carriers = {one: await self._carrier.carries(one) for one in integrations}
+        carriers = {one: await self.carrier.carries(one) for one in integrations}
         if principal.kind is CallerKind.APPLICATION:
             _check_taken(carriers)
         coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
-        await self._carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
+        await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
-        ids = [await self._ids.take() for _ in drafts]
+        ids = [await self.ids.take() for _ in drafts]
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
         if partial:
 
@@ -245,11 +236,11 @@ class CommandService:
                 whole = await self._completed(drafts, session)
                 return self._made(principal, whole, ids, carriers)
 
-            commands = await self._store.write_in_turn(partial, make)
+            commands = await self.store.write_in_turn(partial, make)
         else:
-            commands = await self._store.write(self._made(principal, drafts, ids, carriers))
+            commands = await self.store.write(self._made(principal, drafts, ids, carriers))
         known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
-        self._carrier.send(commands, known)
+        self.carrier.send(commands, known)
         return commands
 
     async def _completed(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
@@ -295,7 +286,7 @@ class CommandService:
                 write_only=list(draft.write_only),
                 profile=draft.thing.profile,
                 created_at=moment,
-                expires_at=moment + (self._coded_life if coded else self._life),
+                expires_at=moment + timedelta(seconds=self.coded_life if coded else self.life),
                 status="SENT" if draft.thing.online and not coded else "PENDING",
                 carrier=draft.thing.integration if carries else None,
                 coded=coded,

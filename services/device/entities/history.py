@@ -42,20 +42,14 @@ EXACT = 1e15
 """From here on a double has no such digits; decimals, as they are written, have 15."""
 
 
+@dataclass(frozen=True)
 class EntityHistory:
     """History on behalf of users."""
 
-    def __init__(
-        self,
-        entities: EntityService,
-        store: ValueStore,
-        retention: Retention,
-        retention_days: int,
-    ) -> None:
-        self._entities = entities
-        self._store = store
-        self._retention = retention
-        self._retention_ms = retention_days * DAY_MS
+    entities: EntityService
+    store: ValueStore
+    retention: Retention
+    retention_days: int
 
     async def search(
         self, principal: Principal, body: SearchHistory
@@ -71,10 +65,10 @@ class EntityHistory:
             raise InvalidInput("entity_id is required", field="entity_id")
         if len(ids_of(given)) > MOST_ENTITIES:
             raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
-        entities = await self._entities.visible(principal, ids_of(given))
+        entities = await self.entities.visible(principal, ids_of(given))
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
-        records, total = await self._store.page(sources, span, body.skip, limit)
+        records, total = await self.store.page(sources, span, body.skip, limit)
         return body.streamed(_items(entities, records), total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
@@ -83,33 +77,33 @@ class EntityHistory:
         Nothing of an entity that the user does not see.
         """
         span = self.span(body.start_timestamp, body.end_timestamp)
-        visible = await self._entities.visible(principal, [body.entity_id])
+        visible = await self.entities.visible(principal, [body.entity_id])
         if not visible:
             return Aggregate()
         entity = visible[0]
         kind, source = entity.member.value_type, await self.source(entity)
         match body.aggregate_type:
             case "LAST":
-                found = await self._store.last(source, span)
+                found = await self.store.last(source, span)
                 return Aggregate() if found is None else _shown(entity, found[2])
             case "AVG" | "SUM":
                 if kind not in ("LONG", "DOUBLE"):
                     reason = f"{body.aggregate_type} is of numbers, this entity is a {kind}"
                     raise InvalidInput(reason, field="aggregate_type")
-                return _total(entity, body, await self._store.aggregate(source, span, "TOTAL"))
+                return _total(entity, body, await self.store.aggregate(source, span, "TOTAL"))
             case "COUNT":
-                return _counts(entity, await self._store.aggregate(source, span, "COUNT"))
+                return _counts(entity, await self.store.aggregate(source, span, "COUNT"))
             case "MIN" | "MAX" as wanted if kind == "BINARY":
-                value = await self._store.extreme_bytes(source, span, wanted)
+                value = await self.store.extreme_bytes(source, span, wanted)
                 return Aggregate() if value is None else _shown(entity, value)
             case wanted:
-                rows = await self._store.aggregate(source, span, wanted)
+                rows = await self.store.aggregate(source, span, wanted)
                 value = rows[0]["v"] if rows else None
                 return Aggregate() if value is None else _shown(entity, value)
 
     async def source(self, entity: Entity) -> Source:
         """The values of an entity, as far back as its tenant and product keep them."""
-        return Source(entity, await self._retention.oldest(entity.thing.tenant, entity.thing.model))
+        return Source(entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model))
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
         """Return the bounds (ms), both inclusive, as far as history is kept.
@@ -120,7 +114,7 @@ class EntityHistory:
         first, last = start or 0, now if end is None else end
         if last < first:
             raise InvalidInput("must not be before start_timestamp", field="end_timestamp")
-        oldest = max(now - self._retention_ms, 0)
+        oldest = max(now - self.retention_days * DAY_MS, 0)
         return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
 
 

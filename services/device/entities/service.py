@@ -44,22 +44,15 @@ Entries = dict[str, Any]
 """`{top-level key: {"v": value, "t": ms}}` of one thing."""
 
 
+@dataclass(frozen=True)
 class ValueReader:
     """Reads latest values; looks at no grants."""
 
-    def __init__(
-        self,
-        latest: LatestValues,
-        devices: DeviceStore,
-        alarms: AlarmStore,
-        events: EventStore,
-        retention: Retention,
-    ) -> None:
-        self._latest = latest
-        self._devices = devices
-        self._alarms = alarms
-        self._events = events
-        self._retention = retention
+    latest: LatestValues
+    devices: DeviceStore
+    alarms: AlarmStore
+    event_store: EventStore
+    retention: Retention
 
     async def entries(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
         """The values of the properties among entities of a tenant, by thing."""
@@ -81,7 +74,7 @@ class ValueReader:
         """Return what was reported of the top-level properties of entities, by thing."""
         things = {one.thing.id for one in entities}
         keys = {one.reported_path[0] for one in entities}
-        return await self._latest.entries(things, keys=keys) if things else {}
+        return await self.latest.entries(things, keys=keys) if things else {}
 
     async def events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
         """Return the outputs of the newest event of each kind among `entities`, by thing."""
@@ -100,12 +93,12 @@ class ValueReader:
         return found
 
     async def _last(self, thing: EntityThing, name: str) -> Document | None:
-        oldest = await self._retention.oldest(thing.tenant, thing.model)
-        return await self._events.last(thing.id, name.removesuffix("@event"), oldest)
+        oldest = await self.retention.oldest(thing.tenant, thing.model)
+        return await self.event_store.last(thing.id, name.removesuffix("@event"), oldest)
 
     async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
-        devices = await self._devices.find_all(tenant, ids)
-        alarms = await self._alarms.queries.newest_unclaimed(tenant, ids)
+        devices = await self.devices.find_all(tenant, ids)
+        alarms = await self.alarms.queries.newest_unclaimed(tenant, ids)
         return {
             device.id: _of_device(device)
             | ({ALARM: _of_alarm(alarms[device.id])} if device.id in alarms else {})

@@ -22,7 +22,6 @@ from services.device.entities.service import EntityService, ValueReader
 from services.device.entities.service_calls import EntityCaller
 from services.device.entities.tags import EntityTags, TagStore
 from services.device.entities.tags_console import ROUTER as TAGS
-from services.device.members.device_keys import FirstKeys
 from services.device.members.wiring import MembersPackage
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.thing_store import EntityNames
@@ -52,7 +51,6 @@ def wire_entities(
     telemetry: TelemetryPackage,
     commands: CommandsPackage,
     alarms: AlarmsPackage,
-    first_keys: FirstKeys,
 ) -> Parts:
     """Construct the operations on entities."""
     settings, mongo = clients.settings, clients.mongo
@@ -115,7 +113,7 @@ def wire_entities(
             things.groups,
             tags,
             values,
-            first_keys,
+            members.first_keys,
         ),
         entity_history=history,
         entity_export=EntityExport(service, history, store, clients.integrations),

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
@@ -28,24 +29,18 @@ KEPT = 10_000
 """Most tenants of which it is known what there is."""
 
 
+@dataclass(frozen=True)
 class ThingMaker:
     """Makes the things of integrations, and keeps them in step with their manifests.
 
     One per process; what `complete` made with a manifest it does not look at again.
     """
 
-    def __init__(
-        self,
-        integrations: Integrations,
-        own: OwnThings,
-        registry: MemberRegistry,
-        ids: IdAllocator,
-    ) -> None:
-        self._integrations = integrations
-        self._own = own
-        self._registry = registry
-        self._ids = ids
-        self._made: OrderedDict[str, dict[str, Manifest]] = OrderedDict()
+    integrations: Integrations
+    own: OwnThings
+    registry: MemberRegistry
+    ids: IdAllocator
+    _made: OrderedDict[str, dict[str, Manifest]] = field(default_factory=OrderedDict, init=False)
 
     async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         """Make what is missing in a tenant, surely the things of `integrations`.
@@ -53,7 +48,7 @@ class ThingMaker:
         Without `management` what there is suffices.
         """
         try:
-            found = await self._integrations.expecting(integrations)
+            found = await self.integrations.expecting(integrations)
         except (Unavailable, UpstreamFailed) as error:
             log.warning("entities of new integrations may be missing: %s", error)
             return
@@ -77,10 +72,10 @@ class ThingMaker:
         document = tsl_of(manifest)
         fields = tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
-        known = await self._own.find_one(key)
+        known = await self.own.find_one(key)
         if known is not None and known.get("hash") == fields["hash"]:
             return known
-        numbers = await self._registry.numbers({"integration": manifest.id}, marks_of(document))
+        numbers = await self.registry.numbers({"integration": manifest.id}, marks_of(document))
         members = members_of(document, numbers).members
         fields |= {"members": msgspec.to_builtins(members), "updatedAt": datetime.now(UTC)}
         try:
@@ -89,5 +84,5 @@ class ThingMaker:
             return await self._put(key, fields)
 
     async def _put(self, key: Document, fields: Document) -> Document:
-        first = {"_id": await self._ids.take(), "createdAt": fields["updatedAt"]}
-        return await self._own.put(key, fields, first)
+        first = {"_id": await self.ids.take(), "createdAt": fields["updatedAt"]}
+        return await self.own.put(key, fields, first)

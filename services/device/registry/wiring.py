@@ -18,7 +18,6 @@ from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
-from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
 from services.device.members.wiring import MembersPackage
 from services.device.registry.devices.console import BATCH_ROUTER as BATCHES
 from services.device.registry.devices.console import ROUTER as DEVICE_CONSOLE
@@ -33,7 +32,7 @@ from services.device.registry.devices.ownership import (
     Leaving,
     Orphans,
 )
-from services.device.registry.devices.rpc import CanvasesOverRpc, DeviceNames, IntegrationRpc
+from services.device.registry.devices.rpc import DeviceNames, IntegrationRpc
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.imports.console import ROUTER as IMPORTS
 from services.device.registry.imports.service import Imports
@@ -71,14 +70,6 @@ class RegistryHandlers:
     imports: Imports
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryPackage:
-    """Operations on devices and products."""
-
-    first_keys: FirstKeys
-    parts: Parts
-
-
 def wire_registry(
     clients: Clients,
     *,
@@ -90,12 +81,12 @@ def wire_registry(
     alarms: AlarmsPackage,
     codecs: CodecsPackage,
     lorawan: LorawanPackage,
-) -> RegistryPackage:
+) -> Parts:
     """Construct the operations on devices, products, templates, groups and imports."""
     settings, mongo, bus = clients.settings, clients.mongo, clients.bus
     devices, groups, grants = things.devices, things.groups, clients.grants
     integrations, integration_client = clients.integrations, clients.integration_client
-    credentials, forgetting = CredentialsOverRpc(clients.rpc), GrantsOverRpc(clients.rpc)
+    credentials, forgetting = members.credentials, GrantsOverRpc(clients.rpc)
     leaving = Leaving(credentials, commands.ending)
     records = RpsStore(mongo, clients.limits)
     orphans = Orphans(devices, records, ApplicationsOverRpc(clients.rpc), leaving)
@@ -108,13 +99,15 @@ def wire_registry(
         store=devices,
         groups=groups,
         grants=grants,
+        granted=things.granted_devices,
         entities=members.directory,
         integrations=integrations,
         client=integration_client,
         credentials=credentials,
+        first_keys=members.first_keys,
         leaving=leaving,
         forgetting=forgetting,
-        canvases=CanvasesOverRpc(clients.rpc),
+        rpc=clients.rpc,
         people=People(clients.rpc),
     )
     adder = DeviceAdder(
@@ -188,41 +181,38 @@ def wire_registry(
                 sheets=sheets,
                 devices=devices,
                 grants=grants,
-                keys=credentials,
+                credentials=credentials,
             ),
         )
     )
-    return RegistryPackage(
-        first_keys=user_devices.first_keys,
-        parts=Parts(
-            routers=[
-                Router(
-                    "/",
-                    guards=[applications],
-                    route_handlers=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
-                    dependencies=dependencies,
-                ),
-                Router(
-                    "/",
-                    route_handlers=[
-                        DEVICE_CONSOLE,
-                        PRODUCT_CONSOLE,
-                        TEMPLATES,
-                        TEMPLATE_SOURCES,
-                        RPS_CONSOLE,
-                        BATCHES,
-                        IMPORTS,
-                        GROUPS,
-                    ],
-                    dependencies=dependencies,
-                ),
-            ],
-            resources=[start_and_stop(partial(report_use, bus, devices.used, "device"))],
-            jobs={
-                "erasing": eraser.run,
-                "orphans": partial(orphans.run, bus),
-                "groups": group_service.run,
-                "imports": worker.run,
-            },
-        ),
+    return Parts(
+        routers=[
+            Router(
+                "/",
+                guards=[applications],
+                route_handlers=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
+                dependencies=dependencies,
+            ),
+            Router(
+                "/",
+                route_handlers=[
+                    DEVICE_CONSOLE,
+                    PRODUCT_CONSOLE,
+                    TEMPLATES,
+                    TEMPLATE_SOURCES,
+                    RPS_CONSOLE,
+                    BATCHES,
+                    IMPORTS,
+                    GROUPS,
+                ],
+                dependencies=dependencies,
+            ),
+        ],
+        resources=[start_and_stop(partial(report_use, bus, devices.used, "device"))],
+        jobs={
+            "erasing": eraser.run,
+            "orphans": partial(orphans.run, bus),
+            "groups": group_service.run,
+            "imports": worker.run,
+        },
     )

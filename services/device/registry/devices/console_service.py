@@ -1,13 +1,14 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
-from libs.common.contracts.names import DeviceCanvas
+from libs.common.contracts.names import CANVAS_OF_DEVICE, AskCanvas, DeviceCanvas
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.http.streaming import Streamed, each, in_parts
@@ -29,7 +30,6 @@ from services.device.members.entity import COMMON, Entity, EntityThing, importan
 from services.device.members.members import Member
 from services.device.registry.devices.integration_devices import ref_of
 from services.device.registry.devices.ownership import Leaving
-from services.device.registry.devices.rpc import CanvasesOverRpc
 from services.device.registry.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
@@ -56,43 +56,29 @@ Outcomes = dict[int, ThingwayError | None]
 """Devices by id, each with what went wrong."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class UserDevices:
     """Devices on behalf of users."""
 
-    def __init__(
-        self,
-        *,
-        store: DeviceStore,
-        groups: GroupStore,
-        grants: GrantReader,
-        entities: EntityDirectory,
-        integrations: Integrations,
-        client: IntegrationClient,
-        credentials: CredentialsOverRpc,
-        leaving: Leaving,
-        forgetting: GrantsOverRpc,
-        canvases: CanvasesOverRpc,
-        people: People,
-    ) -> None:
-        self._store = store
-        self._groups = groups
-        self._grants = grants
-        self._granted = GrantedDevices(store, grants)
-        self._entities = entities
-        self._integrations = integrations
-        self._client = client
-        self._credentials = credentials
-        self.first_keys = FirstKeys(credentials, self._granted)
-        self._leaving = leaving
-        self._forgetting = forgetting
-        self._canvases = canvases
-        self._people = people
+    store: DeviceStore
+    groups: GroupStore
+    grants: GrantReader
+    granted: GrantedDevices
+    entities: EntityDirectory
+    integrations: Integrations
+    client: IntegrationClient
+    credentials: CredentialsOverRpc
+    first_keys: FirstKeys
+    leaving: Leaving
+    forgetting: GrantsOverRpc
+    rpc: RpcClient
+    people: People
 
     async def search(
         self, principal: Principal, search: FindDevices
     ) -> Streamed[Page[ShownDevice]]:
         """Stream a page of the devices that a user sees; a page is answered asked for or not."""
-        integrations = await self._integrations.known()
+        integrations = await self.integrations.known()
         found, total = await self.find(principal, search)
         with_entities = min(search.size, total - search.skip) <= MOST_WITH_ENTITIES
 
@@ -100,7 +86,7 @@ class UserDevices:
             groups = await self.names_of_groups(principal, devices)
             rows = [ShownDevice(**_fields(device, integrations, groups)) for device in devices]
             if with_entities:
-                things = await self._entities.of_devices(principal.tenant, devices)
+                things = await self.entities.of_devices(principal.tenant, devices)
                 for row, thing in zip(rows, things, strict=True):
                     _add_entities(row, thing)
             return rows
@@ -109,21 +95,21 @@ class UserDevices:
 
     async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
         """The same page, and how many there are in all."""
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         query, counted = granted_query(principal.tenant, grants, search)
         if query.by_integration:
-            query = replace(query, integrations=await self._integrations.by_name())
-        return (each([]), 0) if grants.nothing else await self._store.search(query, counted)
+            query = replace(query, integrations=await self.integrations.by_name())
+        return (each([]), 0) if grants.nothing else await self.store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key."""
-        device = await self._granted.find(principal, device_id)
-        (thing,) = await self._entities.of_devices(device.tenant, [device])
+        device = await self.granted.find(principal, device_id)
+        (thing,) = await self.entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
         if seen and (key := await self.first_keys.shown(principal, device)) is not None:
             entities = [_shown_key(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
-        fields = _fields(device, await self._integrations.known(), groups)
+        fields = _fields(device, await self.integrations.known(), groups)
         detail = DeviceDetail(
             **fields,
             joined=device.joined,
@@ -136,28 +122,29 @@ class UserDevices:
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
-        device = await self._granted.find(principal, device_id)
+        device = await self.granted.find(principal, device_id)
         if device.name == body.name:
             return
         changes = DeviceChanges(name=body.name)
-        if await self._store.update(principal.tenant, device_id, changes) is None:
+        if await self.store.update(principal.tenant, device_id, changes) is None:
             raise not_seen(device_id)
 
     async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
         """Say where a device is, or that it is nowhere known; and tell of it."""
-        await self._granted.find(principal, device_id)
+        await self.granted.find(principal, device_id)
         changes = DeviceChanges(location=location)
-        if await self._store.update(principal.tenant, device_id, changes) is None:
+        if await self.store.update(principal.tenant, device_id, changes) is None:
             raise not_seen(device_id)
 
     async def location(self, principal: Principal, device_id: int) -> Location | None:
         """Where a device is."""
-        return (await self._granted.find(principal, device_id)).location
+        return (await self.granted.find(principal, device_id)).location
 
     async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
         """The canvas of a device, which `management` keeps."""
-        device = await self._granted.find(principal, device_id)
-        return await self._canvases.of_device(device.tenant, device.id)
+        device = await self.granted.find(principal, device_id)
+        wanted = AskCanvas(device.tenant, device.id)
+        return await self.rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
         """Let those devices that the user sees be in a group, or in none; return which they are.
@@ -169,24 +156,24 @@ class UserDevices:
         def move(device: Device) -> DeviceChanges | None:
             return None if device.group == group else DeviceChanges(group=group)
 
-        return await self._store.change_each(
+        return await self.store.change_each(
             tenant,
             ids_of(body.device_id_list),
-            seen_by(await self._grants.of(principal)),
+            seen_by(await self.grants.of(principal)),
             move,
-            None if group is None else partial(self._groups.join, tenant, group),
+            None if group is None else partial(self.groups.join, tenant, group),
         )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
-        device = await self._granted.find(principal, device_id)
-        look = partial(self._granted.find, principal, device_id)
-        return await issue_key(self._credentials, device, look)
+        device = await self.granted.find(principal, device_id)
+        look = partial(self.granted.find, principal, device_id)
+        return await issue_key(self.credentials, device, look)
 
     async def last_refused(self, principal: Principal, device_id: int) -> LastRefusedLogin:
         """The last log-in as a device that was refused for its key or certificate."""
-        device = await self._granted.find(principal, device_id)
-        return await self._credentials.last_refused(device.sn, device.id, device.tenant)
+        device = await self.granted.find(principal, device_id)
+        return await self.credentials.last_refused(device.sn, device.id, device.tenant)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user sees; what is unknown is passed over.
@@ -194,11 +181,11 @@ class UserDevices:
         Nothing is deleted when one cannot be. When an integration fails in between, the
         devices before that one are gone and the error names it.
         """
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         ids = sorted(ids_of(body.device_id_list))
         found = [
             device
-            for device in await self._store.find_all(principal.tenant, ids)
+            for device in await self.store.find_all(principal.tenant, ids)
             if grants.device(device.id, device.integration, device.group)
         ]
         asked = {one: await self._asks(one) for one in {device.integration for device in found}}
@@ -208,15 +195,15 @@ class UserDevices:
                 await self._delete(device, asks=asked[device.integration])
                 gone.append(device.id)
         finally:
-            await self._forgetting.forget_devices(principal.tenant, gone)
+            await self.forgetting.forget_devices(principal.tenant, gone)
 
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
         """Delete the devices that the user sees, each for itself; what became of each."""
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         outcomes: Outcomes = {one: not_seen(one) for one in ids}
         gone: list[int] = []
         try:
-            for device in await self._store.find_all(principal.tenant, ids):
+            for device in await self.store.find_all(principal.tenant, ids):
                 if not grants.device(device.id, device.integration, device.group):
                     continue
                 try:
@@ -227,7 +214,7 @@ class UserDevices:
                     outcomes[device.id] = None
                     gone.append(device.id)
         finally:
-            await self._forgetting.forget_devices(principal.tenant, gone)
+            await self.forgetting.forget_devices(principal.tenant, gone)
         return outcomes
 
     async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
@@ -249,13 +236,13 @@ class UserDevices:
             return None if tags == device.tag else DeviceChanges(tag=tags)
 
         ids = ids_of(body.device_id_list)
-        condition = seen_by(await self._grants.of(principal))
-        found = set(await self._store.change_each(principal.tenant, ids, condition, change))
+        condition = seen_by(await self.grants.of(principal))
+        found = set(await self.store.change_each(principal.tenant, ids, condition, change))
         return {one: too_many.get(one) if one in found else not_seen(one) for one in ids}
 
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
-        found = await self._integrations.find(integration)
+        found = await self.integrations.find(integration)
         if found is None or not found.alive:
             return False
         if found.manifest.delete_device_service is None:
@@ -269,18 +256,18 @@ class UserDevices:
     async def _delete(self, device: Device, *, asks: bool) -> None:
         if asks:
             try:
-                await self._client.delete_device(device.integration, ref_of(device))
+                await self.client.delete_device(device.integration, ref_of(device))
             except ThingwayError as error:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
-        delete = partial(self._store.delete, device.tenant, device.id)
-        await self._leaving.leave(device, delete, DELETED)
+        delete = partial(self.store.delete, device.tenant, device.id)
+        await self.leaving.leave(device, delete, DELETED)
 
     async def _nickname(self, device: Device) -> str | None:
         """The nickname of the user who added the device, when it was one."""
         if device.user_id is None:
             return None
-        names = await self._people.nicknames(device.tenant, [device.user_id])
+        names = await self.people.nicknames(device.tenant, [device.user_id])
         return names.get(device.user_id)
 
     async def names_of_groups(
@@ -288,7 +275,7 @@ class UserDevices:
     ) -> Mapping[int, str]:
         """Return the names of the groups that devices are in, by id."""
         ids = {device.group for device in devices if device.group is not None}
-        return await self._groups.names(principal.tenant, ids) if ids else {}
+        return await self.groups.names(principal.tenant, ids) if ids else {}
 
 
 def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus import RpcClient, RpcServer
+from libs.common.bus import RpcServer
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.entities import DescribeIntegrationEntities, ThingEntities, ThingEntity
 from libs.common.contracts.integrations import (
@@ -33,14 +33,11 @@ from libs.common.contracts.integrations import (
     TellReport,
 )
 from libs.common.contracts.names import (
-    CANVAS_OF_DEVICE,
     MOST_DEVICES,
-    AskCanvas,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
     DescribeDevices,
-    DeviceCanvas,
     DeviceCount,
     DeviceCounts,
 )
@@ -156,18 +153,6 @@ def _described_device(document: Document) -> DescribedDevice:
         user_id=None if user is None else int(user),
         group=document.get("group"),
     )
-
-
-class CanvasesOverRpc:
-    """The canvases of devices, kept by `management`."""
-
-    def __init__(self, rpc: RpcClient) -> None:
-        self._rpc = rpc
-
-    async def of_device(self, tenant: str, device_id: int) -> DeviceCanvas:
-        """The canvas of a device that there is."""
-        wanted = AskCanvas(tenant, device_id)
-        return await self._rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
 
 
 MODEL = "model"

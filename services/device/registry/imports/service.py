@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -97,23 +98,15 @@ CHUNK, KEYS_ABREAST = 100, 16
 """Rows that are checked before others are let in, and keys that are asked for at a time."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Imports:
     """Imports on behalf of users."""
 
-    def __init__(
-        self,
-        *,
-        store: ImportStore,
-        sheets: Sheets,
-        devices: DeviceStore,
-        grants: GrantReader,
-        keys: CredentialsOverRpc,
-    ) -> None:
-        self._store = store
-        self._sheets = sheets
-        self._devices = devices
-        self._grants = grants
-        self._keys = keys
+    store: ImportStore
+    sheets: Sheets
+    devices: DeviceStore
+    grants: GrantReader
+    credentials: CredentialsOverRpc
 
     async def begin(
         self, principal: Principal, integration: str, data: bytes, *, only_good: bool
@@ -123,16 +116,16 @@ class Imports:
         With a fault in any row nothing is added, unless `only_good`. Raises as `Sheets.read`, and
         `TooManyRequests` while as many of the tenant are under way as may be.
         """
-        async with self._sheets.readers.slot(principal.tenant, size=len(data)):
-            if len(await self._store.running(principal.tenant)) >= MOST_RUNNING:
+        async with self.sheets.readers.slot(principal.tenant, size=len(data)):
+            if len(await self.store.running(principal.tenant)) >= MOST_RUNNING:
                 text = f"{MOST_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
-            filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
+            filled = await self.sheets.read(principal, integration, data, MOST_IMPORTED)
             rows = [row async for row in _checked(filled)]
             await self._check_together(principal.tenant, filled, rows)
             refused = not only_good and any(row.outcome for row in rows)
             keys = [column.key for column in filled.heads]
-            return await self._store.add(principal, integration, keys, rows, refused=refused)
+            return await self.store.add(principal, integration, keys, rows, refused=refused)
 
     async def _check_together(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
         """Fail rows for what shows itself only with the other rows, or with what is stored."""
@@ -164,15 +157,15 @@ class Imports:
                 fail(row, form.parameters.refused(form.identifier, text))
             elif first is not row:
                 fail(row, same_device(first.number))
-        there = await self._devices.with_serials(list(named))
+        there = await self.devices.with_serials(list(named))
         for device in there:
             if (device.tenant, device.integration) != (tenant, form.integration):
                 fail(named[device.sn_key], device_is_taken(device.sn, field))
-        for serial in await self._devices.rps_serials(list(named)):
+        for serial in await self.devices.rps_serials(list(named)):
             fail(named[serial], rps_record_exists(serial, field))
         known = {device.sn_key for device in there}
         new = [row for key, row in named.items() if key not in known and not row.outcome]
-        too_many, error = await self._devices.beyond_limit(tenant, len(new))
+        too_many, error = await self.devices.beyond_limit(tenant, len(new))
         for row in new[len(new) - too_many :]:
             fail(row, error)
 
@@ -185,7 +178,7 @@ class Imports:
             return
         key = form.parameters.key_of(MODEL)
         models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
-        known = await self._sheets.known_models(tenant, {str(model) for _, model in models})
+        known = await self.sheets.known_models(tenant, {str(model) for _, model in models})
         for row, model in models:
             if model not in known:
                 fail(row, form.parameters.refused(MODEL, f"there is no product {model}"))
@@ -193,46 +186,46 @@ class Imports:
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
         """Fail rows that would make more groups than a tenant may have."""
         names = [(row, name) for row, one in requests if (name := (one.group_name or "").strip())]
-        beyond = await self._sheets.groups_beyond(tenant, [name for _, name in names])
+        beyond = await self.sheets.groups_beyond(tenant, [name for _, name in names])
         for row, name in names:
             if name in beyond:
                 fail(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
 
     async def newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         seen = None if grants.everything else grants.resources.integrations
-        return await self._store.newest(principal.tenant, seen)
+        return await self.store.newest(principal.tenant, seen)
 
     async def get(self, principal: Principal, import_id: int) -> ShownImport:
         """How far an import is; raise `NotFound`."""
         await self._find(principal, import_id)
-        return await self._store.shown(principal.tenant, import_id)
+        return await self.store.shown(principal.tenant, import_id)
 
     async def cancel(self, principal: Principal, import_id: int) -> None:
         """Let an import end where it is; rows that are being added are still added."""
         await self._find(principal, import_id)
-        await self._store.end(import_id, "CANCELLED")
+        await self.store.end(import_id, "CANCELLED")
 
     async def faults(
         self, principal: Principal, import_id: int, wanted: FindFaults
     ) -> Page[RowFaults]:
         """The rows with faults."""
         await self._find(principal, import_id)
-        rows, total = await self._store.faults(import_id, wanted.skip, wanted.size)
+        rows, total = await self.store.faults(import_id, wanted.skip, wanted.size)
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
         """The rows with faults as a sheet to be mended and sent again; what is wrong beside."""
         known = await self._find(principal, import_id)
-        _, columns = await self._sheets.columns(principal, known.integration)
+        _, columns = await self.sheets.columns(principal, known.integration)
         heads = columns.of(Sheet(known.columns, []))
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]
-            async for row in self._store.failed(import_id)
+            async for row in self.store.failed(import_id)
         ]
-        return await self._sheets.write(known.tenant, form, heads, rows, ERROR)
+        return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
 
     async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
         """The first keys of devices that connect themselves, each told once, to who added them.
@@ -242,12 +235,12 @@ class Imports:
         known = await self._find(principal, import_id)
         if known.user_id != principal.user_id or known.integration != DIRECT:
             raise Forbidden("keys are for who imported devices that connect themselves")
-        found, total = await self._store.created(import_id, wanted.skip, wanted.size)
-        devices = await self._devices.with_serials([key_of(one) for one in found])
+        found, total = await self.store.created(import_id, wanted.skip, wanted.size)
+        devices = await self.devices.with_serials([key_of(one) for one in found])
 
         async def first(device: Device) -> FirstKey:
             look = partial(self._there, device)
-            key = await issue_first_key(self._keys, device, look)
+            key = await issue_first_key(self.credentials, device, look)
             return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
 
         own = (partial(first, one) for one in devices if one.tenant == known.tenant)
@@ -255,12 +248,12 @@ class Imports:
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def _there(self, device: Device) -> None:
-        if await self._devices.find(device.tenant, device.id) is None:
+        if await self.devices.find(device.tenant, device.id) is None:
             raise NotFound(f"device {device.id} not found")
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
-        known = await self._store.known(principal.tenant, import_id)
-        if not (await self._grants.of(principal)).integration(known.integration):
+        known = await self.store.known(principal.tenant, import_id)
+        if not (await self.grants.of(principal)).integration(known.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
         return known
 

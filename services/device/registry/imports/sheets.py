@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.errors import InvalidInput, TooLarge
@@ -51,39 +51,37 @@ class Filled:
     sheet: Sheet
 
 
+@dataclass(frozen=True)
 class Sheets:
     """Sheets of the devices of one integration."""
 
-    def __init__(
-        self,
-        adder: DeviceAdder,
-        templates: Templates,
-        groups: GroupStore,
-        devices: UserDevices,
-    ) -> None:
-        self._adder = adder
-        self._templates = templates
-        self._groups = groups
-        self._devices = devices
-        self.readers = FairScheduler("sheets", READERS, size=WAITING)
-        self._exports = FairScheduler("exports of devices", EXPORTS)
+    adder: DeviceAdder
+    templates: Templates
+    groups: GroupStore
+    devices: UserDevices
+    readers: FairScheduler = field(
+        default_factory=lambda: FairScheduler("sheets", READERS, size=WAITING), init=False
+    )
+    _exports: FairScheduler = field(
+        default_factory=lambda: FairScheduler("exports of devices", EXPORTS), init=False
+    )
 
     async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
         tenant = principal.tenant
-        form = await self._adder.form(principal, integration)
-        models = await self._templates.labels(tenant, MOST_MODELS)
-        groups = await self._groups.all_names(tenant)
+        form = await self.adder.form(principal, integration)
+        models = await self.templates.labels(tenant, MOST_MODELS)
+        groups = await self.groups.all_names(tenant)
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
 
     async def known_models(self, tenant: str, models: Collection[str]) -> set[str]:
         """Those of some models that a new device may be of."""
-        return await self._templates.known(tenant, models)
+        return await self.templates.known(tenant, models)
 
     async def groups_beyond(self, tenant: str, names: Collection[str]) -> set[str]:
         """Those of some groups that cannot be made any more: see `GroupStore.beyond`."""
-        return await self._groups.beyond(tenant, names)
+        return await self.groups.beyond(tenant, names)
 
     async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
         """An empty sheet."""
@@ -156,9 +154,9 @@ class Sheets:
         rows: list[list[Any]] = []
         wanted.page_size, wanted.page_number = PAGE, 1
         while len(rows) < MOST_EXPORTED:
-            page, _ = await self._devices.find(principal, wanted)
+            page, _ = await self.devices.find(principal, wanted)
             found = [device async for device in page]
-            groups = await self._devices.names_of_groups(principal, found)
+            groups = await self.devices.names_of_groups(principal, found)
             rows += [_exported(form, columns.all, keys, device, groups) for device in found]
             if len(found) < PAGE:
                 break

@@ -8,6 +8,7 @@ Libraries in MongoDB: `template_libraries`, `{_id: tenant, head, content}`.
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 from weakref import WeakValueDictionary
 
@@ -214,30 +215,28 @@ LONGEST = 15
 """Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
 
 
+@dataclass(frozen=True)
 class Templates:
     """The library of each tenant."""
 
-    def __init__(
-        self,
-        store: LibraryStore,
-        resources: ResourcesOverRpc,
-        products: ProductService,
-        codecs: CodecService,
-    ) -> None:
-        self._store = store
-        self._resources = resources
-        self._products = products
-        self._codecs = codecs
-        self._readers = FairScheduler("template libraries", READERS)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    store: LibraryStore
+    resources: ResourcesOverRpc
+    products: ProductService
+    codecs: CodecService
+    _readers: FairScheduler = field(
+        default_factory=lambda: FairScheduler("template libraries", READERS), init=False
+    )
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary, init=False
+    )
 
     async def source(self, tenant: str) -> KeptLibrary | None:
         """The library of a tenant."""
-        return await self._store.head(tenant)
+        return await self.store.head(tenant)
 
     async def drop(self, tenant: str) -> None:
         """Forget it; products that were made of it stay."""
-        await self._store.delete(tenant)
+        await self.store.delete(tenant)
 
     async def take(self, tenant: str, url: str) -> None:
         """Keep the library that was uploaded in the place of the one there is.
@@ -247,7 +246,7 @@ class Templates:
         """
         try:
             async with self._turn(tenant):
-                name, content = await self._resources.read(tenant, url)
+                name, content = await self.resources.read(tenant, url)
                 async with self._readers.slot(tenant):
                     version, templates = await asyncio.to_thread(_templates, content, name)
         except NotFound as error:
@@ -261,12 +260,12 @@ class Templates:
         library = KeptLibrary(
             url=url, file_name=name, version=version, updated_at=now_ms(), templates=templates
         )
-        await self._store.put(tenant, library, content)
+        await self.store.put(tenant, library, content)
 
     async def find(self, tenant: str, wanted: FindTemplates) -> tuple[list[ShownTemplate], int]:
         """The templates of a page, and how many there are."""
         words = wanted.keyword.lower()
-        library = await self._store.head(tenant)
+        library = await self.store.head(tenant)
         found = [
             one
             for one in (library.templates if library else [])
@@ -274,7 +273,7 @@ class Templates:
         ]
         start = (wanted.number - 1) * wanted.size
         page = found[start : start + wanted.size]
-        there = await self._products.those(tenant, [one.ref.model for one in page])
+        there = await self.products.those(tenant, [one.ref.model for one in page])
         rows = [
             ShownTemplate(
                 model=one.ref.model,
@@ -297,11 +296,11 @@ class Templates:
 
         Raises `InvalidInput` with what is wrong with the template.
         """
-        library = await self._store.head(principal.tenant)
+        library = await self.store.head(principal.tenant)
         if model not in {one.ref.model for one in (library.templates if library else [])}:
             return
         async with self._turn(principal.tenant):
-            if await self._products.has(principal.tenant, model):
+            if await self.products.has(principal.tenant, model):
                 return  # made by another, for whom this has waited
             (made,) = await self._make(principal, [model])
         if made.faults:
@@ -310,22 +309,22 @@ class Templates:
 
     async def known(self, tenant: str, models: Collection[str]) -> set[str]:
         """Those of some models that a new device may be of: see `ensure`."""
-        library = await self._store.head(tenant)
+        library = await self.store.head(tenant)
         ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
-        there = await self._products.those(tenant, list(models))
+        there = await self.products.those(tenant, list(models))
         return {one for one in models if one == GENERIC or one in there or one in ready}
 
     async def labels(self, tenant: str, most: int) -> dict[str, str]:
         """Models that a device may be of: those of products, then those of the library."""
-        labels = await self._products.labels(tenant, most)
-        library = await self._store.head(tenant)
+        labels = await self.products.labels(tenant, most)
+        library = await self.store.head(tenant)
         for one in library.templates if library else []:
             if len(labels) < most and not one.faults:
                 labels.setdefault(one.ref.model, label_of(one.ref.name, one.ref.model))
         return labels
 
     async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
-        whole = await self._store.whole(principal.tenant)
+        whole = await self.store.whole(principal.tenant)
         known = {one.ref.model: one for one in whole[0].templates} if whole else {}
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
@@ -347,12 +346,12 @@ class Templates:
             return ImportedTemplate(model=model, faults=wanted.faults)
         try:
             template = await asyncio.to_thread(wanted.ref.read, archive)
-            known = await self._products.find(principal.tenant, model)
+            known = await self.products.find(principal.tenant, model)
             body = product_of(template, wanted.ref.name, known)
-            codec = await self._codecs.checked(
+            codec = await self.codecs.checked(
                 principal.tenant, codec_of(template), template.document
             )
-            await self._products.put(principal, model, body, codec)
+            await self.products.put(principal, model, body, codec)
         except TemplateInvalid as error:
             return ImportedTemplate(model=model, faults=shown(error.faults))
         except (InvalidInput, Conflict, TooManyRequests) as error:

@@ -8,6 +8,7 @@ such values meanwhile.
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import msgspec
@@ -57,33 +58,20 @@ ALARM_CHANGES = get_args(AlarmChange)
 Values = dict[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
 class WriteOnlyEraser:
     """Erases what must not be read any more; run by the lease holder."""
 
-    def __init__(
-        self,
-        *,
-        bus: Bus,
-        devices: DeviceStore,
-        own: OwnThings,
-        tsls: Tsls,
-        partitions: Partitions,
-        frames: FrameStore,
-        latest: LatestValues,
-        commands: CommandStore,
-        redecodes: RedecodeStore,
-        alarms: AlarmEraser,
-    ) -> None:
-        self._bus = bus
-        self._devices = devices
-        self._own = own
-        self._tsls = tsls
-        self._partitions = partitions
-        self._frames = frames
-        self._latest = latest
-        self._commands = commands
-        self._redecodes = redecodes
-        self._alarms = alarms
+    bus: Bus
+    devices: DeviceStore
+    own: OwnThings
+    tsls: Tsls
+    partitions: Partitions
+    frames: FrameStore
+    latest: LatestValues
+    commands: CommandStore
+    redecodes: RedecodeStore
+    alarms: AlarmEraser
 
     async def run(self) -> None:
         """Work for ever."""
@@ -91,13 +79,13 @@ class WriteOnlyEraser:
 
     async def tenants(self) -> set[str]:
         """Return the tenants with things that may have values to erase."""
-        return {*await self._tsls.concealing_tenants(), *await self._own.not_erased_tenants()}
+        return {*await self.tsls.concealing_tenants(), *await self.own.not_erased_tenants()}
 
     async def steps(self, tenant: str) -> Steps:
         """Erase the values of a tenant's things that have not been looked at under their TSL."""
-        for model, version, content in await self._tsls.concealing(tenant):
-            tsl = await self._tsls.find(tenant, model, version)
-            while devices := await self._devices.lists.not_erased(
+        for model, version, content in await self.tsls.concealing(tenant):
+            tsl = await self.tsls.find(tenant, model, version)
+            while devices := await self.devices.lists.not_erased(
                 tenant, model, version, content, CHUNK
             ):
                 for device_id, sn in devices:
@@ -106,24 +94,24 @@ class WriteOnlyEraser:
                         await self._erase(tenant, device_id, sn, tsl, subjects)
                     yield
                 ids = [device_id for device_id, _ in devices]
-                await self._redecodes.forget_values(tenant, model, ids)
-                await self._devices.notes.erased(ids, content)
-        for document in await self._own.not_erased(tenant):
-            thing = self._own.thing(document)
+                await self.redecodes.forget_values(tenant, model, ids)
+                await self.devices.notes.erased(ids, content)
+        for document in await self.own.not_erased(tenant):
+            thing = self.own.thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
                 await self._erase(tenant, thing.id, own_sn(thing.id), thing.tsl, subjects)
-            await self._own.erased(document)
+            await self.own.erased(document)
             yield
 
     async def _erase(
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
         """Erase what one thing has, wherever it is; again, when this is interrupted."""
-        found = await self._latest.erase(thing_id, tsl.readable)
+        found = await self.latest.erase(thing_id, tsl.readable)
         found |= await self._erase_history(thing_id, tsl)
-        changed = await self._commands.write_only.conceal(thing_id, tsl)
-        alarms = await self._alarms.erase(thing_id, tsl)
+        changed = await self.commands.write_only.conceal(thing_id, tsl)
+        alarms = await self.alarms.erase(thing_id, tsl)
         if not (found or changed or alarms):
             return
         log.info("thing %d: removed values that are write-only now", thing_id)
@@ -144,7 +132,7 @@ class WriteOnlyEraser:
 
     async def _erase_history(self, thing_id: int, tsl: Tsl) -> bool:
         found = False
-        for week in await self._partitions.collections():
+        for week in await self.partitions.collections():
             found |= await self._erase_week(week, thing_id, tsl)
         return found
 
@@ -160,14 +148,14 @@ class WriteOnlyEraser:
                 return found
             found = True
             await week.bulk_write([_change(row, tsl.readable(row["p"])) for row in rows])
-            await self._frames.drop_bytes([bytes(row["_id"]) for row in rows])
+            await self.frames.drop_bytes([bytes(row["_id"]) for row in rows])
             after = bytes(rows[-1]["_id"]) + b"\0"
 
     async def _erase_messages(
         self, stream: str, subject: str, holds: Callable[[bytes], bool]
     ) -> None:
         """Delete the messages of a subject that hold write-only values."""
-        await delete_messages(self._bus, stream, subject, holds, MOST_MESSAGES)
+        await delete_messages(self.bus, stream, subject, holds, MOST_MESSAGES)
 
 
 def _change(row: Document, readable: Values) -> UpdateOne | DeleteOne:
