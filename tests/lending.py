@@ -32,7 +32,7 @@ def lent_for(service: Service) -> Iterator[Litestar]:
 
     It may be an earlier one, which gets the collaborators of this one.
     """
-    free = _free[service.name, tuple(map(id, service.routes)), tuple(service.dependencies)]
+    free = _free[service.name, tuple(map(id, service.routes))]
     kept, app = free.pop() if free else (service, create_app(service))
     vars(kept.verifier).update(vars(service.verifier))
     for field in fields(Service):

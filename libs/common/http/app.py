@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from litestar import Litestar, Response, get
 from litestar.config.app import AppConfig
@@ -77,8 +77,6 @@ class Service:
     verifier: HeaderVerifier
     telemetry: Telemetry
     checks: Mapping[str, Check] = field(default_factory=dict)
-    dependencies: Mapping[str, Any] = field(default_factory=dict)
-    """Collaborators by the name that handlers ask for them."""
     open_paths: frozenset[str] = frozenset()
     """Paths that need no principal; one that ends with `/` stands for all below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
@@ -97,13 +95,9 @@ def create_app(service: Service) -> Litestar:
             yield
 
     turns = Turns()
-    given = {name: _given(service, name) for name in service.dependencies}
-    given["principal"] = requester
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
-        dependencies={
-            name: Provide(provide, sync_to_thread=False) for name, provide in given.items()
-        },
+        dependencies={"principal": Provide(requester, sync_to_thread=False)},
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         type_decoders=ID_DECODERS,
@@ -121,13 +115,6 @@ def create_app(service: Service) -> Litestar:
         logging_config=None,
     )
     return Application.from_config(config)
-
-
-def _given(service: Service, name: str) -> Callable[..., Any]:
-    def provide() -> Any:
-        return service.dependencies[name]
-
-    return provide
 
 
 def _operations(service: Service) -> list[ControllerRouterHandler]:
