@@ -20,10 +20,10 @@ from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress, summary
 from deploy.local.supervisor import Supervisor, together, until_ready
-from deploy.local.tls import Certificates
 from deploy.platform import console, ports, ready, services
 from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
+from deploy.platform.certificates import Certificates
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import make_private_directory
 from deploy.platform.nats_grants import ADMIN, SYSTEM_USER

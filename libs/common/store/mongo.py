@@ -8,6 +8,11 @@ Writes are `w=majority, j=true`: what is answered outlives a primary. Reads are 
 is decided or told by it. Transactions read with `snapshot`, which makes what they have read as
 durable as what they write (docs/decisions/0025). Driver errors stay in here and in stores, which
 name what they expect (`DuplicateKey`, `BulkFailed`).
+
+Documents of MongoDB as structs.
+
+A store that keeps a struct as it is needs no conversion of its own: `read_document` and
+`to_document` are each other's reverse.
 """
 
 import asyncio
@@ -16,10 +21,11 @@ import logging
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import bson
+import msgspec
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
@@ -356,3 +362,31 @@ async def ids_in_turns(collection: Collection, query: Document, order: str, most
         {"$limit": most},
     ]
     return [found["_id"] async for found in await collection.aggregate(stages)]
+
+
+def _stored_name(name: str) -> str:
+    if name == "id":
+        return "_id"
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class Stored(msgspec.Struct, frozen=True, rename=_stored_name):
+    """Base of what is a document: its `id` is `_id`, other fields are in camel case.
+
+    Times are `datetime` in UTC, as MongoDB has them.
+    """
+
+
+S = TypeVar("S", bound=Stored)
+
+
+def to_document(stored: Stored) -> Document:
+    """Return the document of a struct; of changes, the fields to set."""
+    document: Document = msgspec.to_builtins(stored, builtin_types=(bytes, datetime))
+    return document
+
+
+def read_document(document: Document | None, kind: type[S]) -> S | None:
+    """Return the struct of a document, None for None; fields that it does not have are left out."""
+    return None if document is None else msgspec.convert(document, kind)

@@ -1,5 +1,73 @@
-"""Traces and metrics: OpenTelemetry inside, Prometheus at `/metrics`, OTLP when asked."""
+"""Traces and metrics: OpenTelemetry inside, Prometheus at `/metrics`, OTLP when asked.
 
-from libs.common.telemetry.setup import Telemetry, start_telemetry
+Metrics always feed a Prometheus registry (`/metrics`). Traces and metrics go out over
+OTLP/HTTP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or its signal-specific form) is set; without
+it no span is recorded, and a request pays nothing for tracing. How many traces are recorded is
+said as usual, by `OTEL_TRACES_SAMPLER` (`tracing.share_from`).
+"""
 
-__all__ = ["Telemetry", "start_telemetry"]
+import os
+from dataclasses import dataclass
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from prometheus_client import REGISTRY, generate_latest
+
+from libs.common.telemetry.tracing import record_share
+from libs.common.version import VERSION
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@dataclass
+class Telemetry:
+    """What was started; `shutdown` flushes it."""
+
+    tracing: TracerProvider | None
+    metering: MeterProvider
+
+    def exposition(self) -> bytes:
+        """The metrics of this process in Prometheus text format."""
+        return generate_latest(REGISTRY)
+
+    def shutdown(self) -> None:
+        """Send what is pending."""
+        if self.tracing:
+            self.tracing.shutdown()
+        self.metering.shutdown()
+
+
+def _exports(signal: str) -> bool:
+    specific = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    return bool(os.environ.get(ENDPOINT) or os.environ.get(specific))
+
+
+def start_telemetry(service: str) -> Telemetry:
+    """Install the global providers of this process; call once.
+
+    Raises `SettingsInvalid` for sampling that is none.
+    """
+    resource = Resource.create({"service.name": f"thingway-{service}"})
+    readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
+    if _exports("METRICS"):
+        readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
+    metering = MeterProvider(resource=resource, metric_readers=readers)
+    metrics.set_meter_provider(metering)
+    meter = metrics.get_meter("thingway")
+    version = meter.create_gauge("thingway_build_info", description="1, with service and version")
+    version.set(1, {"service": service, "version": VERSION})
+    tracing = None
+    if _exports("TRACES"):
+        record_share()
+        tracing = TracerProvider(ALWAYS_ON, resource)  # what is not chosen begins no span
+        tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(tracing)
+    return Telemetry(tracing, metering)

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import Id, OptionalId
-from libs.common.store.documents import Stored
+from libs.common.store.mongo import Stored
 
 NextId = Callable[[], Awaitable[int]]
 """Of dashboards, canvases and widgets: one sequence."""

@@ -16,8 +16,15 @@ from pymongo import ReturnDocument
 from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.documents import read_document, to_document
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
+from libs.common.store.mongo import (
+    Document,
+    DuplicateKey,
+    Mongo,
+    Session,
+    containing,
+    read_document,
+    to_document,
+)
 from services.management.dashboards.model import (
     AttachType,
     Canvas,

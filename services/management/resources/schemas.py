@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.store.documents import Stored
+from libs.common.store.mongo import Stored
 
 UPLOAD_MINUTES = 15
 """How long an upload URL can be used."""

@@ -12,8 +12,14 @@ from datetime import UTC, datetime, timedelta
 from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import AGAIN, Quota
 from libs.common.limits.tenants import KnownLimits, count_limited
-from libs.common.store.documents import read_document, to_document
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Session,
+    read_document,
+    to_document,
+)
 from services.management.resources.schemas import PREFIX, UPLOAD_MINUTES, Resource
 
 UNUSED = timedelta(minutes=UPLOAD_MINUTES)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from libs.common.store.documents import Stored, read_document, to_document
+from libs.common.store.mongo import Stored, read_document, to_document
 
 
 class Kept(Stored, frozen=True, kw_only=True):
