@@ -173,9 +173,9 @@ async def test_tags_go_with_their_entities(world: World):
     await world.admin().done("POST", "/entity/delete", {"entity_ids": [made["id"]]})
     tagged = world.database["tagged_entities"]
     assert await tagged.find_one({"_id": int(made["id"])}) is None
-    await TagStore(world.clients.mongo).forget_thing(on // entity_id(1, 0) + 1)
+    await TagStore(world.clients.mongo).delete_thing_data(on // entity_id(1, 0) + 1)
     assert await tagged.find_one({"_id": on}) is not None
-    await TagStore(world.clients.mongo).forget_thing(on // entity_id(1, 0))
+    await TagStore(world.clients.mongo).delete_thing_data(on // entity_id(1, 0))
     assert await tagged.find_one({"_id": on}) is None
 
 

@@ -185,7 +185,7 @@ async def test_values_of_before_are_divided(world: World):
         (None, 12),
     ]
     assert await world.latest.beyond([(0, 20, {"k1": LONG, "z": LONG})]) == {0: {"z"}}
-    await world.latest.forget(1)
+    await world.latest.delete_thing_data(1)
     await world.latest.apply([(0, 20, {"k1": "less"})])
     assert (await world.latest_of(0), await world.latest_of(1)) == (large | {"k1": "less"}, {})
     assert await world.latest.erase(0, lambda values: {k: v for k, v in values.items() if k < "k2"})

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.device.telemetry.presence.test_connections import change
 
 from libs.common.bus.accounts import MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
@@ -24,6 +23,7 @@ from services.device.telemetry.system_account import Page, User
 from services.device.things.model import Thing
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import World, until
+from tests.unit.device.telemetry.test_system_account import change
 
 
 @pytest.fixture

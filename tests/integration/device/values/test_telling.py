@@ -141,9 +141,9 @@ async def test_a_new_version_of_an_integration_keeps_the_ids(world: World, lamps
     tsl = {**lamps.manifest.tsl, "properties": properties}
     manifest = type(lamps.manifest)(id="lamps", name="Lamps", tsl=tsl)
     kept = world.announced.manifests["lamps"]
-    await world.announced.announced(manifest)
+    await world.announced.save(manifest)
     new = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
-    await world.announced.announced(kept)
+    await world.announced.save(kept)
     ids = {one.key: one.id for one in old.entities}
     found = {one.key: one.id for one in new.entities}
     assert found["lamps.integration.period"] == ids["lamps.integration.period"]
