@@ -14,6 +14,7 @@ from pymongo import MongoClient
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that tests import `tests.servers`
 
+from tests.processor_time import CostOfEachFile, Costs, count_in
 from tests.servers import Servers, end_run, provide
 
 RUN_DIRECTORY = pytest.StashKey[Path]()
@@ -24,7 +25,7 @@ PERMITTED_SKIPS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take `--servers` and `--cluster`."""
+    """Take `--servers`, `--cluster` and `--costs`."""
     parser.addoption(
         "--cluster",
         action="store_true",
@@ -37,17 +38,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where MongoDB, NATS and Redis come from: started here, in containers "
         "(MONGO_IMAGE, NATS_IMAGE, REDIS_IMAGE), or TEST_MONGO_URL, TEST_NATS_URL, TEST_REDIS_URL",
     )
+    parser.addoption(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="append the processor time of each file of tests to FILE, as lines of JSON",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name a directory for the run's servers; the workers of one run share it."""
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is not None:
-        config.stash[RUN_DIRECTORY] = Path(worker_input["run_directory"])
-        return
-    directory = Path(tempfile.mkdtemp(prefix="thingway-test-"))
-    (directory / "owner").write_text(str(os.getpid()))
+        directory = Path(worker_input["run_directory"])
+    else:
+        directory = Path(tempfile.mkdtemp(prefix="thingway-test-"))
+        (directory / "owner").write_text(str(os.getpid()))
+        config.pluginmanager.register(Costs(directory))
     config.stash[RUN_DIRECTORY] = directory
+    count_in(directory)
+    if out := config.getoption("--costs"):
+        config.pluginmanager.register(CostOfEachFile(out))
 
 
 @pytest.hookimpl(optionalhook=True)

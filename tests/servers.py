@@ -80,6 +80,12 @@ def end_run(run_directory: Path) -> None:
     shutil.rmtree(run_directory, ignore_errors=True)
 
 
+def host_pids(run_directory: Path) -> list[int]:
+    """Return the host process of a run, if there is one."""
+    shared = _read(run_directory)
+    return [] if shared is None else [shared.host_pid]
+
+
 def _external() -> Servers:
     names = ("TEST_MONGO_URL", "TEST_REDIS_URL", "TEST_NATS_URL")
     missing = [name for name in names if not os.environ.get(name)]

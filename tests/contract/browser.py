@@ -14,7 +14,7 @@ class Browser:
     """Sends what an existing console sends, below `/api/v1`, and reads what it reads."""
 
     def __init__(self, base_url: str) -> None:
-        self.http = httpx.AsyncClient(base_url=f"{base_url}/api/v1", timeout=30)
+        self.http = httpx.AsyncClient(base_url=f"{base_url}/api/v1", timeout=30, verify=False)
 
     async def sign_in(self, console: Console) -> "Browser":
         """Send the form of log-in, `@` escaped."""

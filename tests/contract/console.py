@@ -104,7 +104,7 @@ class Console:
     def __init__(
         self, base_url: str, client: tuple[str, str], email: str, password: str = PASSWORD
     ) -> None:
-        self.http = httpx.AsyncClient(base_url=base_url, timeout=30)
+        self.http = httpx.AsyncClient(base_url=base_url, timeout=30, verify=False)
         self.client_id, self.client_secret = client
         self.email, self.password = email, password
         self.token, self.refresh_token, self.id = "", "", ""

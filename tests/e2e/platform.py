@@ -24,6 +24,7 @@ from nats.aio.client import Client as NatsClient
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports, ready
 from deploy.platform import state as states
+from tests import processor_time
 from tests.e2e.callers import Application, Console
 from tests.e2e.traces import receiver
 from tests.e2e.waiting import PAUSE, until
@@ -182,6 +183,7 @@ class Platform:
         """`kill -9` all of it at once, as nobody asks it again."""
         running = ready.read(self.directory)
         if self._process is not None:
+            processor_time.note(self._process.pid)
             self._process.kill()
             self._process.wait()
         for pid in alive(running.pids.values() if running else ()):
@@ -193,6 +195,7 @@ class Platform:
         pids = list(self.ready.pids.values())
         process, self._process = self._process, None
         assert process is not None
+        processor_time.note(process.pid)
         process.kill()
         process.wait()
 

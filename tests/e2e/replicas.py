@@ -52,7 +52,7 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
 
 async def _ready(url: str) -> bool:
     with contextlib.suppress(httpx.HTTPError):
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(verify=False) as http:
             return (await http.get(f"{url}/readyz")).status_code == 200
     return False
 

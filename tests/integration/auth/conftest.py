@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from argon2 import PasswordHasher
 from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 
@@ -39,6 +40,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
+from services.auth import passwords
 from services.auth.app import build_app
 from services.auth.migrations import MIGRATIONS
 from services.auth.settings import AuthSettings
@@ -170,6 +172,17 @@ class Auth:
     async def principal(self, token: str) -> Any:
         (found,) = await TokenReader(self.redis).principals([token])
         return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cheap_hashes() -> Iterator[None]:
+    """Hash passwords as cheaply as can be; `tests/unit/auth/passwords` has the real costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        hasher = PasswordHasher(time_cost=1, memory_cost=16, parallelism=1)
+        patch.setattr(passwords, "_hasher", hasher)
+        passwords._nobodys.cache_clear()
+        yield
+    passwords._nobodys.cache_clear()
 
 
 @pytest.fixture(scope="session")
