@@ -34,11 +34,10 @@ from services.device.lorawan.schemas import (
     TryCodec,
 )
 from services.device.things.codec_model import Codec, CodecFailed
-from services.device.things.errors import built_in, codec_not_found, product_not_found
+from services.device.things.errors import built_in, codec_not_found
 from services.device.things.product_model import (
     CodecExample,
     HistoryRequest,
-    Product,
     ProductCodec,
     PutHealing,
     codec_of,
@@ -77,7 +76,7 @@ class CodecService:
 
     async def get(self, principal: Principal, model: str) -> ProductCodec:
         """The codec of a product; raise `NotFound`."""
-        await self._product(principal.tenant, model)
+        await self._products.get(principal.tenant, model)
         found = await self._codecs.find(principal.tenant, model)
         if found is None:
             raise codec_not_found(model)
@@ -91,7 +90,7 @@ class CodecService:
         tenant = principal.tenant
         if model.lower() == GENERIC:
             raise built_in(model)
-        product = await self._product(tenant, model)
+        product = await self._products.get(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)
         stored = await self.checked(tenant, body, tsl.document)
         await self._products.put_codec(tenant, model, stored)
@@ -120,7 +119,7 @@ class CodecService:
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Take the codec from a product; return the model."""
-        await self._product(principal.tenant, model)
+        await self._products.get(principal.tenant, model)
         if not await self._products.delete_codec(principal.tenant, model):
             raise codec_not_found(model)
         return model
@@ -146,7 +145,7 @@ class CodecService:
         """
         tenant, stored = principal.tenant, await self.get(principal, model)
         if body.on:
-            product = await self._product(tenant, model)
+            product = await self._products.get(tenant, model)
             tsl = await self._tsls.find(tenant, model, product.current_version)
             with self._trial(tenant):
                 stored.history = await self._history_request(tenant, codec_of(stored), tsl.document)
@@ -163,7 +162,7 @@ class CodecService:
         if body.values is not None and (body.hex, body.base64) != (None, None):
             raise InvalidInput("either bytes or values are needed", field="values")
         content = body.content() if body.values is None else body.values
-        product = await self._product(tenant, model)
+        product = await self._products.get(tenant, model)
         with self._trial(tenant):
             if body.codec is not None:
                 codec = await self._read(tenant, body.codec)
@@ -183,12 +182,6 @@ class CodecService:
             tried = TriedCodec(fault=str(error))
         tried.log = outcome.log
         return tried
-
-    async def _product(self, tenant: str, model: str) -> Product:
-        product = await self._products.find(tenant, model)
-        if product is None:
-            raise product_not_found(model)
-        return product
 
     @contextmanager
     def _trial(self, tenant: str) -> Iterator[None]:

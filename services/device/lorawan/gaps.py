@@ -10,7 +10,7 @@ Only gaps of products that heal are here; all of them are found in the frames.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -186,16 +186,7 @@ def _of(thing_id: int) -> dict[str, bytes]:
 
 
 def _insert(gap: Gap, until: datetime) -> UpdateOne:
-    kept = KeptGap(
-        key=gap.key,
-        start=gap.start,
-        end=gap.end,
-        counter=gap.counter,
-        last=gap.last,
-        session=gap.session,
-        missing=gap.missing,
-        at=until,
-    )
+    kept = KeptGap(**asdict(gap), at=until)
     document = msgspec.to_builtins(kept, builtin_types=(bytes, datetime))
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
 

@@ -18,7 +18,7 @@ from libs.common.store.mongo import Database, Document, DuplicateKey
 from services.device.lorawan.schemas import SHOWN, Difference, Redecode, StartRedecode
 from services.device.telemetry.partitions import history_key
 from services.device.things.device_queries import DeviceLists
-from services.device.things.errors import codec_not_found, product_not_found
+from services.device.things.errors import codec_not_found
 from services.device.things.product_store import ProductStore, identity_of
 
 REDECODES = "redecodes"
@@ -194,9 +194,7 @@ class RedecodeService:
         Raises `NotFound` for a product without a codec, `Conflict` while one is under way.
         """
         tenant = principal.tenant
-        product = await self._products.find(tenant, model)
-        if product is None:
-            raise product_not_found(model)
+        product = await self._products.get(tenant, model)
         if product.codec_version is msgspec.UNSET:
             raise codec_not_found(model)
         if body.start is not None and body.end is not None and body.start > body.end:
@@ -228,8 +226,7 @@ class RedecodeService:
 
     async def last(self, principal: Principal, model: str) -> Redecode | None:
         """The same, None when there is none; raise `NotFound` when there is no such product."""
-        if await self._products.find(principal.tenant, model) is None:
-            raise product_not_found(model)
+        await self._products.get(principal.tenant, model)
         return await self._store.find(principal.tenant, model)
 
     async def stop(self, principal: Principal, model: str) -> Redecode:

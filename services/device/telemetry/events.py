@@ -103,6 +103,17 @@ def _subject(thing: Thing, what: str) -> str:
     return name(thing.tenant, thing.id, what)
 
 
+def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
+    """What the events of a thing begin with; times are ms."""
+    return {
+        "event_id": event_id,
+        "created_at": now,
+        "tenant": thing.tenant,
+        "device": thing.profile,
+        "ts": ts,
+    }
+
+
 def _reported(report: GoodReport, now: int) -> Outgoing:
     headers = hops_header(hops_of(report.uplink.message.headers))
     headers |= trace_header(report.uplink.trace)
@@ -119,14 +130,7 @@ def reported(
     headers: dict[str, str] | None = None,
 ) -> Outgoing:
     """`event.{tenant}.(device|thing).{id}.reported`; times are ms."""
-    body = PropertiesReported(
-        event_id=event_id,
-        created_at=now,
-        tenant=thing.tenant,
-        device=thing.profile,
-        ts=ts,
-        properties=properties,
-    )
+    body = PropertiesReported(**_header(thing, ts, event_id, now), properties=properties)
     return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers or {})
 
 
@@ -140,15 +144,8 @@ def _rejected(
     whole: bool = False,
 ) -> Outgoing:
     event_id = f"x-{uplink.key}"
-    body = PropertiesRejected(
-        event_id=event_id,
-        created_at=now,
-        tenant=thing.tenant,
-        device=thing.profile,
-        ts=ts,
-        faults=_listed(faults),
-        whole=whole,
-    )
+    header = _header(thing, ts, event_id, now)
+    body = PropertiesRejected(**header, faults=_listed(faults), whole=whole)
     subject = _subject(thing, "rejected")
     return Outgoing(subject, fitted(body), event_id, trace_header(uplink.trace))
 
@@ -183,11 +180,7 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
     body = DeviceEventReported(
-        event_id=event_id,
-        created_at=now,
-        tenant=thing.tenant,
-        device=thing.profile,
-        ts=event.ts,
+        **_header(thing, event.ts, event_id, now),
         tsl_id=event.event_id,
         event_type=str(spec.type) if spec and spec.type else "INFO",
         outputs=event.outputs,

@@ -46,16 +46,14 @@ class Span:
     newest_first: bool
 
 
+@dataclass(frozen=True)
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(
-        self, devices: DeviceStore, partitions: Partitions, retention: Retention, tsls: Tsls
-    ) -> None:
-        self._devices = devices
-        self._tsls = tsls
-        self._partitions = partitions
-        self._retention = retention
+    devices: DeviceStore
+    partitions: Partitions
+    retention: Retention
+    tsls: Tsls
 
     async def page(
         self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
@@ -66,14 +64,14 @@ class HistoryStore:
         """
         rows = self._scan(span, after, size)
         device, first = await asyncio.gather(
-            self._devices.storage(tenant, span.device_id, application_id), anext(rows, None)
+            self.devices.storage(tenant, span.device_id, application_id), anext(rows, None)
         )
         if device is None or not device.data_storage:
             await rows.aclose()
             return None if device is None else each([])
         tsl, kept = await asyncio.gather(
-            self._tsls.find(device.tenant, device.model, device.tsl_version),
-            self._retention.oldest(device.tenant, device.model),
+            self.tsls.find(device.tenant, device.model, device.tsl_version),
+            self.retention.oldest(device.tenant, device.model),
         )
         oldest = max(kept, device.owned_since)
         if first is not None and not span.newest_first and _time(first) < oldest:
@@ -106,7 +104,7 @@ class HistoryStore:
         order = [("_id", -1 if span.newest_first else 1)]
         for partition in self._order(span, after):
             stages = page_stages({"_id": bounds}, order, limit=size)
-            async with aclosing(read_rows(self._partitions.collection(partition), stages)) as rows:
+            async with aclosing(read_rows(self.partitions.collection(partition), stages)) as rows:
                 async for row in rows:
                     yield row
                     size -= 1

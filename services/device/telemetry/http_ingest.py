@@ -1,6 +1,7 @@
 """HTTP ingest: `/ingest/v1/{sn}/…`."""
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -50,25 +51,16 @@ class Accepted(msgspec.Struct):
     refused: list[RefusedEntry]
 
 
+@dataclass(frozen=True, kw_only=True)
 class EdgeService:
     """The HTTP side of what MQTT devices do on their subjects."""
 
-    def __init__(
-        self,
-        *,
-        bus: Bus,
-        things: ThingDirectory,
-        presence: HttpPresence,
-        meter: MessageMeter,
-        keeper: RefusalKeeper,
-        retention_days: int,
-    ) -> None:
-        self._bus = bus
-        self._things = things
-        self._presence = presence
-        self._meter = meter
-        self._keeper = keeper
-        self._retention_ms = retention_days * DAY_MS
+    bus: Bus
+    things: ThingDirectory
+    presence: HttpPresence
+    meter: MessageMeter
+    keeper: RefusalKeeper
+    retention_days: int
 
     async def accept(
         self, principal: Principal, sn: str, channel: str, body: bytes, *, stored: bool
@@ -80,35 +72,33 @@ class EdgeService:
         refused whole are kept for people. Raises `TooManyRequests` when all of them together are
         more than the device or its tenant may send.
         """
-        thing = await self._things.speaking(principal, sn)
+        thing = await self.things.speaking(principal, sn)
         try:
             entries, is_array = read_entries(body)
         except InvalidInput as error:
             self._count(thing, [body])
-            await self._keeper.keep(thing, channel, [Rejected.by(body, error)])
+            await self.keeper.keep(thing, channel, [Rejected.by(body, error)])
             raise
         self._count(thing, entries)
         accepted, refused, whole = sort_entries(
-            channel, thing, entries, now_ms(), self._retention_ms
+            channel, thing, entries, now_ms(), self.retention_days * DAY_MS
         )
         if whole:
-            await self._keeper.keep(thing, channel, whole)
+            await self.keeper.keep(thing, channel, whole)
         if not is_array and not accepted:
             raise _single_refusal(refused)
         if not accepted:
-            await self._presence.heard(thing)
+            await self.presence.heard(thing)
             return Accepted(0, refused)
         headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
             if stored:
-                waiter = await stack.enter_async_context(StoredWaiter(self._bus, len(accepted)))
+                waiter = await stack.enter_async_context(StoredWaiter(self.bus, len(accepted)))
                 headers[HEADER] = waiter.subject
             subject = up(thing.sn, channel)
-            await publish_all(
-                self._bus, [Outgoing(subject, raw, None, headers) for raw in accepted]
-            )
-            await self._presence.heard(thing)
+            await publish_all(self.bus, [Outgoing(subject, raw, None, headers) for raw in accepted])
+            await self.presence.heard(thing)
             if waiter is None:
                 return Accepted(len(accepted), refused)
             outcomes = await waiter.wait()
@@ -117,7 +107,7 @@ class EdgeService:
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
-        excess = self._meter.take(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
+        excess = self.meter.take(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
         if excess is not None:
             count_limited(excess.limit, thing.tenant)
             raise TooManyRequests(excess.reason, retry_after=excess.wait)

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import DeleteMany
@@ -85,32 +86,25 @@ SAMPLE = 1000
 """Records of a partition that are looked at."""
 
 
+@dataclass(frozen=True)
 class HistoryRows:
     """The limits `historyRows` of all tenants."""
 
-    def __init__(
-        self,
-        devices: DeviceLists,
-        own: OwnThings,
-        partitions: Partitions,
-        limits: KnownLimits,
-        days: int,
-    ) -> None:
-        self._devices = devices
-        self._own = own
-        self._partitions = partitions
-        self._limits = limits
-        self._days = days
+    devices: DeviceLists
+    own: OwnThings
+    partitions: Partitions
+    limits: KnownLimits
+    kept_days: int
 
     async def days(self) -> dict[str, float]:
         """The days that fit, of the tenants that have more; counts them as refused."""
         now, found = now_ms(), dict[str, float]()
         kept: dict[str, float] = defaultdict(float)
-        oldest = partition_of(now - self._days * DAY_MS)
+        oldest = partition_of(now - self.kept_days * DAY_MS)
         for partition in range(partition_of(now) + 1, oldest - 1, -1):
             start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
             for tenant, rows in (await self._rows(partition)).items():
-                most = (await self._limits.asked(tenant)).history_rows
+                most = (await self.limits.asked(tenant)).history_rows
                 kept[tenant] += rows
                 if kept[tenant] > most and tenant not in found:
                     fits = 1 - (kept[tenant] - most) / rows
@@ -120,14 +114,14 @@ class HistoryRows:
 
     async def _rows(self, partition: int) -> dict[str, float]:
         """Records of a partition by tenant; none of what is being removed."""
-        history = self._partitions.collection(partition)
+        history = self.partitions.collection(partition)
         number = await history.estimated_document_count()
         if not number:
             return {}
         sample = await history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
         things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
-        for store in (self._devices, self._own):
+        for store in (self.devices, self.own):
             for thing, tenant in (await store.tenants_of(things)).items():
                 tenants[tenant] += things[thing]
         looked_at = things.total()
@@ -146,36 +140,22 @@ LONGEST_REST = 10.0
 """Seconds."""
 
 
+@dataclass(kw_only=True)
 class Sweeps:
     """Removes what is older than it may be, and what belongs to nobody any more."""
 
-    def __init__(
-        self,
-        *,
-        devices: DeviceLists,
-        own: OwnThings,
-        removed: RemovedThings,
-        partitions: Partitions,
-        events: Collection,
-        ledger: Ledger,
-        products: ProductStore,
-        retention: Retention,
-        rows: HistoryRows,
-        stores: Sequence[ThingDataStore],
-        days: int,
-    ) -> None:
-        self._devices = devices
-        self._own = own
-        self._removed = removed
-        self._partitions = partitions
-        self._events = events
-        self._ledger = ledger
-        self._products = products
-        self._retention = retention
-        self._rows = rows
-        self._stores = stores
-        self._days = days
-        self._fitting: dict[str, float] = {}
+    devices: DeviceLists
+    own: OwnThings
+    gone: RemovedThings
+    partitions: Partitions
+    events: Collection
+    ledger: Ledger
+    products: ProductStore
+    retention: Retention
+    rows: HistoryRows
+    stores: Sequence[ThingDataStore]
+    days: int
+    _fitting: dict[str, float] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Work once an hour, for ever; run by the lease holder."""
@@ -184,71 +164,71 @@ class Sweeps:
 
     async def once(self) -> None:
         """Do what is for all tenants alike, or for none any more; what is cheap first."""
-        dropped = await self._partitions.drop_before(now_ms() - self._days * DAY_MS)
+        dropped = await self.partitions.drop_before(now_ms() - self.days * DAY_MS)
         if dropped:
-            log.info("history is kept for %d days: dropped %s", self._days, ", ".join(dropped))
-        await self._ledger.fold()
+            log.info("history is kept for %d days: dropped %s", self.days, ", ".join(dropped))
+        await self.ledger.fold()
         await self.removed()
         await self.old_events()
 
     async def old_events(self) -> None:
         """Events of devices that are older than the platform keeps history."""
         after = b""
-        oldest = now_ms() - self._days * DAY_MS
+        oldest = now_ms() - self.days * DAY_MS
         while True:
             async with at_ease():
-                row = await self._events.find_one(
+                row = await self.events.find_one(
                     {"_id": {"$gt": after}}, {"_id": 1}, sort=[("_id", 1)]
                 )
                 if row is None:
                     return
                 device, ts, _ = KEY.unpack(row["_id"])
                 if ts < oldest:
-                    await self._events.delete_many(_before(device, oldest))
+                    await self.events.delete_many(_before(device, oldest))
                 after = history_key(device, LAST, LAST)
 
     async def tenants(self) -> list[str]:
         """Return the tenants that have devices; find out whose history is too much."""
-        self._fitting = await self._rows.days()
-        return await self._devices.tenants()
+        self._fitting = await self.rows.days()
+        return await self.devices.tenants()
 
     async def shorter(self, tenant: str) -> Steps:
         """Remove history and events of a tenant and products that keep theirs for fewer days.
 
         A tenant that has more history than it may keeps it for as many days as fit.
         """
-        days = min(await self._retention.of_tenant(tenant), self._fitting.get(tenant, self._days))
-        products = await self._products.all_history_days(tenant)
-        if days < self._days or any(one < self._days for one in products.values()):
+        days = min(await self.retention.of_tenant(tenant), self._fitting.get(tenant, self.days))
+        products = await self.products.all_history_days(tenant)
+        if days < self.days or any(one < self.days for one in products.values()):
             async for _ in self._shorten(tenant, days, products):
                 yield
 
     async def removed(self) -> None:
         """Whatever is left of things that are gone."""
-        while gone := await self._removed.settled(CHUNK):
+        while gone := await self.gone.settled(CHUNK):
             for thing in gone:
                 async with at_ease():
                     await self._remove(thing)
 
     async def _remove(self, thing: int) -> None:
         everything = _before(thing, LAST)
-        for collection in [*await self._partitions.collections(), self._events]:
+        for collection in [*await self.partitions.collections(), self.events]:
             await collection.delete_many(everything)
-        for store in self._stores:
+        for store in self.stores:
             await store.delete_thing_data(thing)
-        await self._removed.forget(thing)
+        await self.gone.forget(thing)
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
         """Go through the tenant's devices, and its own things where all is kept for less."""
-        models = None if days < self._days else list(products)
+        models = None if days < self.days else list(products)
         after = 0
-        while chunk := await self._devices.models_after(tenant, models, after, CHUNK):
+        while chunk := await self.devices.models_after(tenant, models, after, CHUNK):
             await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
             after = chunk[-1][0]
             yield
-        if days < self._days:
+        if days < self.days:
             after = 0
-            while own := await self._own.after(tenant, after, CHUNK):
+            while own := await self.own.after(tenant, after, CHUNK):
                 await self._cut(dict.fromkeys(own, days))
                 after = own[-1]
                 yield
@@ -256,12 +236,12 @@ class Sweeps:
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete what is older than so many days, by thing."""
         now = now_ms()
-        oldest = collection_name(partition_of(now - self._days * DAY_MS))
+        oldest = collection_name(partition_of(now - self.days * DAY_MS))
         newest = collection_name(partition_of(now - int(min(days.values()) * DAY_MS)))
         cuts = [DeleteMany(_before(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
-        partitions = await self._partitions.collections()
+        partitions = await self.partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
-        for collection in [*reached, self._events]:
+        for collection in [*reached, self.events]:
             async with at_ease():
                 await collection.bulk_write(cuts, ordered=False)
 

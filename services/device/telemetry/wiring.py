@@ -232,7 +232,7 @@ def wire_ingest(
     sweeps = Sweeps(
         devices=lists,
         own=things.thing_store,
-        removed=RemovedThings(database),
+        gone=RemovedThings(database),
         partitions=stores.partitions,
         events=EventStore(database).collection,
         ledger=stores.ledger,

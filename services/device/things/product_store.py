@@ -7,6 +7,7 @@ codecVersion?, historyService?, healing?, createdAt, updatedAt}`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -120,8 +121,15 @@ class ProductStore:
 
     async def find(self, tenant: str, model: str) -> Product | None:
         """The product of a model."""
-        document = await self._products.find_one({"_id": {"tenant": tenant, "model": model}})
+        document = await self._products.find_one({"_id": identity_of(tenant, model)})
         return _product(document) if document else None
+
+    async def get(self, tenant: str, model: str) -> Product:
+        """The same; raise `NotFound` when there is none."""
+        product = await self.find(tenant, model)
+        if product is None:
+            raise product_not_found(model)
+        return product
 
     async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
         """The products that answer to any of `prefixes` (upper case)."""
@@ -170,7 +178,7 @@ class ProductStore:
         raise AssertionError("the last attempt returns or raises")
 
     async def _put(self, wanted: Wanted, session: Session) -> Product:
-        identity = {"tenant": wanted.tenant, "model": wanted.model}
+        identity = identity_of(wanted.tenant, wanted.model)
         version = wanted.tsl.version
         known = await self._products.find_one({"_id": identity}, session=session)
         relation = await self._tsls.relation(wanted.tenant, wanted.model, wanted.tsl, session)
@@ -233,7 +241,7 @@ class ProductStore:
         async def work(session: Session) -> bool:
             if await self._devices.lists.is_used(tenant, model, None, session):
                 raise product_in_use(model)
-            identity = {"tenant": tenant, "model": model}
+            identity = identity_of(tenant, model)
             gone = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.end(tenant, model, session)
             await self._members.forget(owner_of(tenant, model), session)
@@ -245,11 +253,7 @@ class ProductStore:
 
     async def put_codec(self, tenant: str, model: str, codec: ProductCodec) -> None:
         """Give a product a codec; raise `NotFound` when the product is gone."""
-
-        async def work(session: Session) -> None:
-            await self._put_codec(tenant, model, codec, session)
-
-        await self._mongo.transaction(work)
+        await self._mongo.transaction(partial(self._put_codec, tenant, model, codec))
 
     async def put_judged(self, tenant: str, model: str, codec: ProductCodec) -> bool:
         """Write how devices are asked; False when the product has another codec meanwhile."""
@@ -268,7 +272,8 @@ class ProductStore:
         """Take its codec from a product; False when there is none."""
 
         async def work(session: Session) -> bool:
-            await self._codec(tenant, model, None, None, session)
+            fields = {"codecVersion": None, "historyService": None}
+            await self._change(tenant, model, fields, session)
             return await self.codecs.delete(tenant, model, session)
 
         return await self._mongo.transaction(work)
@@ -276,18 +281,17 @@ class ProductStore:
     async def _put_codec(
         self, tenant: str, model: str, codec: ProductCodec, session: Session
     ) -> None:
-        await self._codec(tenant, model, codec.version, _service(codec), session)
+        fields = {"codecVersion": codec.version, "historyService": _service(codec)}
+        await self._change(tenant, model, fields, session)
         await self.codecs.put(tenant, model, codec, session)
 
-    async def _codec(
-        self, tenant: str, model: str, version: str | None, asked: str | None, session: Session
+    async def _change(
+        self, tenant: str, model: str, fields: Document, session: Session | None = None
     ) -> None:
-        """Note which codec a product has, and the service by which it asks for history."""
-        now = datetime.now(UTC)
-        fields = {"codecVersion": version, "historyService": asked, "updatedAt": now}
-        changed = await self._products.update_one(
-            {"_id": {"tenant": tenant, "model": model}}, {"$set": fields}, session=session
-        )
+        """Set fields of a product; raise `NotFound` when it is gone."""
+        change = {"$set": {**fields, "updatedAt": datetime.now(UTC)}}
+        query = {"_id": identity_of(tenant, model)}
+        changed = await self._products.update_one(query, change, session=session)
         if not changed.matched_count:
             raise product_not_found(model)
 
@@ -307,18 +311,12 @@ class ProductStore:
 
     async def healing(self, tenant: str, model: str) -> PutHealing:
         """Whether devices of a product are asked for what never arrived."""
-        identity = identity_of(tenant, model)
-        found = await self._products.find_one({"_id": identity}, {"healing": 1})
-        return msgspec.convert((found or {}).get("healing") or {"on": False}, PutHealing)
+        found = await self._setting(tenant, model, "healing")
+        return msgspec.convert(found or {"on": False}, PutHealing)
 
     async def put_healing(self, tenant: str, model: str, healing: PutHealing) -> None:
         """Say so; raise `NotFound` when the product is gone."""
-        fields = {"healing": msgspec.to_builtins(healing), "updatedAt": datetime.now(UTC)}
-        changed = await self._products.update_one(
-            {"_id": identity_of(tenant, model)}, {"$set": fields}
-        )
-        if not changed.matched_count:
-            raise product_not_found(model)
+        await self._change(tenant, model, {"healing": msgspec.to_builtins(healing)})
 
     async def healing_tenants(self) -> list[str]:
         """Return the tenants that `all_healing` returns products of."""
@@ -342,17 +340,17 @@ class ProductStore:
 
     async def history_days(self, tenant: str, model: str) -> int | None:
         """The days for which a product keeps history, when it has some of its own."""
-        found = await self._products.find_one(
-            {"_id": {"tenant": tenant, "model": model}}, {"historyDays": 1}
-        )
-        return (found or {}).get("historyDays")
+        days: int | None = await self._setting(tenant, model, "historyDays")
+        return days
 
     async def offline_timeout(self, tenant: str, model: str) -> int | None:
         """The minutes of silence after which its devices are OFFLINE, when it has some."""
-        found = await self._products.find_one(
-            {"_id": {"tenant": tenant, "model": model}}, {"deviceOfflineTimeout": 1}
-        )
-        return (found or {}).get("deviceOfflineTimeout")
+        minutes: int | None = await self._setting(tenant, model, "deviceOfflineTimeout")
+        return minutes
+
+    async def _setting(self, tenant: str, model: str, name: str) -> Any:
+        found = await self._products.find_one({"_id": identity_of(tenant, model)}, {name: 1})
+        return (found or {}).get(name)
 
     async def location_properties(self) -> dict[tuple[str, str], str]:
         """Where devices say that they are, by tenant and model of the products that name it."""

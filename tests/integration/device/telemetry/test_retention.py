@@ -72,7 +72,7 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     return Sweeps(
         devices=world.first.devices.lists,
         own=world.first.things.own,
-        removed=RemovedThings(world.database),
+        gone=RemovedThings(world.database),
         partitions=Partitions(world.database),
         events=world.database["device_events"],
         ledger=world.first.ledger,
