@@ -131,7 +131,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     await engine.replicas.sign()
     await report_use(clients.bus, use)
     async with (
-        core.nodes.outside,
+        core.nodes.outside.opened(),
         running(
             engine.replicas.renew(),
             Leader(clients.mongo.database, "workflow", jobs).run(),

@@ -22,7 +22,7 @@ from libs.common.http.console import Page, PageRequest, Shown
 from libs.common.http.ids import Id
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
-from services.workflow.credentials.store import CredentialStore, CredentialsType, Stored
+from services.workflow.credentials.store import Credential, CredentialStore, CredentialsType
 from services.workflow.outgoing.mail import Encryption, MailServer
 
 MOST = 100
@@ -202,7 +202,7 @@ class TenantCredentials:
 
     async def _login(
         self, kind: CredentialsType, access_key: str, secret: str | None
-    ) -> Stored | None:
+    ) -> Credential | None:
         """The credential of an access key, which ends with the tenant whose it is."""
         found = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
         if found is None or not found.secret:
@@ -218,9 +218,9 @@ class TenantCredentials:
         except ThingwayError as error:
             log.warning("connections of %s stay open: %s", access_key, error)
 
-    async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Stored:
+    async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Credential:
         now = datetime.now(UTC)
-        one = Stored(
+        one = Credential(
             id=await self.ids.take(),
             tenant=tenant,
             type=wanted.credentials_type,
@@ -234,7 +234,7 @@ class TenantCredentials:
         await self.store.insert(one)
         return one
 
-    async def _known(self, user: Principal, credential_id: int) -> Stored:
+    async def _known(self, user: Principal, credential_id: int) -> Credential:
         found = await self.store.get(user.tenant, credential_id)
         if found is None:
             raise NotFound(f"there is no credential {credential_id}", field="id")
@@ -267,7 +267,7 @@ def _check_mail(data: object) -> None:
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
 
 
-def _shown(one: Stored) -> ShownCredentials:
+def _shown(one: Credential) -> ShownCredentials:
     return ShownCredentials(
         id=str(one.id),
         tenant_id=one.tenant,

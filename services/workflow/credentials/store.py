@@ -29,7 +29,7 @@ class CredentialsType(StrEnum):
     """HTTP clients outside sign in with it, for flows that begin with a request."""
 
 
-class Stored(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Credential(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A credential as it is kept, opened."""
 
     id: int = msgspec.field(name="_id")
@@ -43,7 +43,7 @@ class Stored(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     data: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
-        return f"Stored({self.id}, {self.access_key})"
+        return f"Credential({self.id}, {self.access_key})"
 
 
 class _Kept(NamedTuple):
@@ -59,7 +59,7 @@ class CredentialStore:
         self._credentials = database["credentials"]
         self._seal = Seal(key)
 
-    async def insert(self, one: Stored) -> None:
+    async def insert(self, one: Credential) -> None:
         """Add a credential; raise `Conflict` when there is one of its type and access key."""
         try:
             await self._credentials.insert_one(self._document(one))
@@ -67,25 +67,25 @@ class CredentialStore:
             text = f"there is a credential {one.access_key} already"
             raise Conflict(text, field="access_key") from error
 
-    async def replace(self, one: Stored) -> None:
+    async def replace(self, one: Credential) -> None:
         """Set what there is under the id; nothing when it is gone."""
         key = {"_id": one.id, "tenant": one.tenant}
         await self._credentials.replace_one(key, self._document(one))
 
-    async def get(self, tenant: str, credential_id: int) -> Stored | None:
+    async def get(self, tenant: str, credential_id: int) -> Credential | None:
         """A credential of a tenant."""
         return self._read(
             await self._credentials.find_one({"_id": credential_id, "tenant": tenant})
         )
 
-    async def find(self, tenant: str, kind: CredentialsType, access_key: str) -> Stored | None:
+    async def find(self, tenant: str, kind: CredentialsType, access_key: str) -> Credential | None:
         """The credential of a type and an access key."""
         query = {"tenant": tenant, "type": kind.value, "accessKey": access_key}
         return self._read(await self._credentials.find_one(query))
 
     async def list(
         self, tenant: str, kind: CredentialsType | None, wanted: PageRequest
-    ) -> tuple[list[Stored], int]:
+    ) -> tuple[list[Credential], int]:
         """A page of them, the newest first, and how many there are."""
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
         total = await self._credentials.count_documents(query)
@@ -102,18 +102,18 @@ class CredentialStore:
         """Delete credentials; unknown ones are passed over."""
         await self._credentials.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
 
-    def _document(self, one: Stored) -> Document:
+    def _document(self, one: Credential) -> Document:
         document: Document = msgspec.to_builtins(one, builtin_types=(datetime,))
         kept = _Kept(*(document.pop(name) for name in _Kept._fields))
         text = msgspec.json.encode(kept).decode()
         return document | {"sealed": self._seal.seal(text, context_of(document))}
 
-    def _read(self, document: Document | None) -> Stored | None:
+    def _read(self, document: Document | None) -> Credential | None:
         if document is None:
             return None
         text = self._seal.open(document["sealed"], context_of(document))
         kept = msgspec.json.decode(text, type=_Kept)
-        return msgspec.convert(document | kept._asdict(), Stored)
+        return msgspec.convert(document | kept._asdict(), Credential)
 
 
 def context_of(document: Document) -> str:

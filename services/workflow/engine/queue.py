@@ -68,18 +68,9 @@ class RunQueue:
         self._free = limits.waiting
         self._waiting: Counter[str | Owner] = Counter()
         """Places of each tenant, and of each flow."""
-        self._slots = FairScheduler(
-            "flow runs", limits.running, items=sys.maxsize, caps=partial(self._caps, 1)
-        )
-        self._quick = FairScheduler(
-            "quick flow runs",
-            QUICK * limits.running,
-            items=sys.maxsize,
-            caps=partial(self._caps, QUICK),
-        )
-        self._requests = FairScheduler(
-            "requests of flows", limits.running, items=sys.maxsize, caps=partial(self._caps, 1)
-        )
+        self._slots = self._scheduler("flow runs", limits)
+        self._quick = self._scheduler("quick flow runs", limits, QUICK)
+        self._requests = self._scheduler("requests of flows", limits)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
             [self._observed],
@@ -148,6 +139,10 @@ class RunQueue:
         """How much a tenant uses of its limits in this process, by their names."""
         running = self._slots.held(tenant) + self._quick.held(tenant)
         return {"runs": running, "waitingRuns": self._waiting[tenant]}
+
+    def _scheduler(self, name: str, limits: Limits, times: int = 1) -> FairScheduler:
+        caps = partial(self._caps, times)
+        return FairScheduler(name, times * limits.running, items=sys.maxsize, caps=caps)
 
     def _caps(self, times: int, tenant: str) -> Caps:
         limits = self._of(tenant)

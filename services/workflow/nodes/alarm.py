@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
-from services.workflow.entities import ANY, Entities
-from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
+from services.workflow.entities import ANY
+from services.workflow.nodes.base import EntityStep, NodeContext, Supposed
 from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 _REFERENCE = "#{"
@@ -45,7 +45,7 @@ class AlarmParameters(Parameters):
         yield ANY if _REFERENCE in self.entity else self.entity
 
 
-class AlarmNode(Step[AlarmParameters]):
+class AlarmNode(EntityStep[AlarmParameters]):
     """Raises an alarm unless it is open, or clears it when it is; once for a run.
 
     Puts out `alarmId` of the alarm that is open or was cleared, if there is one, and `changed`.
@@ -54,12 +54,7 @@ class AlarmNode(Step[AlarmParameters]):
     name = "alarm"
     title = "Alarm"
     description = "Raises or clears an alarm of a device"
-    group = Group.ACTION
-    testable = False
     repeatable = True
-
-    def __init__(self, entities: Entities) -> None:
-        self._entities = entities
 
     async def run(
         self, context: NodeContext, parameters: AlarmParameters, body: Any

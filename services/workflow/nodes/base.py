@@ -6,13 +6,16 @@ runs but its collaborators, which arrive in its constructor (`nodes.wiring` make
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
+from libs.common.errors import InvalidInput, ThingwayError
+from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.references import (
     ReferenceInvalid,
@@ -23,6 +26,8 @@ from services.workflow.expressions.references import (
 )
 from services.workflow.nodes.parameters import Fault, Parameters
 from services.workflow.runs.model import Owner
+
+log = logging.getLogger(__name__)
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""
@@ -200,6 +205,44 @@ class Step(Node[P]):
         `body` is the output of the node before; of several (a join) their maps in one. A dry run
         gives `Supposed` where it cannot know. Raises `NodeFailed`; it is cancelled at the deadline.
         """
+
+
+class EntityStep(Step[P]):
+    """A step that asks `device` about entities."""
+
+    group = Group.ACTION
+    testable = False
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    async def latest(self, context: NodeContext, keys: list[str]) -> dict[str, Any]:
+        """Return latest values by key, null for a write-only one, which the log of the run notes.
+
+        Raises `NodeFailed` naming the entities that do not exist.
+        """
+        found = await self._entities.values(context.tenant, keys)
+        missing = [key for key in keys if key not in found.values]
+        if missing:
+            raise NodeFailed(f"there is no entity {', '.join(missing[:5])}")
+        if found.write_only:
+            listed = ", ".join(found.write_only[:5])
+            context.notes.append(f"{listed}: write-only, so that its value cannot be read")
+        return {key: found.values[key] for key in keys}
+
+    async def faults_of(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
+        """Return what a dry run is refused for, as a fault of a parameter.
+
+        Only what is wrong with values: what is not there, or does not answer, may be by the time of
+        a run.
+        """
+        try:
+            await dry_run
+        except InvalidInput as error:
+            return [Fault(field, error.message)]
+        except ThingwayError as error:
+            log.info("constants of a flow are not judged: %s", error)
+        return []
 
 
 AnyNode = Node[Any]

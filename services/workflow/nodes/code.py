@@ -13,7 +13,8 @@ from services.workflow.nodes.parameters import (
     Output,
     Parameters,
     check_outputs,
-    named_twice,
+    declared_outputs,
+    duplicate_faults,
     parameter,
 )
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
@@ -54,14 +55,7 @@ class CodeParameters(Parameters):
         ),
     ] = msgspec.field(default_factory=dict)
     payload: Annotated[
-        list[Output],
-        parameter(
-            "Outputs",
-            "What the map that the code gives holds",
-            ui="paramDefineInput",
-            output=True,
-            max_length=MOST_ARGUMENTS,
-        ),
+        list[Output], declared_outputs("What the map that the code gives holds", MOST_ARGUMENTS)
     ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
@@ -73,7 +67,7 @@ class CodeParameters(Parameters):
             if not _VARIABLE(name):
                 text = "must begin with a letter and have only letters, digits and _, at most 50"
                 yield Fault(f"inputArguments.{name:.60}", text)
-        yield from named_twice("payload", (one.name for one in self.payload))
+        yield from duplicate_faults("payload", (one.name for one in self.payload))
 
     def code(self) -> Iterable[Code]:
         """The one piece."""

@@ -4,12 +4,16 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from libs.common.things import is_custom
-from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import Group, NodeContext, Step
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, latest, refusal_of
-from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
+from services.workflow.nodes.base import EntityStep, NodeContext
+from services.workflow.nodes.parameters import (
+    MOST_ENTITIES,
+    EntityKey,
+    Fault,
+    Parameters,
+    parameter,
+)
 
 
 class EntityAssignerParameters(Parameters):
@@ -31,7 +35,7 @@ class EntityAssignerParameters(Parameters):
         return self.exchange_payload
 
 
-class EntityAssigner(Step[EntityAssignerParameters]):
+class EntityAssigner(EntityStep[EntityAssignerParameters]):
     """Sets properties and puts out what was set; null for one that is write-only.
 
     A device takes its values on when it answers; other things have them at once. Setting the
@@ -41,13 +45,8 @@ class EntityAssigner(Step[EntityAssignerParameters]):
     name = "entityAssigner"
     title = "Entity Assigner"
     description = "Sets properties of entities, as to switch a light"
-    group = Group.ACTION
-    testable = False
     commands = True
     repeatable = True
-
-    def __init__(self, entities: Entities) -> None:
-        self._entities = entities
 
     async def judge(self, tenant: str, parameters: EntityAssignerParameters) -> Iterable[Fault]:
         """Whether the properties that are set to constants take them."""
@@ -56,7 +55,7 @@ class EntityAssigner(Step[EntityAssignerParameters]):
         if not constants:
             return ()
         setting = self._entities.update(tenant, constants, 0, dry_run=True)
-        return await refusal_of("exchangePayload", setting)
+        return await self.faults_of("exchangePayload", setting)
 
     def quick(self, parameters: EntityAssignerParameters) -> bool:
         """Whether all are custom entities: devices and integrations take their time."""
@@ -69,7 +68,7 @@ class EntityAssigner(Step[EntityAssignerParameters]):
         payload = parameters.exchange_payload
         exchange: dict[str, Any] = context.resolve(payload)
         if guessed := context.guessed(payload):
-            await latest(self._entities, context, list(payload))
+            await self.latest(context, list(payload))
             exchange = {key: value for key, value in exchange.items() if key not in guessed}
         if not exchange:
             return {}

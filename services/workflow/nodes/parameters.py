@@ -22,7 +22,7 @@ DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
 """`OTHER` is anything: editors have it for outputs."""
 
 VariableName = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-LONGEST_KEY = 1000
+LONGEST_KEY, MOST_ENTITIES = 1000, 1000
 EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_KEY)]
 
 
@@ -95,6 +95,11 @@ def parameter(
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
 
 
+def declared_outputs(description: str, most: int) -> msgspec.Meta:
+    """How an editor shows the list of what a node puts out."""
+    return parameter("Outputs", description, ui="paramDefineInput", output=True, max_length=most)
+
+
 P = TypeVar("P", bound=Parameters)
 
 
@@ -148,7 +153,7 @@ def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
     raise NodeFailed(f"{name} must be {kind}, not {as_text(value)[:100]}")
 
 
-def named_twice(field: str, names: Iterable[str]) -> Iterable[Fault]:
+def duplicate_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:
     """A fault for each name that is there more than once."""
     seen: set[str] = set()
     for name in names:

@@ -5,17 +5,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.entities import Entities
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, latest, refusal_of
+from services.workflow.nodes.base import EntityStep, NodeContext, Supposed
 from services.workflow.nodes.parameters import (
+    MOST_ENTITIES,
     EntityKey,
     Fault,
     Output,
     Parameters,
     check_outputs,
-    named_twice,
+    declared_outputs,
+    duplicate_faults,
     parameter,
     sample,
 )
@@ -39,19 +39,12 @@ class ServiceInvocationParameters(Parameters):
         parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
     ]
     payload: Annotated[
-        list[Output],
-        parameter(
-            "Outputs",
-            "What the service answers",
-            ui="paramDefineInput",
-            output=True,
-            max_length=MOST_ENTITIES,
-        ),
+        list[Output], declared_outputs("What the service answers", MOST_ENTITIES)
     ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
         """Outputs that are declared twice."""
-        return named_twice("payload", (one.name for one in self.payload))
+        return duplicate_faults("payload", (one.name for one in self.payload))
 
     def entity_keys(self) -> Iterable[str]:
         """The service and its inputs."""
@@ -59,18 +52,13 @@ class ServiceInvocationParameters(Parameters):
         yield from self.service_invocation_setting.service_params
 
 
-class ServiceInvocation(Step[ServiceInvocationParameters]):
+class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
     """Calls a service and puts out what it answers."""
 
     name = "serviceInvocation"
     title = "Service Invocation"
     description = "Calls a service and waits for its answer"
-    group = Group.ACTION
-    testable = False
     commands = True
-
-    def __init__(self, entities: Entities) -> None:
-        self._entities = entities
 
     async def judge(self, tenant: str, parameters: ServiceInvocationParameters) -> Iterable[Fault]:
         """Whether the service takes its inputs, when all of them are constants."""
@@ -79,7 +67,7 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
             return ()
         exchange = setting.service_params or {setting.service_entity: {}}
         calling = self._entities.call(tenant, exchange, 0, JUDGED, dry_run=True)
-        return await refusal_of("serviceInvocationSetting", calling)
+        return await self.faults_of("serviceInvocationSetting", calling)
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
@@ -89,7 +77,7 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
         inputs: dict[str, Any] = context.resolve(setting.service_params)
         supposed = Supposed({one.name: sample(one.type) for one in parameters.payload})
         if context.guessed(setting.service_params):
-            await latest(self._entities, context, [setting.service_entity, *inputs])
+            await self.latest(context, [setting.service_entity, *inputs])
             return supposed
         exchange = inputs or {setting.service_entity: {}}
         answer = await self._entities.call(

@@ -12,7 +12,7 @@ from services.workflow.nodes.parameters import (
     Fault,
     Parameters,
     VariableName,
-    named_twice,
+    duplicate_faults,
     parameter,
     read_input,
     read_map,
@@ -46,7 +46,7 @@ class TriggerParameters(Parameters):
 
     def faults(self) -> Iterable[Fault]:
         """Names, and types that no entity has."""
-        yield from named_twice("entityConfigs", (one.identify for one in self.entity_configs))
+        yield from duplicate_faults("entityConfigs", (one.identify for one in self.entity_configs))
         for place, one in enumerate(self.entity_configs):
             if not _IDENTIFIER(one.identify):
                 text = "must be letters, digits and _ @ # $ -"

@@ -1,10 +1,10 @@
 """Wires the node types with what they reach outside the platform."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
 
 from libs.common.contracts.mqtt import MqttLogin
 from libs.common.http.outgoing import networks_of
@@ -42,7 +42,7 @@ RESOLVING = 256
 
 
 class Outside:
-    """What nodes reach beyond the platform with; `async with` holds processes and connections."""
+    """What nodes reach beyond the platform with."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
         allowed = networks_of(settings.outgoing_networks)
@@ -50,18 +50,15 @@ class Outside:
         self.http = OutgoingHttp(allowed)
         self.mail = OutgoingMail(allowed)
         self.mqtt = OutgoingMqtt(allowed)
-        self._held = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Hold processes and connections."""
         # Looking up a host takes a thread, for as long as its name servers do not answer.
         resolving = ThreadPoolExecutor(RESOLVING, "resolver")
         asyncio.get_running_loop().set_default_executor(resolving)
-        await self._held.enter_async_context(self.sandbox)
-        await self._held.enter_async_context(self.http)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._held.aclose()
+        async with self.sandbox, self.http:
+            yield
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ Event = tuple[Msg, list[Start]]
 """A message, and the runs that it begins."""
 
 
-class HeldBack:
+class DelayedEvents:
     """Counts the events that this process has held back and that have not come again."""
 
     def __init__(self, now: Callable[[], float], most: int = MOST) -> None:
@@ -82,7 +82,7 @@ class EventConsumer:
         self._bus = bus
         self._followed = followed
         self._engine = engine
-        self._held = HeldBack(time.monotonic)
+        self._held = DelayedEvents(time.monotonic)
 
     async def handle(self, messages: list[Msg]) -> None:
         """Record the runs of events; each is acknowledged then, or comes again later."""

@@ -69,7 +69,7 @@ def _in_order(text: str, parts: tuple[str, ...]) -> bool:
     return True
 
 
-class Heard(NamedTuple):
+class ListeningFlow(NamedTuple):
     """A flow, and the values among those that came that it listens to.
 
     Flows that listen to the same of them share one map.
@@ -136,7 +136,7 @@ class ListenerIndex:
             if not tenant.flows:
                 del self._tenants[name]
 
-    def match(self, tenant: str, values: Mapping[str, Any]) -> list[Heard]:
+    def match(self, tenant: str, values: Mapping[str, Any]) -> list[ListeningFlow]:
         """Each flow that listens to one of the values, with all that it listens to."""
         known = self._tenants.get(tenant)
         if known is None:
@@ -147,7 +147,9 @@ class ListenerIndex:
                 found[flow_id].append(key)
         heard = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
         chosen = {keys: {key: values[key] for key in keys} for keys in set(heard.values())}
-        return [Heard(known.flows[flow_id][0], chosen[keys]) for flow_id, keys in heard.items()]
+        return [
+            ListeningFlow(known.flows[flow_id][0], chosen[keys]) for flow_id, keys in heard.items()
+        ]
 
     def crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
         """Return a key that `most` other flows listen to, and this one not yet."""

@@ -69,7 +69,7 @@ REASONS: dict[str, list[str]] = {
         "services/workflow/sandbox/python.py Python.run: run_in_executor",
         "services/workflow/triggers/timers.py TimerRunner.run: endless loop",
         "services/workflow/triggers/topics.py TopicListener.run: subscription",
-        "services/workflow/nodes/wiring.py Outside.__aenter__: ThreadPoolExecutor",
+        "services/workflow/nodes/wiring.py Outside.opened: ThreadPoolExecutor",
     ],
     "Ingest writes one transaction per batch of all tenants; slow codecs have lanes (`slow.py`).": [
         "libs/common/bus/consumer.py _Overlapping.__init__: Semaphore",
