@@ -85,7 +85,7 @@ class CanvasService:
         if not saved:
             raise _unknown(canvas_id)
 
-    async def of_device(self, wanted: AskCanvas) -> DeviceCanvas:
+    async def find_or_create_of_device(self, wanted: AskCanvas) -> DeviceCanvas:
         """Answer `device`, which has looked whether the user sees the device."""
         tenant, device_id = wanted.tenant, wanted.device_id
         found = await self.store.find_of_device(tenant, device_id)
@@ -93,7 +93,9 @@ class CanvasService:
             found = await self._create_for_device(tenant, device_id)
         return DeviceCanvas(str(found.id), found.name)
 
-    async def of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasOfDashboard]:
+    async def list_of_dashboard(
+        self, user: Principal, dashboard_id: int
+    ) -> list[CanvasOfDashboard]:
         """The canvases of a dashboard, the main one first."""
         dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
         others = await self.store.list_of_dashboard(user.tenant, dashboard_id)

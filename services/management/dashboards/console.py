@@ -96,7 +96,7 @@ async def list_dashboards(
     principal: Requester, dashboards: Dashboards
 ) -> Streamed[list[ShownDashboard]]:
     """The dashboards that the caller sees, with their widgets, the oldest first."""
-    return await dashboards.seen_by(principal)
+    return await dashboards.list_visible(principal)
 
 
 @post("/dashboard/search", guards=[holders(Function.DASHBOARD_VIEW)])
@@ -162,7 +162,7 @@ async def list_canvases(
     principal: Requester, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasOfDashboard]:
     """The main one first, then the oldest."""
-    return await canvases.of_dashboard(principal, dashboard_id)
+    return await canvases.list_of_dashboard(principal, dashboard_id)
 
 
 @post(

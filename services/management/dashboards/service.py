@@ -101,7 +101,7 @@ class DashboardService:
         if ids:
             await self._remove(user.tenant, ids)
 
-    async def seen_by(self, user: Principal) -> Streamed[list[ShownDashboard]]:
+    async def list_visible(self, user: Principal) -> Streamed[list[ShownDashboard]]:
         """Stream the dashboards that a user sees, the oldest first."""
         found = self._store.read(user.tenant, _granted_ids(await self._sharing.of(user)))
         shown = (

@@ -50,7 +50,7 @@ def wire(
     dashboards = DashboardService(store, sharing, next_id)
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
     rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
-    rpc_server.offer("canvas_of_device", AskCanvas, canvases.of_device)
+    rpc_server.offer("canvas_of_device", AskCanvas, canvases.find_or_create_of_device)
     return Dashboards(
         router=create_router(DashboardHandlers(dashboards, canvases)),
         consumer=create_consumer(bus, store, canvas_store),

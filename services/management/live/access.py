@@ -55,14 +55,14 @@ class Credentials:
             raise Unavailable("the token store does not answer at the moment") from error
 
 
-class Judge:
+class AccessReader:
     """Asks `auth` about users."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
         self._rpc = rpc
         self._grants = grants
 
-    async def of(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
+    async def read(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
         """A user with what it may do and sees at `version` or later; None when it is gone.
 
         Raises what `auth` answers otherwise.
@@ -84,14 +84,16 @@ class Judge:
 class Admission:
     """Judges CONNECT; counts connections by user and tenant, each replica its own."""
 
-    def __init__(self, credentials: Credentials, judge: Judge, limits: KnownLimits) -> None:
+    def __init__(
+        self, credentials: Credentials, access_reader: AccessReader, limits: KnownLimits
+    ) -> None:
         self._credentials = credentials
-        self._judge = judge
+        self._access_reader = access_reader
         self._limits = limits
         self._open = Counts()
         self._keys = Counts()
 
-    async def of(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
+    async def admit(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
         """The listener that a client is, and its share of the limits, to be given back.
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
@@ -103,7 +105,7 @@ class Admission:
         if len(connect.fields) > 1:  # the client id alone, unless there is a will
             raise Unauthenticated("a will would be a publish, and nobody publishes here")
         (version,) = await self._credentials.versions([holder.tenant])
-        judged = await self._judge.of(holder, version)
+        judged = await self._access_reader.read(holder, version)
         if judged is None:
             raise Unauthenticated("the user is gone")
         held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)

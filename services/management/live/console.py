@@ -137,7 +137,7 @@ async def _listen(
 ) -> None:
     """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
     try:
-        listener, held = await admission.of(connect, closer)
+        listener, held = await admission.admit(connect, closer)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE

@@ -91,7 +91,7 @@ class EncodedChange(NamedTuple):
     """How many it has."""
 
     @classmethod
-    def of(cls, change: Changed, values: Mapping[str, Any]) -> Self:
+    def encode(cls, change: Changed, values: Mapping[str, Any]) -> Self:
         """Encode `values` of a change, by entity key."""
         thing = change.thing
         encoded = _Change(
@@ -250,7 +250,7 @@ class Update(NamedTuple):
     frame: bytes
 
     @classmethod
-    def of(cls, values: Mapping[str, Value]) -> Self:
+    def encode(cls, values: Mapping[str, Value]) -> Self:
         """Encode new values by the key that a client has named."""
         return cls(values, push_frame(values))
 

@@ -45,10 +45,10 @@ class Audience:
     def update(self, values: Mapping[str, Value]) -> Update:
         """Encode new values by entity key, named as the clients have named them."""
         if not self.aliases:
-            return Update.of(values)
+            return Update.encode(values)
         named = {key: value for key, value in values.items() if key in self.keys}
         ids = {self.aliases[key]: value for key, value in values.items() if key in self.aliases}
-        return Update.of(named | ids)
+        return Update.encode(named | ids)
 
 
 class _Sockets:
@@ -166,7 +166,7 @@ class Hub:
             await pause()
 
     async def _push_followed(self, sockets: _Sockets, change: Changed, pause: Pause) -> None:
-        encode = partial(EncodedChange.of, change)
+        encode = partial(EncodedChange.encode, change)
         for pattern, members in list(sockets.followers.items()):
             for member, encoded in _shared(members, change.thing, pattern.select(change), encode):
                 member.push_change(encoded)

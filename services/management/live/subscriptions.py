@@ -21,7 +21,7 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
 from libs.common.scheduling.turns import repeat
 from services.management.device_client import DeviceClient
-from services.management.live.access import Admission, Credentials, Judge
+from services.management.live.access import AccessReader, Admission, Credentials
 from services.management.live.frames import Pattern
 from services.management.live.hub import Hub
 from services.management.live.sockets import POLICY, Turns
@@ -58,7 +58,7 @@ class Subscriptions:
             by_key = {entity.key: str(entity.id) for entity in found}
         async with self.turns.step(subscriber.principal.tenant):
             self._hub.subscribe(subscriber, keys, by_key)
-        await self.filter_anew(subscriber)
+        await self.find_granted_keys(subscriber)
 
     def leave(self, subscriber: Subscriber) -> None:
         """Forget a socket."""
@@ -68,9 +68,9 @@ class Subscriptions:
     async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
         """Replace the pattern that a socket follows; raise as `subscribe` does."""
         self._hub.follow(subscriber, pattern)
-        await self.filter_anew(subscriber)
+        await self.find_granted_keys(subscriber)
 
-    async def filter_anew(self, subscriber: Subscriber) -> None:
+    async def find_granted_keys(self, subscriber: Subscriber) -> None:
         """Find again which of its keys are granted by themselves; any may fit a pattern."""
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()
@@ -97,7 +97,7 @@ class Watch:
 
     hub: Hub
     tokens: Credentials
-    judge: Judge
+    access_reader: AccessReader
     subscriptions: Subscriptions
     refreshing: Beside = field(default_factory=Beside)
     """One job for each tenant whose grants have changed."""
@@ -132,19 +132,19 @@ class Watch:
                 self.refreshing.begin(tenant, partial(self._refresh, stale, version))
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
-        """Judge sockets of a tenant anew, each user once; the next look finds what is left."""
+        """Read access again for sockets of a tenant, once for each user."""
         known: dict[str, tuple[Principal, Grants] | None] = {}
         try:
             for subscriber in subscribers:
                 user = subscriber.principal.subject
                 if user not in known:
-                    known[user] = await self.judge.of(subscriber.principal, version)
+                    known[user] = await self.access_reader.read(subscriber.principal, version)
                 judged = known[user]
                 if judged is None:
                     subscriber.close(POLICY, "the user is gone")
                 else:
                     subscriber.principal, subscriber.grants = judged
                     if isinstance(subscriber, Subscriber):
-                        await self.subscriptions.filter_anew(subscriber)
+                        await self.subscriptions.find_granted_keys(subscriber)
         except ThingwayError as error:
             log.warning("sockets could not be checked: %s", error)

@@ -24,7 +24,7 @@ from services.management.networks.messages import (
     parse_dev_eui,
 )
 from services.management.networks.server import NetworkServer, create_manifest
-from services.management.networks.settings import CA, Broker, broker_properties, text_of
+from services.management.networks.settings import CA, Broker, broker_properties, read_text
 from services.management.tsl import text_input, text_property
 
 APPLICATION = "application"
@@ -245,28 +245,28 @@ class ChirpStack(NetworkServer):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take the API and its key, the application and the rest; raises `InvalidInput`."""
         given, tenant = change.properties, change.tenant
-        if text := text_of(given, API):
+        if text := read_text(given, API):
             self._checked(text)
-        if (text := text_of(given, APPLICATION)) and not _ID.fullmatch(text):
+        if (text := read_text(given, APPLICATION)) and not _ID.fullmatch(text):
             raise InvalidInput("must be the ID of an application, a UUID", field=APPLICATION)
         await super().updated(change)
-        if token := text_of(given, API_TOKEN):
+        if token := read_text(given, API_TOKEN):
             values = (await self.things.own_values(tenant)).properties | given
-            await self.store.keep_secret(tenant, API_TOKEN, token, text_of(values, API))
+            await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         """A device by its DevEUI; one with a device profile is registered at ChirpStack first."""
         new = await super().add_device(wanted)
-        profile, app_key = text_of(wanted.params, PROFILE), text_of(wanted.params, APP_KEY)
+        profile, app_key = read_text(wanted.params, PROFILE), read_text(wanted.params, APP_KEY)
         if not profile:
             if app_key:
                 raise InvalidInput("is needed to register a device", field=PROFILE, code=NOT_SET)
             return new
         if app_key and not _KEY.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
-        join_eui = text_of(wanted.params, JOIN_EUI)
+        join_eui = read_text(wanted.params, JOIN_EUI)
         values = (await self.things.own_values(wanted.tenant)).properties
-        application = text_of(wanted.params, APPLICATION) or text_of(values, APPLICATION)
+        application = read_text(wanted.params, APPLICATION) or read_text(values, APPLICATION)
         if not application:
             raise InvalidInput("is needed to register a device", field=APPLICATION, code=NOT_SET)
         registration = Registration(
@@ -283,14 +283,14 @@ class ChirpStack(NetworkServer):
 
     async def _api(self, tenant: str, values: dict[str, Any]) -> Api:
         """Raise `InvalidInput` naming the setting that is missing."""
-        text = text_of(values, API)
+        text = read_text(values, API)
         if not text:
             raise InvalidInput("api is not set: devices are registered with it", field=PROFILE)
-        token = await self.store.secret(tenant, API_TOKEN, text)
+        token = await self.store.find_secret(tenant, API_TOKEN, text)
         if not token:
             raise InvalidInput("api_token is not set for this api: give it", field=PROFILE)
         host, port, tls = self._checked(text)
-        return Api(host=host, port=port, tls=tls, ca=text_of(values, CA), token=token)
+        return Api(host=host, port=port, tls=tls, ca=read_text(values, CA), token=token)
 
     def _checked(self, text: str) -> tuple[str, int, bool]:
         parts = urlsplit(checked_url(text, API, self.allowed))

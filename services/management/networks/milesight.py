@@ -27,7 +27,7 @@ from services.management.networks.messages import (
     parse_ms,
 )
 from services.management.networks.server import NetworkServer, create_manifest
-from services.management.networks.settings import Broker, broker_properties, text_of
+from services.management.networks.settings import Broker, broker_properties, read_text
 from services.management.tsl import text_property
 
 UPLINKS, DOWNLINKS, ACKS, ERRORS = "uplink_topic", "downlink_topic", "ack_topic", "error_topic"
@@ -64,7 +64,7 @@ class Milesight(NetworkServer):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take topics and the rest; raises `InvalidInput`."""
         for key in TOPICS:
-            topic = text_of(change.properties, key)
+            topic = read_text(change.properties, key)
             if topic.count(DEV_EUI) > 1 or "\0" in topic:
                 raise InvalidInput("is no topic with one $deveui", field=key)
             if topic:

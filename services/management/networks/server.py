@@ -145,7 +145,7 @@ class NetworkServer(Dialect):
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         """A device by its DevEUI, as the server knows it."""
         given = wanted.params
-        routed = settings.text_of(given, self.routed_by)
+        routed = settings.read_text(given, self.routed_by)
         return NewDevice(
             identifier=parse_dev_eui(given["dev_eui"], "dev_eui"),
             model=given["model"],
@@ -154,19 +154,21 @@ class NetworkServer(Dialect):
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Let a device go; the server keeps it."""
-        await self.store.forget(device.tenant, device.identifier)
+        await self.store.delete_route(device.tenant, device.identifier)
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take secrets, and connect with what is set now; raises `InvalidInput`."""
         given, tenant = change.properties, change.tenant
-        settings.check(given, self.allowed)
+        settings.check_settings(given, self.allowed)
         values = (await self.things.own_values(tenant)).properties | given
-        await self.store.client(tenant)
+        await self.store.get_client_id(tenant)
         for name in settings.SECRETS:
             if given.get(name):
-                await self.store.keep_secret(tenant, name, given[name], settings.bound_to(values))
+                await self.store.save_secret(
+                    tenant, name, given[name], settings.describe_owner(values)
+                )
         if given.get(HOOK):
-            await self.store.keep_hook(tenant, given[HOOK])
+            await self.store.save_hook(tenant, given[HOOK])
         await self._use(tenant, values)
 
     async def downlink(self, wanted: CarryDownlinks) -> None:
@@ -175,11 +177,11 @@ class NetworkServer(Dialect):
         route = await self._route(device)
         connection = self._connection(device.tenant)
         for downlink in wanted.downlinks:
-            if await self.store.take(device.tenant, device.identifier, downlink.id):
-                reference = self.store.reference(device.tenant, downlink.id)
+            if await self.store.register_downlink(device.tenant, device.identifier, downlink.id):
+                reference = self.store.create_reference(device.tenant, downlink.id)
                 outbound = OutboundDownlink(device.identifier, route, downlink, reference)
                 await self._publish(connection, outbound)
-                await self.store.queued(device.tenant, downlink.id)
+                await self.store.mark_queued(device.tenant, downlink.id)
 
     async def _publish(self, connection: TenantConnection, downlink: OutboundDownlink) -> None:
         if connection.broker is None:
@@ -188,7 +190,7 @@ class NetworkServer(Dialect):
         await connection.publish(publication, self.qos)
 
     async def _route(self, device: DeviceRef) -> Route:
-        known = await self.store.route(device.tenant, device.identifier)
+        known = await self.store.find_route(device.tenant, device.identifier)
         if known is not None:
             return known
         given = device.additional.get(self.routed_by)
@@ -217,9 +219,9 @@ class NetworkServer(Dialect):
 
     async def _use(self, tenant: str, values: dict[str, Any]) -> None:
         connection = self._connection(tenant, values)
-        own = {name: settings.text_of(values, name) for name in self.own_settings}
+        own = {name: settings.read_text(values, name) for name in self.own_settings}
         try:
-            broker = await settings.broker_of(self.store, tenant, values, self.allowed)
+            broker = await settings.read_broker(self.store, tenant, values, self.allowed)
         except InvalidInput as error:
             await connection.use(None, own, error.text)
         else:

@@ -120,7 +120,7 @@ def hook_property() -> Part:
     return text_property(HOOK, "Webhook token", "W", text, LONGEST_TOKEN)
 
 
-def checked_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
+def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
     """Host, port and whether it is TLS; raise `InvalidInput` for what may not be called."""
     try:
         parts = urlsplit(text.strip())
@@ -136,10 +136,10 @@ def checked_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 
-def check(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def check_settings(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
     """Judge settings as they are given; raise `InvalidInput` naming the property."""
     if text := given.get(BROKER):
-        checked_broker(text, allowed)
+        parse_broker(text, allowed)
     if text := given.get(HOOK):
         random = _TOKEN.fullmatch(text) and len(set(text)) >= _FEWEST_CHARACTERS
         if not random:
@@ -162,42 +162,42 @@ def _named(name: str, text: str) -> Iterator[None]:
         raise InvalidInput(text, field=name) from error
 
 
-def bound_to(values: dict[str, Any]) -> str:
+def describe_owner(values: dict[str, Any]) -> str:
     """What secrets of a broker are given for."""
-    return f"{text_of(values, USERNAME)} {text_of(values, BROKER)}"
+    return f"{read_text(values, USERNAME)} {read_text(values, BROKER)}"
 
 
-def text_of(values: dict[str, Any], name: str) -> str:
+def read_text(values: dict[str, Any], name: str) -> str:
     """A setting, without the blanks around it; empty when it is not set."""
     return str(values.get(name) or "").strip()
 
 
-async def broker_of(
+async def read_broker(
     store: NetworkStore, tenant: str, values: dict[str, Any], allowed: tuple[str, ...]
 ) -> Broker | None:
     """The broker that a tenant has set, None when it has set none.
 
     Raises `InvalidInput` naming the property that is missing or does not fit.
     """
-    if not text_of(values, BROKER):
+    if not read_text(values, BROKER):
         return None
-    host, port, tls = checked_broker(text_of(values, BROKER), allowed)
-    bound = bound_to(values)
-    password, key = [await store.secret(tenant, name, bound) or "" for name in SECRETS]
+    host, port, tls = parse_broker(read_text(values, BROKER), allowed)
+    bound = describe_owner(values)
+    password, key = [await store.find_secret(tenant, name, bound) or "" for name in SECRETS]
     for name, secret, field_name in (
         (USERNAME, password, PASSWORD),
         (CERTIFICATE, key, PRIVATE_KEY),
     ):
-        if text_of(values, name) and not secret:
+        if read_text(values, name) and not secret:
             raise InvalidInput(UNSET, field=field_name, code=NOT_SET)
     broker = Broker(
         host=host,
         port=port,
         tls=tls,
-        username=text_of(values, USERNAME),
+        username=read_text(values, USERNAME),
         password=password,
-        ca=text_of(values, CA),
-        certificate=text_of(values, CERTIFICATE),
+        ca=read_text(values, CA),
+        certificate=read_text(values, CERTIFICATE),
         private_key=key,
     )
     broker.context()

@@ -39,12 +39,12 @@ KNOWN_ROUTES = 100_000
 
 async def find_hook(database: Database, token: str) -> tuple[str, str] | None:
     """Return tenant and integration of the webhook whose address ends with `token`."""
-    query = {"hook": digest_of(token)}
+    query = {"hook": digest_token(token)}
     found = await database["network_servers"].find_one(query, {"_id": 1})
     return None if found is None else (found["_id"]["tenant"], found["_id"]["integration"])
 
 
-def digest_of(token: str) -> bytes:
+def digest_token(token: str) -> bytes:
     """What is kept of a token: it is long and random, so a plain digest does not give it away."""
     return hashlib.sha256(token.encode()).digest()
 
@@ -65,7 +65,7 @@ class NetworkStore:
         found = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
         return [one["_id"]["tenant"] async for one in found]
 
-    async def client(self, tenant: str) -> str:
+    async def get_client_id(self, tenant: str) -> str:
         """What names us to the broker of a tenant, always the same; the tenant is known then."""
         key = self._key(tenant)
         made = {"client": f"thingway-{secrets.token_hex(6)}"}
@@ -73,7 +73,7 @@ class NetworkStore:
         found = await self._servers.find_one(key, {"client": 1})
         return str(found["client"] if found else made["client"])
 
-    async def topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
+    async def remember_topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
         """Remember what is subscribed to next; return it with the last that was before.
 
         A broker tells it to `client` until it is unsubscribed from, also when another is connected
@@ -87,12 +87,12 @@ class NetworkStore:
         )
         return list(present(found)["topics"])
 
-    async def keep_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
+    async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Keep a secret for `bound`, the address that it was given for."""
         kept = {"sealed": self._seal.seal(secret, tenant), "for": bound}
         await self._servers.update_one(self._key(tenant), {"$set": {f"secrets.{name}": kept}})
 
-    async def secret(self, tenant: str, name: str, bound: str) -> str | None:
+    async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
         """A secret for `bound`; None when none was given for it."""
         found = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
         kept = ((found or {}).get("secrets") or {}).get(name)
@@ -104,14 +104,16 @@ class NetworkStore:
             log.warning("%s of %s was kept with another key: give it again", name, tenant)
             return None
 
-    async def keep_hook(self, tenant: str, token: str) -> None:
+    async def save_hook(self, tenant: str, token: str) -> None:
         """Let a webhook come to another address; raise `Conflict` for that of another one."""
         try:
-            await self._servers.update_one(self._key(tenant), {"$set": {"hook": digest_of(token)}})
+            await self._servers.update_one(
+                self._key(tenant), {"$set": {"hook": digest_token(token)}}
+            )
         except DuplicateKeyError as error:
             raise Conflict("is that of another webhook: make a new one", field=HOOK) from error
 
-    async def learn(self, tenant: str, routes: Mapping[str, Route]) -> None:
+    async def save_routes(self, tenant: str, routes: Mapping[str, Route]) -> None:
         """Remember where downlinks of devices go."""
         new = {one: route for one, route in routes.items() if self._is_new(tenant, one, route)}
         if not new:
@@ -131,34 +133,34 @@ class NetworkStore:
     def _is_new(self, tenant: str, identifier: str, route: Route) -> bool:
         return self._known.get((tenant, identifier)) != route
 
-    async def route(self, tenant: str, identifier: str) -> Route | None:
+    async def find_route(self, tenant: str, identifier: str) -> Route | None:
         """Where downlinks of a device go, as it was last heard."""
         found = await self._routes.find_one(self._key(tenant, identifier=identifier))
         return None if found is None else msgspec.convert(found["route"], Route)
 
-    async def forget(self, tenant: str, identifier: str) -> None:
+    async def delete_route(self, tenant: str, identifier: str) -> None:
         """A device is gone."""
         self._known.pop((tenant, identifier))
         await self._routes.delete_one(self._key(tenant, identifier=identifier))
 
-    def reference(self, tenant: str, downlink: str) -> str:
+    def create_reference(self, tenant: str, downlink: str) -> str:
         """What a downlink is called at the server: a UUID, always the same one."""
         return str(uuid5(NAMESPACE_URL, f"thingway:{self._integration}/{tenant}/{downlink}"))
 
-    async def take(self, tenant: str, identifier: str, downlink: str) -> bool:
+    async def register_downlink(self, tenant: str, identifier: str, downlink: str) -> bool:
         """Remember a downlink before it is queued; whether it was not queued yet."""
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
-        key = self._own(tenant, self.reference(tenant, downlink))
+        key = self._own(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)
         found = await self._downlinks.find_one(key, {"queued": 1})
         return not (found or {}).get("queued")
 
-    async def queued(self, tenant: str, downlink: str) -> None:
+    async def mark_queued(self, tenant: str, downlink: str) -> None:
         """The server has taken a downlink."""
-        key = self._own(tenant, self.reference(tenant, downlink))
+        key = self._own(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$set": {"queued": True}})
 
-    async def downlink(self, tenant: str, reference: str) -> str | None:
+    async def find_downlink(self, tenant: str, reference: str) -> str | None:
         """Which of our downlinks a reference names; None for those of others."""
         found = await self._downlinks.find_one(self._own(tenant, reference), {"downlink": 1})
         return None if found is None else str(found["downlink"])

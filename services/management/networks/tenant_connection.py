@@ -188,7 +188,7 @@ class UplinkForwarder:
         accepted = [one for index, one in enumerate(messages) if index not in reasons]
         self._state.note_accepted({one.report.identifier for one in accepted}, len(accepted))
         routes = {one.report.identifier: one.route for one in accepted if one.route is not None}
-        await self._store.learn(self._tenant, routes)
+        await self._store.save_routes(self._tenant, routes)
 
     async def _forward_other(self, report: Report) -> None:
         try:
@@ -204,7 +204,7 @@ class UplinkForwarder:
     async def _forward_downlink(self, report: TellDownlink) -> None:
         """Send what became of one of ours; the server's other downlinks are passed over."""
         if report.downlink:
-            downlink = await self._store.downlink(self._tenant, report.downlink)
+            downlink = await self._store.find_downlink(self._tenant, report.downlink)
         else:
             downlink = await self._store.end_oldest(self._tenant, report.identifier)
         if downlink is not None:
@@ -281,7 +281,7 @@ class TenantConnection:
         while True:
             began = time.monotonic()
             try:
-                client_id = await self._dialect.store.client(self._tenant)
+                client_id = await self._dialect.store.get_client_id(self._tenant)
                 async with connected(broker, client_id, self._dialect.allowed) as connection:
                     await self._serve(broker, connection)
             except (BrokerError, OSError, ThingwayError) as error:
@@ -303,7 +303,9 @@ class TenantConnection:
         topics = self._dialect.topics(broker, self.values)
         for topic in topics:
             check_topic(topic)
-        await connection.listen(topics, await self._dialect.store.topics(self._tenant, topics))
+        await connection.listen(
+            topics, await self._dialect.store.remember_topics(self._tenant, topics)
+        )
         self._connection = connection
         self.state.set_connected()
         async for batch in connection.batches(MOST_FRAMES):

@@ -32,7 +32,7 @@ from services.management.networks.settings import (
     Broker,
     broker_properties,
     hook_property,
-    text_of,
+    read_text,
 )
 from services.management.tsl import text_input
 
@@ -63,7 +63,7 @@ class TheThingsStack(NetworkServer):
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take the user name, which is in topics, and the rest; raises `InvalidInput`."""
-        if {*"+#/"} & {*text_of(change.properties, USERNAME)}:
+        if {*"+#/"} & {*read_text(change.properties, USERNAME)}:
             raise InvalidInput("must be application@tenant", field=USERNAME)
         await super().updated(change)
 

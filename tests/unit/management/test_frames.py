@@ -26,7 +26,7 @@ def change(value: object = 21.5, *, thing: ChangedThing = THING, is_event: bool 
 
 
 def encoded(value: object, *, is_event: bool = False) -> EncodedChange:
-    return EncodedChange.of(change(value, is_event=is_event), {KEY: value})
+    return EncodedChange.encode(change(value, is_event=is_event), {KEY: value})
 
 
 def frame(**payload: object) -> str:

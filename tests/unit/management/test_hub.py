@@ -216,12 +216,12 @@ async def test_followers_of_one_pattern_share_a_change(
     """It is selected and encoded once, also for those who see one key of it."""
     made: list[int] = []
 
-    def of(_: Any, change: Changed, values: Any) -> EncodedChange:
+    def encode(_: Any, change: Changed, values: Any) -> EncodedChange:
         made.append(len(values))
         return original(change, values)
 
-    original = EncodedChange.of
-    monkeypatch.setattr(EncodedChange, "of", classmethod(of))
+    original = EncodedChange.encode
+    monkeypatch.setattr(EncodedChange, "encode", classmethod(encode))
     opened = [Socket(hub, grants) for grants in (ALL, ALL, NOTHING, NOTHING)]
     for one in opened:
         hub.follow(one.subscriber, Pattern(scope="TENANT"))

@@ -42,7 +42,7 @@ class Accounts:
         if secret:
             known = (await self._things.own_values(tenant)).properties | properties
             kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
-            await self._store.keep_secret(tenant, kept)
+            await self._store.save_secret(tenant, kept)
 
     async def remote(self, tenant: str) -> Remote:
         """The other platform of a tenant.
@@ -63,12 +63,12 @@ class Accounts:
         if client_id is None:
             raise InvalidInput("is not set", field="client_id", code=NOT_SET)
         base = checked_url(url, "base_url", self._allowed)
-        secret = await self._store.secret(tenant)
+        secret = await self._store.find_secret(tenant)
         if secret is None:
             raise InvalidInput("is not set", field=SECRET, code=NOT_SET)
         if secret.url is None or secret.client_id is None:
             bound = Secret(secret.secret, secret.url or url, secret.client_id or client_id)
-            await self._store.keep_secret(tenant, bound)
+            await self._store.save_secret(tenant, bound)
             secret = bound
         if (secret.url, secret.client_id) != (url, client_id):
             text = "was given for another base_url or client_id: give it again"

@@ -18,7 +18,7 @@ from libs.common.jobs import Beside
 from libs.common.scheduling import FairScheduler
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.remote import Remote
-from services.management.builtin.openapi_client.store import Carried, OpenApiStore
+from services.management.builtin.openapi_client.store import CarriedCommand, OpenApiStore
 
 log = logging.getLogger(__name__)
 
@@ -46,47 +46,47 @@ class CommandCarrier:
         Raises `NotFound` when nobody knows which device of the other platform it is for.
         """
         device, command = wanted.device, wanted.command
-        link = await self._store.link(device.tenant, device.identifier)
+        link = await self._store.find_link(device.tenant, device.identifier)
         remote_id = link.remote_id if link else device.additional.get("deviceId")
         if remote_id is None:
             raise NotFound(f"{device.identifier} is not known at the other platform")
-        carried = Carried(
+        carried = CarriedCommand(
             id=int(command["commandId"]),
             tenant=device.tenant,
             identifier=device.identifier,
             remote_id=str(remote_id),
             command=command,
         )
-        self._begin(await self._store.take(carried, int(command["expiresAt"])))
+        self._begin(await self._store.add_command(carried, int(command["expiresAt"])))
 
     async def resume(self) -> None:
         """Go on with what another replica has begun."""
-        for carried in await self._store.open():
+        for carried in await self._store.list_open_commands():
             self._begin(carried)
 
     async def stop(self) -> None:
         """Put down what is in hand; `resume` finds it."""
         await self._beside.stop()
 
-    def _begin(self, carried: Carried) -> None:
+    def _begin(self, carried: CarriedCommand) -> None:
         self._beside.begin(f"command {carried.id}", partial(self._carry, carried))
 
-    async def _carry(self, carried: Carried) -> None:
+    async def _carry(self, carried: CarriedCommand) -> None:
         pause = FIRST_PAUSE
         while not await self._step(carried):
             if carried.command["expiresAt"] < now_ms():
-                await self._store.told(carried)
+                await self._store.close_command(carried)
                 return
             await asyncio.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
-    async def _step(self, carried: Carried) -> bool:
+    async def _step(self, carried: CarriedCommand) -> bool:
         """One step; True when the end is told. What is away is tried again."""
         try:
             if carried.reply is None:
                 async with self._calls.slot(carried.tenant):
                     carried.reply = await self._advance(carried)
-                await self._store.save(carried)
+                await self._store.save_command(carried)
             if carried.reply is None:
                 return False
             await self._tell(carried)
@@ -95,7 +95,7 @@ class CommandCarrier:
             return False
         return True
 
-    async def _advance(self, carried: Carried) -> dict[str, Any] | None:
+    async def _advance(self, carried: CarriedCommand) -> dict[str, Any] | None:
         """Send the command or look at its task; what it has come to, when that is known."""
         try:
             remote = await self._accounts.remote(carried.tenant)
@@ -114,7 +114,7 @@ class CommandCarrier:
             reply["error"] = task.err_msg or task.status
         return reply
 
-    async def _tell(self, carried: Carried) -> None:
+    async def _tell(self, carried: CarriedCommand) -> None:
         reply = carried.reply or {}
         try:
             await self._things.reply(
@@ -127,10 +127,10 @@ class CommandCarrier:
             )
         except NotFound:
             log.info("command %d: the device is gone", carried.id)
-        await self._store.told(carried)
+        await self._store.close_command(carried)
 
 
-async def _send(remote: Remote, carried: Carried) -> str | None:
+async def _send(remote: Remote, carried: CarriedCommand) -> str | None:
     """Send a command; the id of its task, when there is one."""
     command = carried.command
     match command["kind"]:

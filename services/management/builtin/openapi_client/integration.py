@@ -149,19 +149,19 @@ class OpenApiClient(Integration):
             name=found.name or found.sn,
             model=found.model or "",
         )
-        known = await self._store.link(wanted.tenant, found.sn)
+        known = await self._store.find_link(wanted.tenant, found.sn)
         if (
             known is not None
             and (known.url, known.remote_id) == (link.url, link.remote_id)
             and await is_here(self._things, wanted.tenant, found.sn)
         ):
             link.at, link.seen = known.at, known.seen
-        await self._store.keep_link(wanted.tenant, found.sn, link)
+        await self._store.save_link(wanted.tenant, found.sn, link)
         return await new_device(remote, found)
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Leave the device to the other platform; syncs pass it over."""
-        await self._store.leave(device.tenant, device.identifier)
+        await self._store.mark_left(device.tenant, device.identifier)
 
     async def call(self, wanted: CallService) -> ServiceResult:
         """Begin a sync, unless one is running; its end shows in the properties."""
@@ -196,7 +196,7 @@ class OpenApiClient(Integration):
     async def _start_due(self) -> float:
         """Begin the syncs that are due; return the seconds until the next may be."""
         waits = [LOOK_EVERY]
-        for tenant, last in (await self._store.tenants()).items():
+        for tenant, last in (await self._store.list_tenants()).items():
             try:
                 stored = (await self._things.own_values(tenant)).properties
             except ThingwayError as error:
@@ -230,7 +230,7 @@ class OpenApiClient(Integration):
                 "synced_devices": tally.devices,
                 "synced_reports": tally.reports,
             }
-        await self._store.synced(tenant)
+        await self._store.mark_synced(tenant)
         ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         await self._show(tenant, outcome | {"last_sync": ended})
 

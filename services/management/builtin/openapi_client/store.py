@@ -56,7 +56,7 @@ ENVELOPE = ("commandId", "kind", "expiresAt")
 """What is kept of a command that has ended."""
 
 
-class Carried(msgspec.Struct, kw_only=True):
+class CarriedCommand(msgspec.Struct, kw_only=True):
     """A command on its way."""
 
     id: int
@@ -79,7 +79,7 @@ class OpenApiStore:
         self._links = database["openapi_links"]
         self._commands = database["openapi_commands"]
 
-    async def secret(self, tenant: str) -> Secret | None:
+    async def find_secret(self, tenant: str) -> Secret | None:
         """The secret of a tenant."""
         found = await self._accounts.find_one({"_id": tenant})
         if found is None or "secret" not in found:
@@ -91,29 +91,29 @@ class OpenApiStore:
             return None
         return Secret(secret, found["url"], found["clientId"])
 
-    async def keep_secret(self, tenant: str, secret: Secret) -> None:
+    async def save_secret(self, tenant: str, secret: Secret) -> None:
         """Set the secret of a tenant."""
         sealed = self._seal.seal(secret.secret, tenant)
         fields = {"secret": sealed, "url": secret.url, "clientId": secret.client_id}
         await self._accounts.update_one({"_id": tenant}, {"$set": fields}, upsert=True)
 
-    async def synced(self, tenant: str) -> None:
+    async def mark_synced(self, tenant: str) -> None:
         """Remember that a sync has ended."""
         await self._accounts.update_one(
             {"_id": tenant}, {"$set": {"lastSync": datetime.now(UTC)}}, upsert=True
         )
 
-    async def tenants(self) -> dict[str, datetime | None]:
+    async def list_tenants(self) -> dict[str, datetime | None]:
         """Tenants with a secret, and when they were last synced."""
         found = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
         return {one["_id"]: one.get("lastSync") async for one in found}
 
-    async def link(self, tenant: str, identifier: str) -> Link | None:
+    async def find_link(self, tenant: str, identifier: str) -> Link | None:
         """The link of a device."""
         found = await self._links.find_one({"_id": _key(tenant, identifier)})
         return None if found is None else msgspec.convert(found["link"], Link)
 
-    async def keep_link(self, tenant: str, identifier: str, link: Link) -> None:
+    async def save_link(self, tenant: str, identifier: str, link: Link) -> None:
         """Write the link of a device."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},
@@ -121,14 +121,14 @@ class OpenApiStore:
             upsert=True,
         )
 
-    async def leave(self, tenant: str, identifier: str) -> None:
+    async def mark_left(self, tenant: str, identifier: str) -> None:
         """Remember that a device is not wanted here, for as long as it is seen there."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
-    async def take(self, carried: Carried, expires_at: int) -> Carried:
+    async def add_command(self, carried: CarriedCommand, expires_at: int) -> CarriedCommand:
         """Keep a command that came, or give the one that is kept already."""
         keep_until = from_ms(expires_at) + KEEP
         document = {**_fields(carried), "_id": carried.id, "keepUntil": keep_until}
@@ -138,16 +138,16 @@ class OpenApiStore:
             return _carried(await self._commands.find_one({"_id": carried.id})) or carried
         return carried
 
-    async def save(self, carried: Carried) -> None:
+    async def save_command(self, carried: CarriedCommand) -> None:
         """Write what has become of a command."""
         await self._commands.update_one({"_id": carried.id}, {"$set": _fields(carried)})
 
-    async def open(self) -> list[Carried]:
+    async def list_open_commands(self) -> list[CarriedCommand]:
         """Commands without an end."""
         found = self._commands.find({"told": {"$ne": True}})
         return [one async for document in found if (one := _carried(document))]
 
-    async def told(self, carried: Carried) -> None:
+    async def close_command(self, carried: CarriedCommand) -> None:
         """The platform knows the end of a command; what it set, a secret perhaps, is removed."""
         carried.command = {key: carried.command[key] for key in ENVELOPE if key in carried.command}
         change = {**_fields(carried), "told": True}
@@ -158,10 +158,12 @@ def _key(tenant: str, identifier: str) -> dict[str, str]:
     return {"tenant": tenant, "identifier": identifier}
 
 
-def _fields(carried: Carried) -> dict[str, Any]:
+def _fields(carried: CarriedCommand) -> dict[str, Any]:
     """JSON keeps a command as it is: keys of its values may have dots."""
     return {"carried": msgspec.json.encode(carried).decode()}
 
 
-def _carried(document: dict[str, Any] | None) -> Carried | None:
-    return None if document is None else msgspec.json.decode(document["carried"], type=Carried)
+def _carried(document: dict[str, Any] | None) -> CarriedCommand | None:
+    return (
+        None if document is None else msgspec.json.decode(document["carried"], type=CarriedCommand)
+    )

@@ -43,21 +43,21 @@ PAGES = 4
 """Pages of history in hand, of all tenants."""
 
 
-def start_of(link: Link, now: int) -> int:
+def find_start(link: Link, now: int) -> int:
     """From when on to ask, ms."""
     return max(link.at - OVERLAP_MS, now - FIRST_DAYS * DAY_MS, 0)
 
 
-def digest_of(record: Record) -> str:
+def digest_record(record: Record) -> str:
     """Names a report by its time and content."""
     content = msgspec.json.encode([record.ts, record.properties], order="deterministic")
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
-def unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
+def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
     """Those that were not taken over yet, by digest."""
     oldest = min(link.seen.values(), default=0) if len(link.seen) >= MOST_SEEN else 0
-    found = {digest_of(one): one for one in records if one.ts >= oldest}
+    found = {digest_record(one): one for one in records if one.ts >= oldest}
     return {digest: one for digest, one in found.items() if digest not in link.seen}
 
 
@@ -130,10 +130,10 @@ class Sync:
 
     async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
         """The link of a device that is here now; None when people do not want it here."""
-        link = await self._store.link(tenant, device.sn)
+        link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
-            await self._store.leave(tenant, device.sn)
+            await self._store.mark_left(tenant, device.sn)
             return None
         if link is None or (link.url, link.remote_id) != (url, device.id):
             link = Link(url=url, remote_id=device.id, state="asked")
@@ -143,14 +143,14 @@ class Sync:
         if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
             await self._things.put_device(tenant, name, await new_device(remote, device))
             link.state, link.name, link.model = "here", name, device.model or ""
-        await self._store.keep_link(tenant, device.sn, link)
+        await self._store.save_link(tenant, device.sn, link)
         return link
 
     async def _history(
         self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
     ) -> None:
         now = now_ms()
-        pages = remote.history(device.id, start_of(link, now), now)
+        pages = remote.history(device.id, find_start(link, now), now)
         more = True
         while more:
             async with self._pages.slot(tenant):
@@ -161,7 +161,7 @@ class Sync:
         self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
     ) -> bool:
         """Take over a page; False when the device is gone here, which is what people wanted."""
-        new = unseen(link, page.records)
+        new = find_unseen(link, page.records)
 
         async def tell(digest: str, record: Record) -> bool:
             try:
@@ -183,8 +183,8 @@ class Sync:
                 if isinstance(outcome, BaseException):
                     raise outcome
             if not all(outcomes):
-                await self._store.leave(tenant, device.sn)
+                await self._store.mark_left(tenant, device.sn)
                 return False
         remember(link, new)
-        await self._store.keep_link(tenant, device.sn, link)
+        await self._store.save_link(tenant, device.sn, link)
         return True

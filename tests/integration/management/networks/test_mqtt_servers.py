@@ -200,14 +200,14 @@ async def test_what_was_not_stored_comes_again(broker, hosted):
 
 async def test_a_store_that_is_away_costs_no_uplink(broker, hosted, monkeypatch):
     """The connection comes back by itself, and what was not acknowledged with it."""
-    learn, failures = NetworkStore.learn, [AutoReconnect("secret-host:27017")]
+    save_routes, failures = NetworkStore.save_routes, [AutoReconnect("secret-host:27017")]
 
     async def failing_once(store, tenant, routes):
         if failures:
             raise failures.pop()
-        await learn(store, tenant, routes)
+        await save_routes(store, tenant, routes)
 
-    monkeypatch.setattr(NetworkStore, "learn", failing_once)
+    monkeypatch.setattr(NetworkStore, "save_routes", failing_once)
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         await played.add({"dev_eui": EUI, "model": "M"})
         await played.update(broker.settings)

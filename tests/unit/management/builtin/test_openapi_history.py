@@ -7,10 +7,10 @@ from services.management.builtin.openapi_client.sync import (
     FIRST_DAYS,
     MOST_SEEN,
     OVERLAP_MS,
-    digest_of,
+    digest_record,
+    find_start,
+    find_unseen,
     remember,
-    start_of,
-    unseen,
 )
 
 NOW = 1_700_000_000_000
@@ -23,39 +23,39 @@ def link() -> Link:
 def test_a_first_sync_asks_for_thirty_days():
     """Later ones for what came after the newest report, and a little before it."""
     made = link()
-    assert start_of(made, NOW) == NOW - FIRST_DAYS * DAY_MS
+    assert find_start(made, NOW) == NOW - FIRST_DAYS * DAY_MS
     remember(made, {"d": Record(NOW - 5000, {})})
-    assert start_of(made, NOW) == NOW - 5000 - OVERLAP_MS
+    assert find_start(made, NOW) == NOW - 5000 - OVERLAP_MS
 
 
 def test_equal_reports_have_one_digest():
     """Whatever the order of their keys; another value or time makes another."""
-    first = digest_of(Record(NOW, {"a": 1, "b": 2}))
-    assert digest_of(Record(NOW, {"b": 2, "a": 1})) == first
-    assert digest_of(Record(NOW + 1, {"a": 1, "b": 2})) != first
-    assert digest_of(Record(NOW, {"a": 1, "b": 3})) != first
+    first = digest_record(Record(NOW, {"a": 1, "b": 2}))
+    assert digest_record(Record(NOW, {"b": 2, "a": 1})) == first
+    assert digest_record(Record(NOW + 1, {"a": 1, "b": 2})) != first
+    assert digest_record(Record(NOW, {"a": 1, "b": 3})) != first
 
 
 def test_what_was_taken_over_is_not_new():
     """Two reports of one moment are two; a late one before the newest is new as well."""
     made = link()
     first, second = Record(NOW, {"a": 1}), Record(NOW, {"a": 2})
-    taken = unseen(made, [first])
+    taken = find_unseen(made, [first])
     remember(made, taken)
-    assert list(unseen(made, [first, second]).values()) == [second]
+    assert list(find_unseen(made, [first, second]).values()) == [second]
     late = Record(NOW - 1000, {"a": 0})
-    remember(made, unseen(made, [late]))
+    remember(made, find_unseen(made, [late]))
     assert made.at == NOW
-    assert unseen(made, [first, late]) == {}
+    assert find_unseen(made, [first, late]) == {}
 
 
 def test_only_the_last_minutes_are_remembered():
     """So that a link stays small however long its history."""
     made = link()
     for n in range(10):
-        remember(made, unseen(made, [Record(NOW + n * OVERLAP_MS, {"n": n})]))
+        remember(made, find_unseen(made, [Record(NOW + n * OVERLAP_MS, {"n": n})]))
     assert len(made.seen) == 2
     many = [Record(NOW + 10 * OVERLAP_MS + n, {"n": n}) for n in range(MOST_SEEN + 500)]
-    remember(made, unseen(made, many))
+    remember(made, find_unseen(made, many))
     assert len(made.seen) == MOST_SEEN
-    assert unseen(made, many) == {}
+    assert find_unseen(made, many) == {}

@@ -17,7 +17,7 @@ from services.management.builtin.openapi_client.remote import (
     RemoteDevice,
     Task,
 )
-from services.management.builtin.openapi_client.store import Carried, Link
+from services.management.builtin.openapi_client.store import CarriedCommand, Link
 from services.management.builtin.openapi_client.sync import PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
@@ -81,13 +81,15 @@ class Store:
     async def tenants(self) -> list[str]:
         return self._tenants
 
-    async def link(self, *_: Any) -> Link:
+    list_tenants = tenants
+
+    async def find_link(self, *_: Any) -> Link:
         return Link(url="u", remote_id="1", state="here", name="S1", model="")
 
-    async def save(self, *_: Any) -> None:
+    async def save_command(self, *_: Any) -> None:
         pass
 
-    keep_link = told = leave = synced = save
+    save_link = close_command = mark_left = mark_synced = save_command
 
 
 class Remote:
@@ -127,7 +129,9 @@ async def test_commands_that_wait_at_one_platform_delay_no_other() -> None:
     for number in range(2 * AT_ONCE + 1):
         tenant = "slow" if number < 2 * AT_ONCE else "other"
         carrier._begin(
-            Carried(id=number, tenant=tenant, identifier="S1", remote_id="1", command=dict(command))
+            CarriedCommand(
+                id=number, tenant=tenant, identifier="S1", remote_id="1", command=dict(command)
+            )
         )
     assert await things.reported.get() == "other"
     await carrier.stop()

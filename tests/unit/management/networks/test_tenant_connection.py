@@ -28,7 +28,7 @@ class Things:
 
 
 class Store:
-    async def learn(self, tenant: str, routes: dict[str, Any]) -> None:
+    async def save_routes(self, tenant: str, routes: dict[str, Any]) -> None:
         """Nothing."""
 
 
