@@ -57,7 +57,7 @@ class AdmissionLog:
 
     redis: Redis
 
-    async def of(self, user: str) -> list[AdmissionRecord]:
+    async def latest(self, user: str) -> list[AdmissionRecord]:
         """The latest admissions of a user."""
         rows = await self.redis.lrange(admissions_key(user), 0, -1)
         return [msgspec.json.decode(row, type=AdmissionRecord) for row in rows]
@@ -81,24 +81,6 @@ TIMEOUT = 2.0
 """Seconds that `device` gets."""
 
 
-@dataclass(frozen=True)
-class ConnectionsOverRpc:
-    """Finds and closes connections. Raises `Unavailable` and `UpstreamFailed`."""
-
-    rpc: RpcClient
-
-    async def find(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
-        """The open connections of a user; all of them only when the servers are asked."""
-        request = FindConnections(user, ask_servers)
-        answer = await self.rpc.call(FIND_CONNECTIONS, request, Connections, timeout=TIMEOUT)
-        return answer.connections
-
-    async def close(self, connections: list[Connection]) -> None:
-        """Close connections; those that have ended are closed."""
-        request = Connections(connections)
-        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=TIMEOUT)
-
-
 log = logging.getLogger(__name__)
 
 UNTOLD = 5_000
@@ -118,7 +100,7 @@ class UserConnections:
     """The connections of users of the bus."""
 
     admissions: AdmissionLog
-    live: ConnectionsOverRpc
+    rpc: RpcClient
     current: CurrentCredentials
 
     async def has_room(self, user: str, connection: Connection, kept: int, most: int) -> bool:
@@ -130,12 +112,12 @@ class UserConnections:
         if kept <= most:
             return True
         try:
-            found = set(await self.live.find(user))
+            found = set(await self._open(user))
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
         since = now_ms() - UNTOLD
-        untold = {one.connection for one in await self.admissions.of(user) if one.at > since}
+        untold = {one.connection for one in await self.admissions.latest(user) if one.at > since}
         return len((found | untold) - {connection}) < most
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
@@ -144,15 +126,15 @@ class UserConnections:
         Whoever is found has been admitted before, so the admissions are read after that.
         Raises `Unavailable` and `UpstreamFailed`.
         """
-        found = await self.live.find(user, ask_servers=ask_servers)
+        found = await self._open(user, ask_servers=ask_servers)
         if not found:
             return
-        admitted = await self.admissions.of(user)
+        admitted = await self.admissions.latest(user)
         current = await self.current.credentials_of(user)
         kept = {one.connection for one in admitted if one.credential in current}
         old = [one for one in found if one not in kept]
         if old:
-            await self.live.close(old)
+            await self._close(old)
 
     async def shut_out(self, user: str) -> None:
         """Close all connections of a user, which makes no new one for `SHUT_OUT_SECONDS`.
@@ -160,7 +142,18 @@ class UserConnections:
         Raises `Unavailable` and `UpstreamFailed`; it is kept out all the same.
         """
         await self.admissions.bar(user, SHUT_OUT_SECONDS)
-        await self.live.close(await self.live.find(user, ask_servers=True))
+        await self._close(await self._open(user, ask_servers=True))
+
+    async def _open(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
+        """The open connections of a user; all of them only when the servers are asked."""
+        request = FindConnections(user, ask_servers)
+        answer = await self.rpc.call(FIND_CONNECTIONS, request, Connections, timeout=TIMEOUT)
+        return answer.connections
+
+    async def _close(self, connections: list[Connection]) -> None:
+        """Close connections; those that have ended are closed."""
+        request = Connections(connections)
+        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=TIMEOUT)
 
 
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:

@@ -10,7 +10,7 @@ from services.auth.applications.store import ApplicationStore
 from services.auth.audit import AuditStore
 from services.auth.bus_credentials import BusCredentials, MqttClients
 from services.auth.changes import Changes
-from services.auth.connections import AdmissionLog, ConnectionsOverRpc, UserConnections
+from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.device_credentials import DeviceStore
 from services.auth.integration_logins import IntegrationLoginStore
 from services.auth.passwords import LoginThrottle, PasswordHashes
@@ -42,7 +42,7 @@ class Core:
         self.mqtt_clients, self.versions = MqttClients(self.rpc), AccessVersions(redis)
         self.connections = UserConnections(
             AdmissionLog(redis),
-            ConnectionsOverRpc(self.rpc),
+            self.rpc,
             BusCredentials(self.devices, self.applications, self.integrations, self.mqtt_clients),
         )
         self.application_tokens = TokenWriter(

@@ -69,7 +69,7 @@ OWN_PAGES = frozenset({"product"})
 
 
 def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
-    """AdmissionRegistry one by one."""
+    """Entries one by one."""
     return [
         ShownMenu(
             menu_id=str(menu.id),
@@ -85,14 +85,7 @@ def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
 def tree(menus: Sequence[Menu]) -> list[MenuNode]:
     """The roots with their children; an entry whose parent is not among `menus` is a root."""
     nodes = {
-        menu.id: MenuNode(
-            menu_id=shown.menu_id,
-            code=shown.code,
-            name=shown.name,
-            type=shown.type,
-            parent_id=shown.parent_id,
-            children=[],
-        )
+        menu.id: MenuNode(**msgspec.structs.asdict(shown), children=[])
         for menu, shown in zip(menus, flat(menus), strict=True)
     }
     roots: list[MenuNode] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -40,9 +41,9 @@ async def _first(database: Database) -> None:
     for name in COLLECTIONS:
         await create_missing(database, name)
     await database["applications"].create_index("clientId", unique=True)
-    await database["applications"].create_index([("tenant", 1), ("name", 1)], unique=True)
-    await database["revocations"].create_index("at")
-    await database["outbox"].create_index("at")
+    await _index(database, "applications", "tenant", "name", unique=True)
+    await _index(database, "revocations", "at")
+    await _index(database, "outbox", "at")
 
 
 async def _accounts(database: Database) -> None:
@@ -51,23 +52,26 @@ async def _accounts(database: Database) -> None:
     await database["applications"].update_many(
         {"allowedAddresses": {"$exists": False}}, {"$set": {"allowedAddresses": []}}
     )
-    await database["tenants"].create_index("accessChangedAt")
-    await database["users"].create_index([("tenant", 1), ("emailKey", 1)], unique=True)
-    await database["users"].create_index([("tenant", 1), ("roles", 1)])
-    await database["roles"].create_index([("tenant", 1), ("name", 1)], unique=True)
-    await database["roles"].create_index([("tenant", 1), ("menus", 1)])
-    await database["menus"].create_index([("tenant", 1), ("code", 1)], unique=True)
-    await database["menus"].create_index([("tenant", 1), ("parentId", 1)])
-    await database["grants"].create_index(
-        [("tenant", 1), ("role", 1), ("type", 1), ("id", 1)], unique=True
-    )
-    await database["grants"].create_index([("tenant", 1), ("type", 1), ("id", 1)])
+    await _index(database, "tenants", "accessChangedAt")
+    await _index(database, "users", "tenant", "emailKey", unique=True)
+    await _index(database, "users", "tenant", "roles")
+    await _index(database, "roles", "tenant", "name", unique=True)
+    await _index(database, "roles", "tenant", "menus")
+    await _index(database, "menus", "tenant", "code", unique=True)
+    await _index(database, "menus", "tenant", "parentId")
+    await _index(database, "grants", "tenant", "role", "type", "id", unique=True)
+    await _index(database, "grants", "tenant", "type", "id")
     await database["audit"].create_index([("tenant", 1), ("at", -1)])
     await database["audit"].create_index(
         [("tenant", 1), ("object.type", 1), ("object.id", 1), ("at", -1)]
     )
-    await database["audit"].create_index([("tenant", 1), ("requestId", 1)])
+    await _index(database, "audit", "tenant", "requestId")
     await database["audit"].create_index([("tenant", 1), ("actor.id", 1), ("at", -1)])
+
+
+async def _index(database: Database, collection: str, *names: str, **options: Any) -> None:
+    """Create an index of fields, all of them ascending."""
+    await database[collection].create_index([(name, 1) for name in names], **options)
 
 
 async def _add_menus(wanted: Collection[str], database: Database) -> None:

@@ -50,13 +50,13 @@ class GrantStore:
         )
         return msgspec.convert(found, list[Resource]), total
 
-    async def of_role(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
+    async def list_ids(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
         """The ids of one type that a role is granted, in order."""
         query = {"tenant": tenant, "role": role_id, "type": kind.value}
         found = self._grants.find(query, {"id": 1, "_id": 0}).sort("id", 1)
         return [document["id"] async for document in found]
 
-    async def of_roles(
+    async def ids_by_type(
         self, tenant: str, roles: Sequence[int], session: Session
     ) -> dict[ResourceType, frozenset[Any]]:
         """The ids that roles are granted together, by type."""

@@ -49,7 +49,7 @@ class MenuStore:
         """Every entry of a tenant by rising id."""
         return await self._find({"tenant": tenant}, session)
 
-    async def of_ids(
+    async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[Menu]:
         """The entries of a tenant that have one of `ids`, by rising id."""
@@ -63,7 +63,7 @@ class MenuStore:
 
     async def get(self, tenant: str, menu_id: int, session: Session) -> Menu | None:
         """One entry of a tenant."""
-        found = await self.of_ids(tenant, [menu_id], session)
+        found = await self.find(tenant, [menu_id], session)
         return found[0] if found else None
 
     async def has_children(self, tenant: str, menu_id: int, session: Session) -> bool:

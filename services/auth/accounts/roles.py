@@ -55,10 +55,10 @@ class RoleStore:
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
         """One role of a tenant."""
-        found = await self.of_ids(tenant, [role_id], session)
+        found = await self.find(tenant, [role_id], session)
         return found.get(role_id)
 
-    async def of_ids(
+    async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> dict[int, Role]:
         """Those of `ids` that are roles of the tenant."""

@@ -108,7 +108,7 @@ class UserStore:
         found = await self._users.find_one(query, session=session)
         return msgspec.convert(found, StoredUser | None)
 
-    async def of_ids(
+    async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[StoredUser]:
         """Those of `ids` that are users of the tenant."""
@@ -145,16 +145,11 @@ class UserStore:
         found, total = await self._page(query, keyword, wanted, _PEOPLE_COLUMNS, _PERSON)
         return msgspec.convert(found, list[Person]), total
 
-    async def any(self, tenant: str, session: Session | None = None) -> bool:
-        """Tell whether a tenant has a user."""
-        found = await self._users.find_one({"tenant": tenant}, {"_id": 1}, session=session)
-        return found is not None
-
-    async def anybody_has(
-        self, tenant: str, role_id: int | None, session: Session, *, enabled: bool = False
+    async def any(
+        self, tenant: str, session: Session | None = None, **conditions: int | bool | None
     ) -> bool:
-        """Tell whether any user, or any that is not disabled, has a role."""
-        query = {"tenant": tenant, "roles": role_id, **({"enabled": True} if enabled else {})}
+        """Tell whether a tenant has a user whose fields fit `conditions`."""
+        query = {"tenant": tenant, **conditions}
         return await self._users.find_one(query, {"_id": 1}, session=session) is not None
 
     async def count_by_tenant(self) -> dict[str, int]:

@@ -62,7 +62,7 @@ class AccessService:
 
         async def read_grants(session: Session) -> GrantedResources:
             roles = [role.id for role in await self._roles(user, session)]
-            ids = await stores.grants.of_roles(tenant, roles, session)
+            ids = await stores.grants.ids_by_type(tenant, roles, session)
             if sum(map(len, ids.values())) > MOST_GRANTS:
                 raise Conflict(
                     f"the roles of the user grant more than {MOST_GRANTS} resources together; "
@@ -85,7 +85,7 @@ class AccessService:
         ids = await self.accounts.users.roles_of(user.tenant, user.user_id, session, enabled=True)
         if ids is None:
             raise Unauthenticated("the user is gone or disabled")
-        return (await self.accounts.roles.of_ids(user.tenant, ids, session)).values()
+        return (await self.accounts.roles.find(user.tenant, ids, session)).values()
 
 
 def offer_access(rpc: RpcServer, access: AccessService) -> None:

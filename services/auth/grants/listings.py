@@ -127,7 +127,7 @@ class RoleListings:
 
     async def _granted(self, caller: Caller, role_id: int, kind: ResourceType) -> list[Any]:
         await self.roles.get(caller, role_id)
-        return await self.accounts.grants.of_role(caller.tenant, role_id, kind)
+        return await self.accounts.grants.list_ids(caller.tenant, role_id, kind)
 
     async def _request(self, caller: Caller, wanted: Search) -> DescribeDevices:
         tenant, keyword = caller.tenant, wanted.keyword or ""

@@ -172,7 +172,7 @@ class RoleService:
             role = await self.get(caller, role_id, change.session)
             if role.name == SUPER_ADMIN:
                 raise MalformedRequest("super admin not allowed to delete", field="role_id")
-            if await self.accounts.users.anybody_has(caller.tenant, role_id, change.session):
+            if await self.accounts.users.any(caller.tenant, change.session, roles=role_id):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
@@ -246,8 +246,8 @@ class RoleService:
             )
             if not removed:
                 return
-            if role.name == SUPER_ADMIN and not await self.accounts.users.anybody_has(
-                caller.tenant, role_id, change.session, enabled=True
+            if role.name == SUPER_ADMIN and not await self.accounts.users.any(
+                caller.tenant, change.session, roles=role_id, enabled=True
             ):
                 raise Conflict("the last super-admin cannot be taken out", field="user_ids")
             told = {"userIds": listed(removed)}

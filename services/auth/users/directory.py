@@ -121,7 +121,7 @@ class UserDirectory:
         return user
 
     async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
-        return await self.accounts.roles.of_ids(
+        return await self.accounts.roles.find(
             tenant, {role for user in users for role in user.roles}
         )
 

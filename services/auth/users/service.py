@@ -106,7 +106,7 @@ class UserService:
         _refuse_self(caller, ids, "delete", field)
 
         async def delete_users(change: Change) -> int:
-            users = await self.accounts.users.of_ids(caller.tenant, ids, change.session)
+            users = await self.accounts.users.find(caller.tenant, ids, change.session)
             if not users:
                 return 0
             await self.accounts.users.delete(
@@ -130,7 +130,7 @@ class UserService:
             change.revoke(Kind.USER, str(user.id), user.generation)
         tenant, session = users[0].tenant, change.session
         role = await self.accounts.roles.super_admin(tenant, session)
-        if not await self.accounts.users.anybody_has(tenant, role, session, enabled=True):
+        if not await self.accounts.users.any(tenant, session, roles=role, enabled=True):
             raise MalformedRequest("the last super-admin must stay", field=field)
 
     async def _found(self, caller: Caller, user_id: int, change: Change) -> StoredUser:

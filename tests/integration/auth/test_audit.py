@@ -25,7 +25,7 @@ BEGIN = int(time.time()) - 86_400
 
 
 async def put(auth: Any, *entries: dict[str, Any], tenant: str = "t1") -> None:
-    """AdmissionRegistry as the log has them; the first is the oldest."""
+    """Entries as the log has them; the first is the oldest."""
     await auth.mongo.database["audit"].insert_many(
         {
             "_id": f"{at:032x}",

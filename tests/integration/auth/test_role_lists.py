@@ -28,7 +28,7 @@ from services.auth.accounts import Accounts
 from services.auth.accounts import grants as accounts_grants
 from services.auth.audit import AuditStore
 from services.auth.changes import Changes
-from services.auth.connections import AdmissionLog, ConnectionsOverRpc, UserConnections
+from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.grants import deleted_resources
 from services.auth.grants.owners import ResourceOwners as Names
 from services.auth.grants.service import GrantService
@@ -391,7 +391,7 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
     revoker = Revoker(
         TokenWriter(auth.redis, access_life=1, refresh_life=1),
         DeviceCopies(auth.redis),
-        UserConnections(AdmissionLog(auth.redis), ConnectionsOverRpc(auth.rpc), NoCredential()),
+        UserConnections(AdmissionLog(auth.redis), auth.rpc, NoCredential()),
     )
     accounts, known = Accounts(auth.mongo.database), Names(RpcClient(auth.bus))
     changes = Changes(

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.clock import now_ms
-from libs.common.contracts.auth import Connection
+from libs.common.contracts.auth import CLOSE_CONNECTIONS, Connection, Connections, Done
 from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
@@ -26,7 +26,7 @@ class Admissions:
         self.kept.insert(0, AdmissionRecord(connection.server, connection.cid, name, at))
         return len(self.kept)
 
-    async def of(self, user):
+    async def latest(self, user):
         return self.kept
 
 
@@ -39,17 +39,18 @@ class Live:
         self.late: Connection | None = None
         self._admissions = admissions
 
-    async def find(self, user, *, ask_servers=False):
+    async def call(self, subject, request, answer, *, timeout):
+        """Answer as `device` does."""
+        if subject == CLOSE_CONNECTIONS:
+            self.open -= set(request.connections)
+            return Done()
         if self.away:
             raise Unavailable("away")
         found = list(self.open)
         if self.late:
-            await self._admissions.add(user, "t1", self.late, "new")
+            await self._admissions.add(request.user, "t1", self.late, "new")
             self.open.add(self.late)
-        return found
-
-    async def close(self, connections):
-        self.open -= set(connections)
+        return Connections(found)
 
 
 class Current:

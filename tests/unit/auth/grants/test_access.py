@@ -43,7 +43,7 @@ class Platform:
         assert enabled
         return None if self._roles is None else list(range(len(self._roles)))
 
-    async def of_ids(self, tenant, ids, session) -> dict[int, Role]:
+    async def find(self, tenant, ids, session) -> dict[int, Role]:
         now = datetime.now(UTC)
         return {
             number: Role(id=number, name=name, description="", menus=tuple(menus), created_at=now)
@@ -59,7 +59,7 @@ class Platform:
     async def codes(self, tenant, menus, session) -> frozenset[str]:
         return frozenset({1: "device.view", 2: "own.code"}[menu] for menu in menus)
 
-    async def of_roles(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
+    async def ids_by_type(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
         return self._ids
 
 
