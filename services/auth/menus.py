@@ -13,12 +13,11 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.errors import Conflict, MalformedRequest, NotFound
-from libs.common.http import HttpRequest
+from libs.common.http import RequestCaller
 from libs.common.http.console import Shown, delete, get, name_of, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
-from libs.common.http.request import caller_of
 from libs.common.identity import Caller, Principal
 from libs.common.store.mongo import Session
 from services.auth.accounts.menus import Menu, MenuStore, MenuType
@@ -241,31 +240,30 @@ class MenuHandlers:
 
 
 @get()
-async def list_menus(request: HttpRequest, menus: Menus) -> list[MenuNode]:
+async def list_menus(caller: RequestCaller, menus: Menus) -> list[MenuNode]:
     """The whole tree, as far as the console that asks knows it."""
-    caller = caller_of(request)
     return tree(visible_to(caller.principal, await menus.all(caller)))
 
 
 @post()
-async def create_menu(request: HttpRequest, menus: Menus, data: JSONBody[NewMenu]) -> MenuMade:
+async def create_menu(caller: RequestCaller, menus: Menus, data: JSONBody[NewMenu]) -> MenuMade:
     """Add a page, or a function below one."""
-    return MenuMade(str(await menus.create(caller_of(request), data)))
+    return MenuMade(str(await menus.create(caller, data)))
 
 
 @put("/{menu_id:str}")
 async def update_menu(
-    request: HttpRequest, menus: Menus, menu_id: PathId, data: JSONBody[MenuUpdate]
+    caller: RequestCaller, menus: Menus, menu_id: PathId, data: JSONBody[MenuUpdate]
 ) -> dict[str, str]:
     """Change the name and type of an entry."""
-    await menus.update(caller_of(request), menu_id, data)
+    await menus.update(caller, menu_id, data)
     return {}
 
 
 @delete("/{menu_id:str}")
-async def delete_menu(request: HttpRequest, menus: Menus, menu_id: PathId) -> dict[str, str]:
+async def delete_menu(caller: RequestCaller, menus: Menus, menu_id: PathId) -> dict[str, str]:
     """Remove an entry without children, from roles too."""
-    await menus.delete(caller_of(request), menu_id)
+    await menus.delete(caller, menu_id)
     return {}
 
 

@@ -3,13 +3,21 @@
 from libs.common.http.app import Check, Service, create_app
 from libs.common.http.open_api import REFUSALS
 from libs.common.http.operations import provide
-from libs.common.http.request import HttpRequest, Requester, ok, principal_of, request_id_of
+from libs.common.http.request import (
+    HttpRequest,
+    RequestCaller,
+    Requester,
+    ok,
+    principal_of,
+    request_id_of,
+)
 from libs.common.http.server import run_service, serve
 
 __all__ = [
     "REFUSALS",
     "Check",
     "HttpRequest",
+    "RequestCaller",
     "Requester",
     "Service",
     "create_app",

@@ -28,7 +28,7 @@ from libs.common.http.document import ConstraintSchemas, DocumentPlugin, operati
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
 from libs.common.http.middleware import RequestContext, Turns
-from libs.common.http.request import REQUESTS, as_handled, identify, requester
+from libs.common.http.request import REQUESTS, as_handled, identify, request_caller, requester
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -97,7 +97,10 @@ def create_app(service: Service) -> Litestar:
     turns = Turns()
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
-        dependencies={"principal": Provide(requester, sync_to_thread=False)},
+        dependencies={
+            "principal": Provide(requester, sync_to_thread=False),
+            "caller": Provide(request_caller, sync_to_thread=False),
+        },
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         type_decoders=ID_DECODERS,

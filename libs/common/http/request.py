@@ -121,9 +121,13 @@ def host_of(connection: Connection) -> str:
     return headers.get(CALLED_HOST_HEADER, "") or headers.get("host", "")
 
 
-def caller_of(connection: Connection) -> Caller:
+def request_caller(request: HttpRequest) -> Caller:
     """Who calls, from where and under which request id: what an audit log records."""
-    return Caller(principal_of(connection), address_of(connection), request_id_of(connection))
+    return Caller(principal_of(request), address_of(request), request_id_of(request))
+
+
+RequestCaller = NamedDependency[Caller]
+"""The type of a handler's `caller`: who calls, and from where."""
 
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:

@@ -6,12 +6,11 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest
+from libs.common.http import RequestCaller
 from libs.common.http.console import Page, post
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
-from libs.common.http.request import caller_of
 from services.auth.grants.listings import RoleListings
 from services.auth.grants.schemas import (
     CandidateDevice,
@@ -42,43 +41,43 @@ class GrantHandlers:
 
 @post("/resources")
 async def list_role_resources(
-    request: HttpRequest,
+    caller: RequestCaller,
     grants: Grants,
     role_id: PathId,
     data: JSONBody[ResourceSearch | None] = None,
 ) -> list[ShownResource] | Page[ShownResource]:
     """What a role is granted, of one type or of all."""
     wanted = data or ResourceSearch()
-    found, total = await grants.search(caller_of(request), role_id, wanted)
+    found, total = await grants.search(caller, role_id, wanted)
     shown = [ShownResource(resource_id=str(each.id), resource_type=each.type) for each in found]
     return wanted.listed(shown, total)
 
 
 @post("/associate-resource")
 async def add_role_resources(
-    request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+    caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> dict[str, str]:
     """Grant resources to a role."""
-    await grants.add(caller_of(request), role_id, resources_of(data.resources))
+    await grants.add(caller, role_id, resources_of(data.resources))
     return {}
 
 
 @post("/disassociate-resource")
 async def remove_role_resources(
-    request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+    caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> dict[str, str]:
     """Take resources of exactly these types and ids from a role."""
-    await grants.remove(caller_of(request), role_id, resources_of(data.resources))
+    await grants.remove(caller, role_id, resources_of(data.resources))
     return {}
 
 
 @post("/integrations")
 async def list_role_integrations(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """The integrations that a role is granted."""
     wanted = data or Search()
-    found = await listings.integrations(caller_of(request), role_id, wanted, granted=True)
+    found = await listings.integrations(caller, role_id, wanted, granted=True)
     shown = [
         RoleIntegration(
             integration_id=each.id,
@@ -93,11 +92,11 @@ async def list_role_integrations(
 
 @post("/undistributed-integrations")
 async def list_other_integrations(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """The integrations that a role is not granted."""
     wanted = data or Search()
-    found = await listings.integrations(caller_of(request), role_id, wanted, granted=False)
+    found = await listings.integrations(caller, role_id, wanted, granted=False)
     shown = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
     ]
@@ -106,39 +105,39 @@ async def list_other_integrations(
 
 @post("/devices")
 async def list_role_devices(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDevice] | Page[RoleDevice]:
     """The devices that a role shows, by themselves or through their integration."""
     wanted = data or Search()
-    return wanted.listed(*await listings.devices(caller_of(request), role_id, wanted))
+    return wanted.listed(*await listings.devices(caller, role_id, wanted))
 
 
 @post("/undistributed-devices")
 async def list_other_devices(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
     """The devices that a role does not show."""
     wanted = data or Search()
-    return wanted.listed(*await listings.other_devices(caller_of(request), role_id, wanted))
+    return wanted.listed(*await listings.other_devices(caller, role_id, wanted))
 
 
 @post("/dashboards")
 async def list_role_dashboards(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """The dashboards that a role is granted."""
     wanted = data or Search()
-    found = await listings.dashboards(caller_of(request), role_id, wanted, granted=True)
+    found = await listings.dashboards(caller, role_id, wanted, granted=True)
     return wanted.cut(found)
 
 
 @post("/undistributed-dashboards")
 async def list_other_dashboards(
-    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """The dashboards that a role is not granted."""
     wanted = data or Search()
-    found = await listings.dashboards(caller_of(request), role_id, wanted, granted=False)
+    found = await listings.dashboards(caller, role_id, wanted, granted=False)
     return wanted.cut(found)
 
 

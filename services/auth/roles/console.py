@@ -8,12 +8,12 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.clock import to_ms
-from libs.common.http import HttpRequest
+from libs.common.http import RequestCaller
 from libs.common.http.console import Page, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
-from libs.common.http.request import caller_of
+from libs.common.identity import Caller
 from services.auth.accounts.roles import Role
 from services.auth.menus import ShownMenu, flat
 from services.auth.roles.service import (
@@ -48,38 +48,38 @@ PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
 @post(example={"name": "Caretakers", "description": "Who look after the roofs"})
-async def create_role(request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
+async def create_role(caller: RequestCaller, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
     """Create a role that has no users, menus and resources yet."""
-    return RoleMade(str(await roles.create(caller_of(request), data)))
+    return RoleMade(str(await roles.create(caller, data)))
 
 
 @put("/{role_id:str}")
 async def update_role(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
 ) -> dict[str, str]:
     """Change the name and description of a role."""
-    await roles.update(caller_of(request), role_id, data)
+    await roles.update(caller, role_id, data)
     return {}
 
 
 @delete("/{role_id:str}")
-async def delete_role(request: HttpRequest, roles: Roles, role_id: PathId) -> dict[str, str]:
+async def delete_role(caller: RequestCaller, roles: Roles, role_id: PathId) -> dict[str, str]:
     """Delete a role without users, and what it grants."""
-    await roles.delete(caller_of(request), role_id)
+    await roles.delete(caller, role_id)
     return {}
 
 
 @post("/search")
 async def search_roles(
-    request: HttpRequest, roles: Roles, data: SearchBody = None
+    caller: RequestCaller, roles: Roles, data: SearchBody = None
 ) -> list[ShownRole] | Page[ShownRole]:
     """Search roles by part of their name."""
-    return await _search(request, roles, data or Search())
+    return await _search(caller, roles, data or Search())
 
 
 @get("/search")
 async def search_roles_by_get(
-    request: HttpRequest,
+    caller: RequestCaller,
     roles: Roles,
     keyword: Keyword = None,
     page_size: PageSize = None,
@@ -87,35 +87,35 @@ async def search_roles_by_get(
 ) -> list[ShownRole] | Page[ShownRole]:
     """The same search, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    return await _search(request, roles, wanted)
+    return await _search(caller, roles, wanted)
 
 
 @get("/{role_id:str}/menus")
-async def list_role_menus(request: HttpRequest, roles: Roles, role_id: PathId) -> list[ShownMenu]:
+async def list_role_menus(caller: RequestCaller, roles: Roles, role_id: PathId) -> list[ShownMenu]:
     """The menus that a role was given, one by one."""
-    return flat(await roles.menus(caller_of(request), role_id))
+    return flat(await roles.menus(caller, role_id))
 
 
 @post("/{role_id:str}/associate-menu")
 async def set_role_menus(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
 ) -> dict[str, str]:
     """Set the complete set of menus of a role."""
-    await roles.set_menus(caller_of(request), role_id, ids_of(data.menu_ids))
+    await roles.set_menus(caller, role_id, ids_of(data.menu_ids))
     return {}
 
 
 @post("/{role_id:str}/members")
 async def list_role_members(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[ShownMember] | Page[ShownMember]:
     """The users of a role, searched by part of their e-mail or nickname."""
-    return await _members(request, roles, role_id, data or Search())
+    return await _members(caller, roles, role_id, data or Search())
 
 
 @get("/{role_id:str}/members")
 async def list_role_members_by_get(
-    request: HttpRequest,
+    caller: RequestCaller,
     roles: Roles,
     role_id: PathId,
     keyword: Keyword = None,
@@ -124,16 +124,16 @@ async def list_role_members_by_get(
 ) -> list[ShownMember] | Page[ShownMember]:
     """The same list, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    return await _members(request, roles, role_id, wanted)
+    return await _members(caller, roles, role_id, wanted)
 
 
 @post("/{role_id:str}/undistributed-users")
 async def list_other_users(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[ShownCandidate] | Page[ShownCandidate]:
     """The users who do not have a role."""
     wanted = data or Search()
-    found, total = await roles.members(caller_of(request), role_id, wanted, having=False)
+    found, total = await roles.members(caller, role_id, wanted, having=False)
     shown = [
         ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
@@ -143,26 +143,26 @@ async def list_other_users(
 
 @post("/{role_id:str}/associate-user")
 async def add_role_members(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Give a role to users."""
-    await roles.add_members(caller_of(request), role_id, ids_of(data.user_ids))
+    await roles.add_members(caller, role_id, ids_of(data.user_ids))
     return {}
 
 
 @post("/{role_id:str}/disassociate-user")
 async def remove_role_members(
-    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Take a role from users."""
-    await roles.remove_members(caller_of(request), role_id, ids_of(data.user_ids))
+    await roles.remove_members(caller, role_id, ids_of(data.user_ids))
     return {}
 
 
 async def _search(
-    request: HttpRequest, roles: RoleService, wanted: Search
+    caller: Caller, roles: RoleService, wanted: Search
 ) -> list[ShownRole] | Page[ShownRole]:
-    found, total = await roles.search(caller_of(request), wanted)
+    found, total = await roles.search(caller, wanted)
     return wanted.listed([_shown(role, counts) for role, counts in found], total)
 
 
@@ -178,9 +178,9 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
 
 
 async def _members(
-    request: HttpRequest, roles: RoleService, role_id: int, wanted: Search
+    caller: Caller, roles: RoleService, role_id: int, wanted: Search
 ) -> list[ShownMember] | Page[ShownMember]:
-    found, total = await roles.members(caller_of(request), role_id, wanted)
+    found, total = await roles.members(caller, role_id, wanted)
     shown = [
         ShownMember(
             role_id=str(role_id),

@@ -7,10 +7,10 @@ from litestar.openapi.spec import OpenAPIType, Parameter, Schema
 from litestar.params import JSONBody
 
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, Requester, open_api
+from libs.common.http import RequestCaller, Requester, open_api
 from libs.common.http.console import get, put
 from libs.common.http.guards import applications, super_admins
-from libs.common.http.request import Connection, caller_of
+from libs.common.http.request import Connection
 from services.auth.accounts.tenants import TENANT, TENANT_RULE, TenantSettings
 from services.auth.tenants.limits import TenantLimitsService, TenantUse
 from services.auth.tenants.service import ChangeTenantSettings, TenantSettingsService
@@ -74,10 +74,10 @@ async def get_tenant_settings(principal: Requester, tenant_settings: Settings) -
     example={"viewers_may_command": False},
 )
 async def change_tenant_settings(
-    request: HttpRequest, tenant_settings: Settings, data: JSONBody[ChangeTenantSettings]
+    caller: RequestCaller, tenant_settings: Settings, data: JSONBody[ChangeTenantSettings]
 ) -> TenantSettings:
     """Change the settings of the tenant; they apply to the next request of every user."""
-    return await tenant_settings.change(caller_of(request), data)
+    return await tenant_settings.change(caller, data)
 
 
 ROUTES = (get_limits, get_tenant_limits, get_tenant_settings, change_tenant_settings)

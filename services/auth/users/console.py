@@ -7,11 +7,11 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 from litestar.params import FromPath, JSONBody
 
-from libs.common.http import HttpRequest, Requester
+from libs.common.http import HttpRequest, RequestCaller, Requester
 from libs.common.http.console import Page, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
-from libs.common.http.request import address_of, caller_of, principal_of, request_id_of
+from libs.common.http.request import address_of, principal_of, request_id_of
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.menus import ShownMenu, flat
 from services.auth.tenants.console import named_tenant, tenant_parameter
@@ -84,10 +84,10 @@ async def get_current_user(principal: Requester, directory: Directory) -> Profil
 
 @put("/password", guards=[users], waits=True)
 async def change_own_password(
-    request: HttpRequest, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
+    caller: RequestCaller, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
 ) -> None:
     """Change one's own password; all of one's tokens end at once, the one used here too."""
-    await accounts.change_password(caller_of(request), data.old_password, data.new_password)
+    await accounts.change_password(caller, data.old_password, data.new_password)
 
 
 @get("/sessions", guards=[users])
@@ -98,10 +98,10 @@ async def list_own_sessions(principal: Requester, sessions: Sessions) -> list[Ow
 
 @delete("/sessions/{session_id:str}", guards=[users])
 async def end_own_session(
-    request: HttpRequest, sessions: Sessions, session_id: FromPath[str]
+    caller: RequestCaller, sessions: Sessions, session_id: FromPath[str]
 ) -> None:
     """End a session: its tokens and live updates at once; `current` is the one that asks."""
-    await sessions.end(caller_of(request), session_id)
+    await sessions.end(caller, session_id)
 
 
 @post("/members/search")
@@ -120,49 +120,49 @@ async def search_users(
     example={"email": "ann@example.com", "nickname": "Ann", "password": "Secret123"},
     waits=True,
 )
-async def create_user(request: HttpRequest, people: People, data: JSONBody[RegisterUser]) -> None:
+async def create_user(caller: RequestCaller, people: People, data: JSONBody[RegisterUser]) -> None:
     """Add a user without roles."""
-    await people.create(caller_of(request), data)
+    await people.create(caller, data)
 
 
 @put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
-    request: HttpRequest, people: People, user_id: PathId, data: JSONBody[EditUser]
+    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[EditUser]
 ) -> None:
     """Set a user's e-mail address and nickname."""
-    await people.update(caller_of(request), user_id, data)
+    await people.update(caller, user_id, data)
 
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins], waits=True)
 async def set_user_password(
-    request: HttpRequest, people: People, user_id: PathId, data: JSONBody[ChangePassword]
+    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> None:
     """Give a user another password; its tokens end at once."""
-    await people.set_password(caller_of(request), user_id, data.password)
+    await people.set_password(caller, user_id, data.password)
 
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_user_status(
-    request: HttpRequest, people: People, user_id: PathId, data: JSONBody[SetStatus]
+    caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[SetStatus]
 ) -> None:
     """Disable a user, whose tokens end at once, or enable it again."""
-    await people.set_enabled(caller_of(request), user_id, enabled=data.enabled)
+    await people.set_enabled(caller, user_id, enabled=data.enabled)
 
 
 @delete("/members/{user_id:str}", guards=[super_admins])
-async def delete_user(request: HttpRequest, people: People, user_id: PathId) -> dict[str, str]:
+async def delete_user(caller: RequestCaller, people: People, user_id: PathId) -> dict[str, str]:
     """Delete a user, whose tokens end at once."""
-    if not await people.delete(caller_of(request), [user_id], "user_id"):
+    if not await people.delete(caller, [user_id], "user_id"):
         raise unknown_user(user_id)
     return {}
 
 
 @post("/batch-delete", guards=[super_admins])
 async def delete_users(
-    request: HttpRequest, people: People, data: JSONBody[DeleteUsers]
+    caller: RequestCaller, people: People, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
     """Delete users, whose tokens end at once; unknown ids are passed over."""
-    await people.delete(caller_of(request), ids_of(data.user_id_list))
+    await people.delete(caller, ids_of(data.user_id_list))
     return {}
 
 
