@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 AGAIN = 0.5
 """Seconds after which a task that has not ended is cancelled once more."""
+RETRY_PAUSE = 0.05
+"""Seconds between two attempts of `retry`."""
 
 
 @asynccontextmanager
@@ -123,18 +125,16 @@ class Beside:
             log.error("%s failed", name, exc_info=task.exception())
 
 
-async def retry(
-    attempt: Callable[[], Awaitable[T]], *errors: type[Exception], pause: float = 0.05
-) -> T:
+async def retry(attempt: Callable[[], Awaitable[T]], *errors: type[Exception]) -> T:
     """Return the result of the first `attempt` that raises none of `errors`.
 
-    `pause` is in seconds. The caller bounds the time.
+    The caller bounds the time.
     """
     while True:
         try:
             return await attempt()
         except errors:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(RETRY_PAUSE)
 
 
 async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -12,7 +12,7 @@ from opentelemetry import metrics
 
 from libs.common.identity import Caller
 from libs.common.limits import TokenBuckets
-from libs.common.scheduling import FairQueue, Overflow
+from libs.common.scheduling import FairQueue
 from services.auth.audit import Subject
 from services.auth.changes import Changes
 
@@ -40,7 +40,7 @@ class RefusedLoginRecorder:
         self._changes = changes
         self._buckets = buckets
         self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
-            "refused log-ins", items=WAITING, size=WAITING * SIZE, overflow=Overflow.DROP_NEWEST
+            "refused log-ins", items=WAITING, size=WAITING * SIZE
         )
 
     def record(self, claimed: Caller, reason: str) -> None:

@@ -25,7 +25,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin, Way, Wrong
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
-from libs.common.scheduling import FairQueue, Overflow
+from libs.common.scheduling import FairQueue
 from libs.common.store.redis import Coalescing, Redis, RedisError
 from libs.common.tls import PeerCertificate
 
@@ -162,7 +162,6 @@ class RefusedLogins:
             "refused log-ins of devices",
             items=SHARE,
             size=SHARE * LARGEST,
-            overflow=Overflow.DROP_NEWEST,
         )
         """Those of `_waiting`."""
 

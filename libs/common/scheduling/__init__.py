@@ -8,6 +8,6 @@ one process; replicas each serve what reaches them (docs/decisions/0051).
 """
 
 from libs.common.scheduling.lanes import LaneFull, Lanes
-from libs.common.scheduling.scheduler import Caps, FairQueue, FairScheduler, Overflow
+from libs.common.scheduling.scheduler import Caps, FairQueue, FairScheduler
 
-__all__ = ["Caps", "FairQueue", "FairScheduler", "LaneFull", "Lanes", "Overflow"]
+__all__ = ["Caps", "FairQueue", "FairScheduler", "LaneFull", "Lanes"]

@@ -22,7 +22,7 @@ from libs.common.bus.publishing import publish_frame, write_frames
 from libs.common.identity.users import TenantsOfUsers
 from libs.common.limits.meter import Floods, MessageMeter, Meter
 from libs.common.limits.tenants import count_limited
-from libs.common.scheduling import FairQueue, Overflow
+from libs.common.scheduling import FairQueue
 from libs.common.telemetry.tracing import door, trace_header, trace_of
 from services.gateway.relay.rules import (
     RefusedError,
@@ -124,7 +124,7 @@ class Relay:
         self._quota = quota
         self._subscriptions: list[Subscription] = []
         self._queue: FairQueue[tuple[str, Sender, Msg]] = FairQueue(
-            "relay", items=LANE_MESSAGES, size=LANE_BYTES, overflow=Overflow.DROP_NEWEST
+            "relay", items=LANE_MESSAGES, size=LANE_BYTES
         )
         self._idle = asyncio.Event()
         """Everything was passed on."""
