@@ -7,7 +7,16 @@ from functools import partial
 
 import pytest
 
-from libs.common.jobs import Beside, ended, gather_limited, happened, running, together, within
+from libs.common.jobs import (
+    Beside,
+    ended,
+    gather_limited,
+    happened,
+    retry,
+    running,
+    together,
+    within,
+)
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -213,3 +222,18 @@ async def test_results_of_a_limited_number_of_calls_come_in_order():
     assert most == 2
     with pytest.raises(KeyError):
         await gather_limited(2, (partial(call, number) for number in range(9, 12)))
+
+
+async def test_attempts_go_on_until_one_raises_none_of_the_errors():
+    """An error that is not among them is raised at once."""
+    failures: list[Exception] = [OSError(), TimeoutError(), OSError()]
+
+    async def attempt() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert await retry(attempt, OSError) == "done"
+    failures.append(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await retry(attempt, OSError)

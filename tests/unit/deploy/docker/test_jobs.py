@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN
+from deploy.docker.jobs import PLAIN, run_job
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
+from deploy.platform.errors import CommandError
 from deploy.platform.shares import bootstrap_state, prepare
 from deploy.platform.state import State, User
 
@@ -53,3 +56,29 @@ def test_a_second_start_keeps_what_the_bootstrap_job_has_done(tmp_path: Path) ->
         console.CLIENT_SECRET,
         DEVICES,
     }
+
+
+def _failing(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (CommandError("no platform"), "setup: no platform"),
+        (PermissionError(13, "not allowed"), "setup: [Errno 13] not allowed"),
+        (TimeoutError(), "setup: MongoDB was not ready within 180 s"),
+    ],
+)
+def test_a_job_that_fails_says_why_in_one_line(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its exit code is 1, as that of one that waited in vain."""
+    assert run_job("setup", lambda: _failing(error), "done", "MongoDB") == 1
+    assert capsys.readouterr() == ("", f"{line}\n")
+
+
+def test_a_job_that_is_done_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its exit code is 0."""
+    assert run_job("setup", lambda: None, "done") == 0
+    assert capsys.readouterr() == ("setup: done\n", "")
