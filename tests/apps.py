@@ -18,9 +18,8 @@ from libs.common.telemetry import Telemetry
 from services.auth.app import build_app as build_auth
 from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
-from services.device.clients import create_clients
 from services.device.process import wire_foundation
-from services.device.settings import DeviceSettings
+from services.device.settings import DeviceSettings, create_clients
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow

@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from libs.common.clients import connected
-from services.device.clients import Clients, create_clients
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
-from services.device.settings import DeviceSettings
+from services.device.settings import Clients, DeviceSettings, create_clients
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.wiring import ThingsPackage, wire_things
 

@@ -1,13 +1,18 @@
-"""Settings of `device` and `device-ingest`."""
+"""Settings of a process of the service, and its clients."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
+from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.bus.streams import Partitions
+from libs.common.identity.grants import GrantReader
+from libs.common.integrations.client import IntegrationClient, Integrations
+from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import Count, Days, Seconds, StoreSettings
-from libs.common.store.mongo import MOST_DAYS
+from libs.common.store.mongo import MOST_DAYS, Mongo
+from libs.common.telemetry import Telemetry
 
 KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
 
@@ -44,3 +49,38 @@ class DeviceSettings(StoreSettings):
     """Most messages of one ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3
     """Ingest batches of a partition in hand at the same time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clients:
+    """The settings of a process and its clients of databases, the bus and other services."""
+
+    settings: DeviceSettings
+    telemetry: Telemetry
+    mongo: Mongo
+    bus: Bus
+    rpc: RpcClient
+    outbox: Outbox
+    limits: KnownLimits
+    grants: GrantReader
+    integrations: Integrations
+    integration_client: IntegrationClient
+
+
+def create_clients(
+    settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
+) -> Clients:
+    """Create the clients that use the connections to MongoDB and NATS."""
+    rpc = RpcClient(bus)
+    return Clients(
+        settings=settings,
+        telemetry=telemetry,
+        mongo=mongo,
+        bus=bus,
+        rpc=rpc,
+        outbox=Outbox(mongo.database, bus),
+        limits=KnownLimits(rpc),
+        grants=GrantReader(rpc),
+        integrations=Integrations(rpc),
+        integration_client=IntegrationClient(rpc, settings.service_call_timeout),
+    )

@@ -1,4 +1,4 @@
-"""Evaluates the states that ingest points at.
+"""Evaluation of rules: by messages that trigger it, and by time.
 
 A pointer only says that a state may change. What happened, and in which order, stands in history,
 which has every report before it is pointed at. So pointers may come twice, late, or to another
@@ -7,6 +7,11 @@ waited for (docs/decisions/0031).
 
 The pointers of a batch are joined: each rule and device is evaluated once. One read of history
 serves all rules of a device, and their states are written together (docs/decisions/0052).
+
+What time does to alarms: silences, durations, and rules that have changed.
+
+One replica at a time does it, for each tenant in its turn. Everything that is due stands in the
+states, so the next replica does what is left after a crash, with the times at which it was due.
 """
 
 import asyncio
@@ -26,6 +31,7 @@ from libs.common.bus.subjects import look_event
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
+from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.telemetry.tracing import batch, trace_of
 from services.device.alarms import row_sources
 from services.device.alarms.decision import decide_silence, start_of
@@ -38,6 +44,8 @@ from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore, Decision
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
+
+log = logging.getLogger(__name__)
 
 DURABLE = "alarms"
 SUBJECTS = (
@@ -60,8 +68,6 @@ LONGEST = 10.0
 """Seconds after which the rest of a batch is handed back."""
 MOST_ROWS = 20_000
 """Rows of history of one device that are held at a time, unless its states know newer ones."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -235,3 +241,90 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         subjects=SUBJECTS,
         from_now=True,
     )
+
+
+PERIOD = 0.5
+"""Seconds between two looks."""
+SWEPT_STATES = 500
+"""States of a tenant that are looked at in one turn."""
+SWEEPERS = 8
+"""Turns of tenants at the same time."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Looks at what is due."""
+
+    rules: RuleStore
+    alarms: AlarmStore
+    evaluator: Evaluator
+    devices: DeviceStore
+    latest: LatestValues
+
+    async def run(self) -> None:
+        """Look for ever; run by the lease holder."""
+        await take_turns("due alarms", SWEEPERS, self._tenants, self._steps, PERIOD)
+
+    async def _tenants(self) -> set[str]:
+        return {*await self.rules.tenants_to_do(), *await self.alarms.tenants_due(now_ms())}
+
+    async def _steps(self, tenant: str) -> Steps:
+        """Do what is due of a tenant."""
+        for rule in await self.rules.to_do(tenant):
+            await self._follow(rule)
+            yield
+        while await self.look(tenant):
+            yield
+
+    async def look(self, tenant: str) -> bool:
+        """Look at some states of a tenant that are due; whether there may be more."""
+        states = await self.alarms.due(tenant, now_ms(), SWEPT_STATES)
+        rules = await self.rules.some(list({state.rule for state in states}))
+        due: list[tuple[Rule, State]] = []
+        quiet: list[tuple[Rule, State]] = []
+        ended: list[State] = []
+        for state in states:
+            rule = rules.get(state.rule)
+            if rule is None or not rule.alive or rule.generation != state.generation:
+                ended.append(state)
+            elif isinstance(rule.condition, SilenceCondition) and state.status == "NORMAL":
+                quiet.append((rule, state))
+            else:
+                due.append((rule, state))
+        await self.alarms.end(ended, gone=True)
+        await self.evaluator.again(tenant, [*due, *await self._silent(quiet)])
+        return len(states) == SWEPT_STATES
+
+    async def _silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
+        """Postpone the states of devices that have reported; return the others."""
+        newest = await self.latest.arrivals([state.device for _, state in states])
+        later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
+        for rule, state in states:
+            if isinstance(silence := rule.condition, SilenceCondition):
+                heard = newest.get(state.device)
+                after, changes = decide_silence(silence, state, heard, now_ms())
+                if changes or after.due is None:
+                    silent.append((rule, state))
+                else:
+                    later.append((state, after.due))
+        await self.alarms.postpone(later)
+        return silent
+
+    async def _follow(self, rule: Rule) -> None:
+        """End what a rule did as it was before; begin to watch the devices of a silence."""
+        while states := await self.alarms.outdated(rule, SWEPT_STATES):
+            await self.alarms.end(states, gone=True)
+        if rule.alive and isinstance(rule.condition, SilenceCondition):
+            await self._watch(rule)
+        await self.rules.done(rule)
+
+    async def _watch(self, rule: Rule) -> None:
+        if rule.device is not None:
+            await self.alarms.watch_silences(rule, [rule.device], rule.updated_at)
+            return
+        after = 0
+        while ids := await self.devices.lists.of_product(
+            rule.tenant, str(rule.product), after, SWEPT_STATES
+        ):
+            await self.alarms.watch_silences(rule, ids, rule.updated_at)
+            after = ids[-1]

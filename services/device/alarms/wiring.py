@@ -8,16 +8,15 @@ from libs.common.bus import RpcServer
 from libs.common.http import provide
 from libs.common.parts import Parts
 from services.device.alarms.console import ROUTERS
-from services.device.alarms.evaluator import Evaluator, listen
+from services.device.alarms.evaluator import Evaluator, Sweep, listen
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
 from services.device.alarms.row_sources import History, UplinkReader
 from services.device.alarms.rules import AlarmRules, RuleStore
 from services.device.alarms.service import AlarmEraser, Alarms
 from services.device.alarms.store import AlarmStore
-from services.device.alarms.sweep import Sweep
 from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
-from services.device.clients import Clients
 from services.device.members.directory import EntityDirectory
+from services.device.settings import Clients
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger
 from services.device.things.wiring import ThingsPackage

@@ -8,7 +8,6 @@ from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.parts import Parts, start_and_stop
 from libs.common.store.ids import IdAllocator
-from services.device.clients import Clients
 from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.console import ROUTER as CONSOLE
 from services.device.commands.console import DeviceCommands, Selections
@@ -20,6 +19,7 @@ from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper
+from services.device.settings import Clients
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser

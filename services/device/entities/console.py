@@ -1,4 +1,4 @@
-"""`/entity`: entities on the console."""
+"""`/entity` and `/entity/tags`: entities and their tags on the console."""
 
 from typing import Annotated
 
@@ -13,7 +13,6 @@ from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, get, ids_of, post, put
 from libs.common.http.guards import commanders, holders, users
 from libs.common.http.ids import Id, PathId
-from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
@@ -30,20 +29,28 @@ from services.device.entities.schemas import (
     CallEntities,
     CreateEntity,
     DeleteEntities,
+    DeleteTags,
     EntityMeta,
     EntityStatus,
+    FindTags,
     HistoryItem,
     LatestValue,
+    MapTags,
     QueuedCall,
     SearchEntities,
     SearchHistory,
     ShownEntity,
+    ShownTag,
+    TagNumber,
+    TagRef,
     UpdateEntities,
     UpdateEntity,
+    WrittenTag,
 )
 from services.device.entities.search import EntitySearch
 from services.device.entities.service import EntityService
 from services.device.entities.service_calls import EntityCaller
+from services.device.entities.tags import EntityTags
 
 Custom = NamedDependency[CustomEntities]
 Entities = NamedDependency[EntityService]
@@ -247,4 +254,85 @@ async def delete_entities(
     await custom_entities.delete(principal, data)
 
 
-ROUTER = Router("/entity", route_handlers=operations_of(globals()), tags=["Entities"])
+ROUTER = Router(
+    "/entity",
+    route_handlers=[
+        search_entities,
+        search_entities_by_columns,
+        get_entity_statuses,
+        list_entity_children,
+        get_entity_meta,
+        get_entity_status,
+        search_entity_history,
+        aggregate_entity_history,
+        export_entity_history,
+        update_entity_properties,
+        call_entity_services,
+        create_entity,
+        update_entity,
+        delete_entities,
+    ],
+    tags=["Entities"],
+)
+
+
+MANAGERS = holders(Function.ENTITY_TAG_MANAGE)
+Tags = NamedDependency[EntityTags]
+
+
+@post("/search", guards=[users], example={"keyword": "zone", "page_size": 10, "page_number": 1})
+async def find_entity_tags(
+    principal: Requester, entity_tags: Tags, data: JSONBody[FindTags | None] = None
+) -> Page[ShownTag]:
+    """The tags of the tenant, the newest first."""
+    return await entity_tags.search(principal, data or FindTags())
+
+
+@get("/number", guards=[users])
+async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumber:
+    """How many tags there are; at most 300."""
+    return TagNumber(await entity_tags.count(principal))
+
+
+@post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
+async def create_entity_tag(
+    principal: Requester, entity_tags: Tags, data: JSONBody[WrittenTag]
+) -> TagRef:
+    """Make a tag that no entity carries yet."""
+    return TagRef(str(await entity_tags.create(principal, data)))
+
+
+@put("/{tag_id:str}", guards=[MANAGERS])
+async def update_entity_tag(
+    principal: Requester, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
+) -> None:
+    """Give a tag another name, colour and description."""
+    await entity_tags.update(principal, tag_id, data)
+
+
+@post("/delete", guards=[MANAGERS], example={"ids": []})
+async def delete_entity_tags(
+    principal: Requester, entity_tags: Tags, data: JSONBody[DeleteTags]
+) -> None:
+    """Delete tags, from entities too; unknown ids are passed over."""
+    await entity_tags.delete(principal, data.ids)
+
+
+@post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])
+async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBody[MapTags]) -> None:
+    """Add, replace or remove tags of the entities that the caller sees, all or none."""
+    await entity_tags.map(principal, data)
+
+
+TAG_ROUTER = Router(
+    "/entity/tags",
+    route_handlers=[
+        find_entity_tags,
+        count_entity_tags,
+        create_entity_tag,
+        update_entity_tag,
+        delete_entity_tags,
+        map_entity_tags,
+    ],
+    tags=["Entity tags"],
+)

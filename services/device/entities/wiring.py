@@ -9,9 +9,9 @@ from libs.common.http import provide
 from libs.common.identity.grants import GrantsOverRpc
 from libs.common.parts import Parts
 from services.device.alarms.wiring import AlarmsPackage
-from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
 from services.device.entities.console import ROUTER as ENTITIES
+from services.device.entities.console import TAG_ROUTER as TAGS
 from services.device.entities.custom_entities import CustomEntities, CustomEntityStore
 from services.device.entities.history import EntityExport, EntityHistory
 from services.device.entities.history_store import ValueStore
@@ -21,8 +21,8 @@ from services.device.entities.search import EntitySearch
 from services.device.entities.service import EntityService, ValueReader
 from services.device.entities.service_calls import EntityCaller
 from services.device.entities.tags import EntityTags, TagStore
-from services.device.entities.tags_console import ROUTER as TAGS
 from services.device.members.wiring import MembersPackage
+from services.device.settings import Clients
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.thing_store import EntityNames
 from services.device.things.wiring import ThingsPackage

@@ -8,9 +8,8 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.lorawan.frame_store import FrameStore, frame_of
 from services.device.lorawan.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
-from services.device.telemetry.history import encode_key
+from services.device.telemetry.history import Window, Windows, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
-from services.device.telemetry.windows import Window, Windows
 
 VALUES_TOGETHER = 32
 """Frames whose values are read together: those of one have up to 256 KiB."""

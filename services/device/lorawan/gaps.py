@@ -21,9 +21,8 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import FindGaps, FoundGaps, GapPage, GapRecord, GapState
-from services.device.telemetry.history import encode_key
+from services.device.telemetry.history import Window, Windows, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key
-from services.device.telemetry.windows import Window, Windows
 from services.device.things.deleted_things import ThingDataStore
 
 MOST_JUMP = 16_384

@@ -9,7 +9,6 @@ from libs.common.bus import RpcServer
 from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.parts import Parts
-from services.device.clients import Clients
 from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_cache import Encoder, KnownCodecs
@@ -31,6 +30,7 @@ from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeService, RedecodeStore
 from services.device.lorawan.redecoder import Rereader
 from services.device.lorawan.rpc import FrameRpc
+from services.device.settings import Clients
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS

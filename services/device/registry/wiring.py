@@ -14,7 +14,6 @@ from libs.common.identity.users import People
 from libs.common.limits.use import report_use
 from libs.common.parts import Parts, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
-from services.device.clients import Clients
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.wiring import CodecsPackage, LorawanPackage
@@ -41,14 +40,17 @@ from services.device.registry.imports.store import ImportStore
 from services.device.registry.imports.worker import ImportWorker
 from services.device.registry.products.console import ROUTER as PRODUCT_CONSOLE
 from services.device.registry.products.console import RPS_ROUTER as RPS_CONSOLE
+from services.device.registry.products.console import TEMPLATE_ROUTER as TEMPLATES
+from services.device.registry.products.console import (
+    TEMPLATE_SOURCE_ROUTER as TEMPLATE_SOURCES,
+)
 from services.device.registry.products.open_api import ROUTER as PRODUCT_OPEN_API
 from services.device.registry.products.open_api import RPS_ROUTER as RPS_OPEN_API
 from services.device.registry.products.rps import RpsService, RpsStore
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import LibraryStore, ResourcesOverRpc, Templates
-from services.device.registry.products.templates_console import ROUTER as TEMPLATES
-from services.device.registry.products.templates_console import SETTING_ROUTER as TEMPLATE_SOURCES
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
+from services.device.settings import Clients
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.wiring import TelemetryPackage
 from services.device.things.wiring import ThingsPackage

@@ -24,9 +24,8 @@ from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
-from services.device.telemetry.history import Moment, encode_key
+from services.device.telemetry.history import Moment, Windows, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key
-from services.device.telemetry.windows import Windows
 
 EVENTS = "device_events"
 

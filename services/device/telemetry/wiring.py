@@ -13,8 +13,8 @@ from libs.common.http.guards import applications
 from libs.common.limits.meter import MessageMeter
 from libs.common.parts import Parts, start_and_stop
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
-from services.device.clients import Clients
 from services.device.members.shapes import ShapeKeeper, ShapeStore
+from services.device.settings import Clients
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
@@ -23,7 +23,12 @@ from services.device.telemetry.console import Connections, LedgerReader, Streams
 from services.device.telemetry.device_events import ROUTER as EVENTS
 from services.device.telemetry.device_events import EventService, EventStore
 from services.device.telemetry.device_facts import Facts
-from services.device.telemetry.history import HistoryService, HistoryStore, get_property_history
+from services.device.telemetry.history import (
+    HistoryService,
+    HistoryStore,
+    Windows,
+    get_property_history,
+)
 from services.device.telemetry.http_ingest import ROUTER as EDGE
 from services.device.telemetry.http_ingest import EdgeService
 from services.device.telemetry.http_presence import HttpPresence, Silence
@@ -47,7 +52,6 @@ from services.device.telemetry.rejected_messages import Refusals
 from services.device.telemetry.reporter import Reporter
 from services.device.telemetry.retention import HistoryRows, Retention, Sweeps
 from services.device.telemetry.system_account import SystemAccount
-from services.device.telemetry.windows import Windows
 from services.device.things.deleted_things import RemovedThings, ThingDataStore
 from services.device.things.wiring import ThingsPackage
 

@@ -31,12 +31,13 @@ from services.device.things.deleted_things import RemovedThings, ThingDataStore
 from services.device.things.device_queries import DeviceLists
 from services.device.things.device_search import WHOLE, DevicePages, grams_of
 from services.device.things.device_status import DeviceNotes, DevicePresence
-from services.device.things.events import Change, changed
 from services.device.things.model import (
     ApplicationRef,
+    Change,
     Device,
     DeviceChanges,
     StorageOf,
+    changed,
     device_of,
     document_of,
     stored_fields,

@@ -7,10 +7,15 @@ The names of stored fields are those of the structs in camelCase, `id` is `_id` 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeVar
+from uuid import uuid4
 
 import msgspec
 
-from libs.common.contracts.events import Connect, DeviceProfile
+from libs.common.bus import OutboxEntry
+from libs.common.bus.fitting import fitted
+from libs.common.bus.subjects import device_event
+from libs.common.clock import now_ms
+from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile
 from libs.common.store.mongo import Document
 from libs.common.things import DIRECT, GENERIC, device_key
 from libs.common.tsl import Tsl
@@ -307,3 +312,19 @@ def profile_of(device: Device | PresentDevice) -> DeviceProfile:
         thing_key=device_key(device.integration, device.sn),
         group_id=device.group,
     )
+
+
+Change = Literal["added", "updated", "deleted", "removed"]
+
+
+def changed(device: Device, change: Change) -> OutboxEntry:
+    """`device.{id}.(added|updated|deleted)`; removed from its application is an update."""
+    event = DeviceChanged(
+        event_id=str(uuid4()),
+        created_at=now_ms(),
+        tenant=device.tenant,
+        device=profile_of(device),
+        change=change,
+    )
+    what = "updated" if change == "removed" else change
+    return OutboxEntry(device_event(device.tenant, device.id, what), fitted(event))

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from services.device.alarms import sweep
+from services.device.alarms import evaluator
+from services.device.alarms.evaluator import Sweep
 from services.device.alarms.model import Rule, State, ValueCondition, fresh_state
-from services.device.alarms.sweep import Sweep
 
 
 class Fake:
@@ -59,7 +59,7 @@ async def test_a_slow_tenant_delays_no_other_and_begins_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its next turn begins when the last one has ended."""
-    monkeypatch.setattr(sweep, "PERIOD", 0)
+    monkeypatch.setattr(evaluator, "PERIOD", 0)
     fake = cast("Any", Fake())
     running = asyncio.ensure_future(Sweep(fake, fake, fake, fake, fake).run())
     async with asyncio.timeout(30):
