@@ -7,11 +7,11 @@ from functools import partial
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus
-from libs.common.clients import connected
 from libs.common.http import Service, create_app, provide, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.use import UseQuestions
+from libs.common.process import connected
 from libs.common.store.lease import Job, Leader
 from libs.common.store.mongo import Mongo, keep_for
 from libs.common.store.redis import Redis, check_redis, connect_redis

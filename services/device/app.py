@@ -5,7 +5,7 @@ from litestar import Litestar
 from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.parts import Parts, routers_of, running_parts, start_and_stop
+from libs.common.process import Parts, routers_of, running_parts, start_and_stop
 from libs.common.store.mongo import keep_for
 from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.parts import Parts, running_parts
+from libs.common.process import Parts, running_parts
 from services.device.alarms.wiring import wire_trigger
 from services.device.commands.wiring import wire_completion
 from services.device.entities.tags import TagStore

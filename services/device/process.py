@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from libs.common.clients import connected
+from libs.common.process import connected
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.settings import Clients, DeviceSettings, create_clients

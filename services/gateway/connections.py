@@ -5,7 +5,7 @@ from typing import Any
 from libs.common.errors import TooManyRequests
 from libs.common.http.protocol import BoundedProtocol, refusal
 from libs.common.limits import counted_address
-from libs.common.limits.counts import Claim, Counts
+from libs.common.limits.use import Claim, Counts
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE

@@ -25,7 +25,7 @@ from libs.common.http.request import (
     new_request_id,
     take_query_token,
 )
-from libs.common.limits.counts import Held
+from libs.common.limits.use import Held
 from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, preflight

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
-from libs.common.clients import connected
 from libs.common.contracts.integrations import GetIntegrations, Manifest
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.contracts.names import DescribeIntegrations, ReadResource
@@ -17,6 +16,7 @@ from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import Seal
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits
+from libs.common.process import connected
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry

@@ -7,12 +7,12 @@ from functools import partial
 
 from litestar import Litestar, Router
 
-from libs.common.clients import connected
 from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
+from libs.common.process import connected
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
 from services.workflow.components.catalogue import Editors

@@ -1,4 +1,4 @@
-"""What a tenant uses at the moment: every process is asked for its part, and the parts are added.
+"""What callers hold at the moment, each up to a bound, and what a tenant uses.
 
 Who answers is not known beforehand, so whoever asks waits for `PATIENCE` and takes what has come.
 """
@@ -6,7 +6,7 @@ Who answers is not known beforehand, so whoever asks waits for `PATIENCE` and ta
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -18,7 +18,8 @@ from nats.errors import TimeoutError as NatsTimeout
 from libs.common.bus import Bus
 from libs.common.contracts.limits import AskUse
 from libs.common.decoding import INVALID_JSON
-from libs.common.errors import Unavailable
+from libs.common.errors import TooManyRequests, Unavailable
+from libs.common.limits.tenants import count_limited
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 
@@ -97,3 +98,66 @@ class UseQuestions:
         finally:
             await subscription.unsubscribe()
         return together
+
+
+Claim = tuple[str, int, str]
+"""Who holds one, how many of it at most, and the name of that limit."""
+
+
+class Counts:
+    """How many each holder has of one thing. Who has none takes no room here."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+
+    def of(self, holder: str) -> int:
+        """How many a holder has."""
+        return self._held.get(holder, 0)
+
+    def take(self, claims: Sequence[Claim], number: int = 1) -> Claim | None:
+        """Take `number` for each claim, or none: then return the claim that is beyond its bound."""
+        held = self._held
+        for claim in claims:
+            if held.get(claim[0], 0) + number > claim[1]:
+                return claim
+        for holder, _, _ in claims:
+            held[holder] = held.get(holder, 0) + number
+        return None
+
+    def give(self, claims: Sequence[Claim], number: int = 1) -> None:
+        """Give back what was taken."""
+        held = self._held
+        for holder, _, _ in claims:
+            left = held.pop(holder, 0) - number
+            if left > 0:
+                held[holder] = left
+
+
+class Held:
+    """What was taken; it is given back once."""
+
+    __slots__ = ("_claims", "_counts")
+
+    def __init__(self, counts: Counts, claims: Sequence[Claim]) -> None:
+        self._counts = counts
+        self._claims = claims
+
+    def give(self) -> None:
+        """Give it back."""
+        self._counts.give(self._claims)
+
+
+def taken(
+    counts: Counts, claims: Sequence[Claim], tenant: str, again: float, number: int = 1
+) -> Held:
+    """Take `number` for each claim; raise `TooManyRequests`, to try again after `again` seconds.
+
+    `tenant` is whose refusal the metrics count; empty for callers without a login.
+    """
+    beyond = counts.take(claims, number)
+    if beyond is None:
+        return Held(counts, claims)
+    _, most, limit = beyond
+    if tenant:
+        count_limited(limit, tenant)
+    raise TooManyRequests(f"more than {most} {limit} at once", retry_after=again)

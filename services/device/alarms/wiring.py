@@ -6,7 +6,7 @@ from litestar import Router
 
 from libs.common.bus import RpcServer
 from libs.common.http import provide
-from libs.common.parts import Parts
+from libs.common.process import Parts
 from services.device.alarms.console import ROUTERS
 from services.device.alarms.evaluator import Evaluator, Sweep, listen
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore

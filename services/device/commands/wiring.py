@@ -6,7 +6,7 @@ from litestar import Router
 
 from libs.common.http import provide
 from libs.common.http.guards import applications
-from libs.common.parts import Parts, start_and_stop
+from libs.common.process import Parts, start_and_stop
 from libs.common.store.ids import IdAllocator
 from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.console import ROUTER as CONSOLE

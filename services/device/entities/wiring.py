@@ -7,7 +7,7 @@ from litestar import Router
 from libs.common.bus import RpcServer
 from libs.common.http import provide
 from libs.common.identity.grants import GrantsOverRpc
-from libs.common.parts import Parts
+from libs.common.process import Parts
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.entities.console import ROUTER as ENTITIES

@@ -8,7 +8,7 @@ from litestar import Router
 from libs.common.bus import RpcServer
 from libs.common.http import provide
 from libs.common.http.guards import applications
-from libs.common.parts import Parts
+from libs.common.process import Parts
 from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_cache import Encoder, KnownCodecs

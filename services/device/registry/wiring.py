@@ -12,7 +12,7 @@ from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantsOverRpc
 from libs.common.identity.users import People
 from libs.common.limits.use import report_use
-from libs.common.parts import Parts, start_and_stop
+from libs.common.process import Parts, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService

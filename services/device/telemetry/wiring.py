@@ -11,7 +11,7 @@ from libs.common.bus.streams import uplink_streams
 from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.limits.meter import MessageMeter
-from libs.common.parts import Parts, start_and_stop
+from libs.common.process import Parts, start_and_stop
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.settings import Clients

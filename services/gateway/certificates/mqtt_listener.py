@@ -9,7 +9,7 @@ from typing import Any
 from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
 from libs.common.identity.header import PassSigner
-from libs.common.limits.counts import Claim
+from libs.common.limits.use import Claim
 from libs.common.mqtt import PacketError, connect_end, read_connect
 from libs.common.tls import ServerTls, peer_certificate
 from services.gateway.connections import Connections

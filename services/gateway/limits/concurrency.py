@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from libs.common.contracts.limits import AskUse
 from libs.common.identity import Principal
-from libs.common.limits.counts import Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import Use
+from libs.common.limits.use import Counts, Held, Use, taken
 from services.gateway.routes import Route
 
 SOON = 1.0

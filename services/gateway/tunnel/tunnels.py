@@ -34,7 +34,7 @@ from libs.common.identity import (
     Principal,
 )
 from libs.common.identity.tokens import token_hash
-from libs.common.limits.counts import Held
+from libs.common.limits.use import Held
 from libs.common.telemetry.logs import name_lines
 from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies

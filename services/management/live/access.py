@@ -16,9 +16,8 @@ from libs.common.identity import Principal
 from libs.common.identity.access import access_key
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.identity.tokens import live_key
-from libs.common.limits.counts import Claim, Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import Use
+from libs.common.limits.use import Claim, Counts, Held, Use, taken
 from libs.common.mqtt import Connect
 from libs.common.store.redis import Redis, RedisError
 from services.management.live.exchange import MqttListener

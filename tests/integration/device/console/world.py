@@ -15,7 +15,7 @@ from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.http import Service, create_app
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
-from libs.common.parts import routers_of
+from libs.common.process import routers_of
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo

@@ -7,8 +7,8 @@ import pytest
 from libs.common.contracts.limits import AskUse, Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
-from libs.common.limits import counts as module
-from libs.common.limits.counts import Held
+from libs.common.limits import use as module
+from libs.common.limits.use import Held
 from services.gateway.limits.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.routes import RouteTable
 

@@ -1,22 +1,19 @@
-"""What each package of a service adds to its process, and how the process runs it."""
+"""What a process of a service runs on, and what its packages add to it."""
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from litestar import Router
 
+from libs.common.bus import Bus
 from libs.common.jobs import running
+from libs.common.settings import StoreSettings, load
 from libs.common.store.lease import Job, Leader
-from libs.common.store.mongo import Database
+from libs.common.store.migrations import Migration, migrate
+from libs.common.store.mongo import Database, Mongo
+from libs.common.telemetry import Telemetry, start_telemetry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +67,39 @@ async def start_and_stop(
     finally:
         if stop is not None:
             await stop()
+
+
+S = TypeVar("S", bound=StoreSettings)
+
+
+class Clients(NamedTuple, Generic[S]):
+    """The settings of a process, and its clients."""
+
+    settings: S
+    telemetry: Telemetry
+    mongo: Mongo
+    bus: Bus
+
+
+@asynccontextmanager
+async def connected(
+    kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
+) -> AsyncIterator[Clients[S]]:
+    """Connect and migrate a process of `service`, by default its only one; close in order."""
+    settings, process = load(kind), process or service
+    async with AsyncExitStack() as stack:
+        telemetry = start_telemetry(process)
+        stack.callback(telemetry.shutdown)
+        mongo = Mongo(settings.mongo_url, settings.mongo_database or f"thingway_{service}")
+        stack.push_async_callback(mongo.close)
+        bus = await Bus.connect(
+            settings.nats_url,
+            user=settings.nats_user,
+            password=settings.nats_password,
+            name=process,
+            ca_file=settings.ca_file,
+            streams=settings.stream_replicas,
+        )
+        stack.push_async_callback(bus.drain)
+        await migrate(mongo.database, migrations)
+        yield Clients(settings, telemetry, mongo, bus)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from litestar import Router
 
-from libs.common.parts import Parts, routers_of, running_parts, start_and_stop
+from libs.common.process import Parts, routers_of, running_parts, start_and_stop
 
 
 class Leases:
