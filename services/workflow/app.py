@@ -20,17 +20,14 @@ from services.workflow.components.console import ComponentHandlers, component_ro
 from services.workflow.credentials.console import CredentialHandlers, credential_router
 from services.workflow.engine.log_entries import REFUSED_PERIOD
 from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
-from services.workflow.engine.wiring import EngineParts
-from services.workflow.engine.wiring import wire as wire_engine
+from services.workflow.engine.wiring import EngineParts, wire_engine
 from services.workflow.flows.console import FlowHandlers, flow_router
 from services.workflow.flows.deployment import SETTLING_PERIOD
 from services.workflow.flows.logs import LogHandlers, log_router
 from services.workflow.flows.store import FlowStore
-from services.workflow.flows.wiring import Flows
-from services.workflow.flows.wiring import wire as wire_flows
+from services.workflow.flows.wiring import Flows, wire_flows
 from services.workflow.migrations import MIGRATIONS
-from services.workflow.nodes.wiring import Nodes
-from services.workflow.nodes.wiring import wire as wire_nodes
+from services.workflow.nodes.wiring import Nodes, wire_nodes
 from services.workflow.notifications.channels import NotificationChannels
 from services.workflow.notifications.console import NotificationHandlers, notification_router
 from services.workflow.notifications.events import consume_alarms
@@ -42,8 +39,7 @@ from services.workflow.settings import Clients, WorkflowSettings
 from services.workflow.trials.console import TrialHandlers, trial_router
 from services.workflow.trials.service import TrialService
 from services.workflow.triggers.console import OPEN_PATHS, hook_router
-from services.workflow.triggers.wiring import Triggers, wire_stores
-from services.workflow.triggers.wiring import wire as wire_triggers
+from services.workflow.triggers.wiring import Triggers, wire_stores, wire_triggers
 
 
 @dataclass(frozen=True)

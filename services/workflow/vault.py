@@ -16,7 +16,7 @@ mark; the secret goes with the last of them.
 import base64
 import hmac
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,9 +43,10 @@ _MARK = _PATTERN.fullmatch
 Node = dict[str, Any]
 
 
-class Place(msgspec.Struct, frozen=True):
+class SecretField(msgspec.Struct, frozen=True):
     """One secret of a node: `holder[name]` is its text."""
 
+    node: Node
     holder: dict[str, Any]
     name: str
     field: str
@@ -53,8 +54,23 @@ class Place(msgspec.Struct, frozen=True):
     destination: str
     """What the secret is sent to; empty when it is sent nowhere."""
 
+    @property
+    def text(self) -> Any:
+        """The secret or its mark; a draft may have anything."""
+        return self.holder[self.name]
 
-def places(node: Mapping[str, Any], registry: Registry) -> Iterator[Place]:
+    @property
+    def has_mark(self) -> bool:
+        """Whether a mark is in the place of the secret."""
+        return isinstance(self.text, str) and bool(_MARK(self.text))
+
+    def context(self, tenant: str) -> str:
+        """What the secret is sealed for."""
+        bound = [tenant, component_of(self.node), self.field, self.destination]
+        return msgspec.json.encode(bound).decode()
+
+
+def secret_fields(node: Node, registry: Registry) -> Iterator[SecretField]:
     """The secrets of a node of a design; a draft may have anything anywhere."""
     kind = registry.find(component_of(node))
     data = node.get("data")
@@ -70,9 +86,9 @@ def places(node: Mapping[str, Any], registry: Registry) -> Iterator[Place]:
         if isinstance(value, dict):
             for key in value:
                 if key.lower() not in HARMLESS:
-                    yield Place(value, key, f"{field}.{key:.60}", destination)
+                    yield SecretField(node, value, key, f"{field}.{key:.60}", destination)
         elif isinstance(holder, dict) and isinstance(value, str):
-            yield Place(holder, name, field, destination)
+            yield SecretField(node, holder, name, field, destination)
 
 
 @lru_cache(maxsize=100)
@@ -180,18 +196,16 @@ class Vault:
         design = msgspec.json.decode(text)
         given: dict[str, str] = {}
         marks: set[str] = set()
-        for node in _nodes(design):
-            for place in places(node, self._registry):
-                secret = place.holder[place.name]
-                if not isinstance(secret, str) or not secret or "#{" in secret:
-                    continue
-                mark = secret
-                if not _MARK(secret):
-                    context = _context(tenant, node, place)
-                    mark = self._mark(secret, context)
-                    given[mark] = self._seal.seal(secret, context)
-                    place.holder[place.name] = mark
-                marks.add(mark)
+        for secret in _secrets_of(_nodes(design), self._registry):
+            mark = secret.text
+            if not isinstance(mark, str) or not mark or "#{" in mark:
+                continue
+            if not secret.has_mark:
+                context = secret.context(tenant)
+                sealed = self._seal.seal(mark, context)
+                mark = secret.holder[secret.name] = self._mark(mark, context)
+                given[mark] = sealed
+            marks.add(mark)
         written = msgspec.json.encode(design).decode() if given else text
         return Concealed(written, given, frozenset(marks))
 
@@ -205,30 +219,25 @@ class Vault:
             found, nodes = _read(text)
         except (msgspec.DecodeError, RecursionError):
             return text
-        hidden = [(node, one) for node in nodes for one in places(node, self._registry)]
-        marks = [value for _, one in hidden if _is_mark(value := one.holder[one.name])]
-        if not marks:
+        hidden = [one for one in _secrets_of(nodes, self._registry) if one.has_mark]
+        if not hidden:
             return text
-        sealed = {**await self._secrets.sealed(tenant, marks), **(given or {})}
+        sealed = await self._secrets.sealed(tenant, [one.text for one in hidden])
+        sealed |= given or {}
         reasons = [
-            Reason(str(node.get("id")), place.field, HIDDEN)
-            for node, place in hidden
-            if not self._revealed(tenant, node, place, sealed)
+            Reason(str(one.node.get("id")), one.field, HIDDEN)
+            for one in hidden
+            if not self._revealed(tenant, one, sealed)
         ]
         DesignInvalid.raise_for(reasons)
         return msgspec.json.encode(found).decode()
 
-    def _revealed(self, tenant: str, node: Node, place: Place, sealed: Mapping[str, str]) -> bool:
-        mark = place.holder[place.name]
-        if not _is_mark(mark):
-            return True
-        if mark not in sealed:
-            return False
+    def _revealed(self, tenant: str, secret: SecretField, sealed: Mapping[str, str]) -> bool:
         try:
-            secret = self._seal.open(sealed[mark], _context(tenant, node, place))
-        except SealBroken:
+            text = self._seal.open(sealed[secret.text], secret.context(tenant))
+        except (KeyError, SealBroken):
             return False
-        place.holder[place.name] = secret
+        secret.holder[secret.name] = text
         return True
 
     def _mark(self, secret: str, context: str) -> str:
@@ -237,22 +246,14 @@ class Vault:
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
 
 
-def _is_mark(value: Any) -> bool:
-    return isinstance(value, str) and bool(_MARK(value))
-
-
 def contexts_in(tenant: str, text: str, registry: Registry) -> dict[str, str]:
     """What the secrets of a design are sealed for, by their marks."""
     try:
         _, nodes = _read(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    hidden = ((node, one) for node in nodes for one in places(node, registry))
-    return {
-        str(mark): _context(tenant, node, place)
-        for node, place in hidden
-        if _is_mark(mark := place.holder[place.name])
-    }
+    hidden = (one for one in _secrets_of(nodes, registry) if one.has_mark)
+    return {one.text: one.context(tenant) for one in hidden}
 
 
 def marks_in(text: str) -> set[str]:
@@ -260,9 +261,8 @@ def marks_in(text: str) -> set[str]:
     return set(_PATTERN.findall(text))
 
 
-def _context(tenant: str, node: Node, place: Place) -> str:
-    bound = [tenant, component_of(node), place.field, place.destination]
-    return msgspec.json.encode(bound).decode()
+def _secrets_of(nodes: Iterable[Node], registry: Registry) -> Iterator[SecretField]:
+    return (one for node in nodes for one in secret_fields(node, registry))
 
 
 def _nodes(design: Any) -> list[Node]:

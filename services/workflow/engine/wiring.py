@@ -33,7 +33,7 @@ class EngineParts:
     retention: Retention
 
 
-def wire(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
+def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
     """Wire the package for a new replica."""
     settings, database = clients.settings, clients.mongo.database
     replicas, ids = Replicas(database, uuid4().hex), IdAllocator(database, "runs", RUN_IDS)

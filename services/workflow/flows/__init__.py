@@ -1,1 +1,1 @@
-"""Flows: their designs in versions, and which of them run."""
+"""Flows: their designs in versions, which of them run, and the logs of their runs."""

@@ -36,7 +36,7 @@ class Flows:
     settler: FlowSettler
 
 
-def wire(
+def wire_flows(
     clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[Deployments]
 ) -> Flows:
     """Wire the package, and answer `describe_flows` on the bus."""

@@ -95,7 +95,7 @@ def node_types(outside: Outside, entities: Entities, credentials: TenantCredenti
     )
 
 
-def wire(clients: Clients) -> Nodes:
+def wire_nodes(clients: Clients) -> Nodes:
     """Wire the node types, and answer `mqtt_login` on the bus."""
     settings, database = clients.settings, clients.mongo.database
     outside, entities = Outside(settings), Entities(clients.rpc)

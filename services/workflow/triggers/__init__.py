@@ -1,1 +1,1 @@
-"""What makes flows run: timers, events, and calls of their services."""
+"""What makes flows run: timers, events, messages of topics, addresses, calls of their services."""

@@ -54,7 +54,9 @@ def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> Tr
     return TriggerStores(deployed, index, timers, hooks, told)
 
 
-def wire(clients: Clients, *, nodes: Nodes, engine: Engine, stores: TriggerStores) -> Triggers:
+def wire_triggers(
+    clients: Clients, *, nodes: Nodes, engine: Engine, stores: TriggerStores
+) -> Triggers:
     """Wire what begins runs, and answer `call_flow` on the bus."""
     caller, index = FlowCaller(stores.deployed, engine), stores.index
     clients.server.offer("call_flow", CallFlow, caller.call, at_once=AT_ONCE)
