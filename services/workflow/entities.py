@@ -137,17 +137,8 @@ class EntityAccess:
         for start in range(0, len(plain), MOST):
             asked = plain[start : start + MOST]
             found = await self._entities.resolve(user.tenant, asked)
-            seen |= {one.key for one in found if _sees(grants, one)}
+            seen |= {one.key for one in found if grants.sees(one)}
         return [key for key in keys if key not in seen]
-
-
-def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
-    if grants.everything:
-        return True
-    whole = grants.thing(
-        entity.thing_id, entity.integration, device=entity.device, group=entity.group
-    )
-    return whole or grants.entity(entity.id)
 
 
 def _covers(grants: Grants, pattern: str) -> bool:

@@ -16,6 +16,7 @@ from libs.common.contracts.access import (
     ShareWithRoles,
 )
 from libs.common.contracts.auth import Done
+from libs.common.contracts.entities import ResolvedEntity
 from libs.common.errors import Forbidden, ThingwayError
 from libs.common.identity.access import Asked
 from libs.common.identity.principal import Kind, Principal
@@ -73,6 +74,13 @@ class Grants:
     def entity(self, entity_id: int) -> bool:
         """Tell whether an entity is granted by itself (its thing may grant it too)."""
         return self.everything or entity_id in self.resources.entities
+
+    def sees(self, entity: ResolvedEntity) -> bool:
+        """Tell whether an entity is visible: with its thing, or by itself."""
+        whole = self.thing(
+            entity.thing_id, entity.integration, device=entity.device, group=entity.group
+        )
+        return whole or self.entity(entity.id)
 
     def dashboard(self, dashboard_id: int) -> bool:
         """Tell whether a dashboard is visible."""

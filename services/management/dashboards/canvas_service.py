@@ -64,7 +64,7 @@ class CanvasService:
             canvas,
             widgets=[widget.shown for widget in canvas.widgets],
             entity_ids=list(map(str, canvas.entity_ids)),
-            entities=[_shown_entity(one) for one in entities if _sees(grants, one)],
+            entities=[_shown_entity(one) for one in entities if grants.sees(one)],
             device_ids=list(map(str, canvas.device_ids)),
         )
 
@@ -206,13 +206,6 @@ class CanvasService:
 
 def _row(canvas: Canvas) -> CanvasOfDashboard:
     return CanvasOfDashboard.from_fields(canvas, canvas_id=str(canvas.id))
-
-
-def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
-    whole = grants.thing(
-        entity.thing_id, entity.integration, device=entity.device, group=entity.group
-    )
-    return whole or grants.entity(entity.id)
 
 
 def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:

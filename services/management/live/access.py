@@ -6,14 +6,14 @@ Of Redis this service may read what it knows of credentials, and nothing else.
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.contracts.limits import AskUse
 from libs.common.contracts.mqtt import live_user
 from libs.common.errors import Unauthenticated, Unavailable
 from libs.common.identity import Principal
-from libs.common.identity.access import access_key
+from libs.common.identity.access import AccessReader, access_key
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.identity.tokens import live_key
 from libs.common.limits.tenants import KnownLimits
@@ -54,27 +54,21 @@ class Credentials:
             raise Unavailable("the token store does not answer at the moment") from error
 
 
-class AccessReader:
-    """Asks `auth` about users."""
+class UserAccess:
+    """What users may do and see, as of now."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
-        self._rpc = rpc
+        self._access = AccessReader(rpc)
         self._grants = grants
 
     async def read(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
-        """A user with what it may do and sees at `version` or later; None when it is gone.
+        """Return a user with what it may do and sees at `version` or later; None when it is gone.
 
         Raises what `auth` answers otherwise.
         """
-        user = UserRef(principal.tenant, principal.user_id)
         try:
-            access = await self._rpc.call(ACCESS, user, Access)
-            known = msgspec.structs.replace(
-                principal,
-                functions=access.functions,
-                super_admin=access.super_admin,
-                access=max(access.version, version),
-            )
+            known = await self._access.complete(replace(principal, access=version))
+            known = replace(known, access=max(known.access, version))
             return known, await self._grants.of(known)
         except Unauthenticated:
             return None
@@ -84,10 +78,10 @@ class Admission:
     """Judges CONNECT; counts connections by user and tenant, each replica its own."""
 
     def __init__(
-        self, credentials: Credentials, access_reader: AccessReader, limits: KnownLimits
+        self, credentials: Credentials, user_access: UserAccess, limits: KnownLimits
     ) -> None:
         self._credentials = credentials
-        self._access_reader = access_reader
+        self._user_access = user_access
         self._limits = limits
         self._open = Counts()
         self._keys = Counts()
@@ -104,7 +98,7 @@ class Admission:
         if len(connect.fields) > 1:  # the client id alone, unless there is a will
             raise Unauthenticated("a will would be a publish, and nobody publishes here")
         (version,) = await self._credentials.versions([holder.tenant])
-        judged = await self._access_reader.read(holder, version)
+        judged = await self._user_access.read(holder, version)
         if judged is None:
             raise Unauthenticated("the user is gone")
         held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)

@@ -21,7 +21,7 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
 from libs.common.scheduling.turns import repeat
 from services.management.device_client import DeviceClient
-from services.management.live.access import AccessReader, Admission, Credentials
+from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.frames import Pattern
 from services.management.live.hub import Hub
 from services.management.live.sockets import POLICY, Turns
@@ -97,7 +97,7 @@ class Watch:
 
     hub: Hub
     tokens: Credentials
-    access_reader: AccessReader
+    user_access: UserAccess
     subscriptions: Subscriptions
     refreshing: Beside = field(default_factory=Beside)
     """One job for each tenant whose grants have changed."""
@@ -138,7 +138,7 @@ class Watch:
             for subscriber in subscribers:
                 user = subscriber.principal.subject
                 if user not in known:
-                    known[user] = await self.access_reader.read(subscriber.principal, version)
+                    known[user] = await self.user_access.read(subscriber.principal, version)
                 judged = known[user]
                 if judged is None:
                     subscriber.close(POLICY, "the user is gone")

@@ -13,7 +13,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis
 from services.management.device_client import DeviceClient
-from services.management.live.access import AccessReader, Admission, Credentials
+from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.events import create_consumer
 from services.management.live.exchange import Exchange
@@ -56,13 +56,13 @@ def wire(
     """Build the hub of this process, and all that reads from it or pushes into it."""
     turns = Turns()
     hub = Hub(Exchange(Numbers(devices), turns))
-    credentials, access_reader = Credentials(redis), AccessReader(rpc_client, grants)
-    admission = Admission(credentials, access_reader, limits)
+    credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
+    admission = Admission(credentials, user_access, limits)
     subscriptions = Subscriptions(hub, devices, admission, turns)
     return Live(
         router=create_router(LiveHandlers(hub, subscriptions, grants, turns, admission)),
         bus=bus,
         hub=hub,
         admission=admission,
-        watch=Watch(hub, credentials, access_reader, subscriptions),
+        watch=Watch(hub, credentials, user_access, subscriptions),
     )
