@@ -23,16 +23,16 @@ from libs.common.tls import ServerTls, mqtt_doors, trusting, trusting_for
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
-from services.gateway.certificates.mqtt_listener import MqttListener
-from services.gateway.certificates.nats_listener import NatsListener
+from services.gateway.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.gateway import Gateway
-from services.gateway.limits.concurrency import Bounds, ConcurrencyLimiter
-from services.gateway.limits.rates import RateLimiter, Tarpit
 from services.gateway.metrics import Metrics
+from services.gateway.mqtt_listener import MqttListener
+from services.gateway.nats_listener import NatsListener
 from services.gateway.pages import ConsoleFiles, Readiness, create_pages, service_check
 from services.gateway.proxy.forward import Forwarder
+from services.gateway.rates import RateLimiter, Tarpit
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import BackgroundRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams

@@ -30,14 +30,14 @@ from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, preflight
 from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
+from services.gateway.concurrency import ConcurrencyLimiter, key_of
 from services.gateway.connections import Connections
-from services.gateway.limits.concurrency import ConcurrencyLimiter, key_of
-from services.gateway.limits.rates import Tarpit
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
 from services.gateway.proxy.forward import Exchange, Forwarder
 from services.gateway.proxy.refusal import refuse
 from services.gateway.proxy.watch import Watch
+from services.gateway.rates import Tarpit
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel.tunnels import Tunnels
 
@@ -127,7 +127,7 @@ class Gateway:
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
         try:
             await self._admit(exchange)
-            held = self._take(exchange)
+            held = self._hold_slot(exchange)
             try:
                 status = await self.forwarder.forward(exchange, send)
                 if status >= FIRST_FAILURE:
@@ -176,7 +176,7 @@ class Gateway:
             scope["state"].get(CERTIFICATE),
         )
 
-    def _take(self, exchange: Exchange) -> Held:
+    def _hold_slot(self, exchange: Exchange) -> Held:
         """Count the request as in hand; raise `TooManyRequests`."""
         route, principal = exchange.route, exchange.principal
         if principal is None:

@@ -25,8 +25,8 @@ from libs.common.scheduling import FairScheduler
 from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
-from services.gateway.limits.concurrency import SOON, key_of
-from services.gateway.limits.rates import RateLimiter
+from services.gateway.concurrency import SOON, key_of
+from services.gateway.rates import RateLimiter
 from services.gateway.routes import Credential, Route
 
 CERTIFICATE = "certificate"

@@ -39,8 +39,8 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
-from services.gateway.limits.concurrency import LATER, ConcurrencyLimiter
-from services.gateway.limits.rates import Tarpit
+from services.gateway.concurrency import LATER, ConcurrencyLimiter
+from services.gateway.rates import Tarpit
 from services.gateway.routes import API, Credential, Route
 from services.gateway.tunnel.end import End
 from services.gateway.tunnel.handshake import Handshake, read_handshake, to_upstream
@@ -79,7 +79,7 @@ class Tunnels:
     most: int
     connect_timeout: float
     ca_file: str = ""
-    open: int = field(default=0, init=False)
+    open_tunnels: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Show how many are open."""
@@ -87,7 +87,7 @@ class Tunnels:
         self._tls = None if url is None else trusting_for(str(url), ca_file)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway.gateway.websockets",
-            [lambda _: [metrics.Observation(self.open)]],
+            [lambda _: [metrics.Observation(self.open_tunnels)]],
             description="WebSocket connections that are open",
         )
 
@@ -96,7 +96,7 @@ class Tunnels:
         del config, app_state
         return Client(self, server_state.connections)
 
-    async def dig(self, client: "Client", handshake: Handshake, request_id: str) -> None:
+    async def open_tunnel(self, client: "Client", handshake: Handshake, request_id: str) -> None:
         """Let a client in and connect it; raise a `ThingwayError` otherwise."""
         route = ROUTES.get(handshake.path)
         if route is None or self.upstream is None:
@@ -106,7 +106,7 @@ class Tunnels:
         origin = self.proxies.origin(client.scope, dict(handshake.fields))
         try:
             principal = await self._admit(route, handshake, origin)
-            if self.open >= self.most:
+            if self.open_tunnels >= self.most:
                 raise Unavailable("too many WebSocket connections are open", retry_after=LATER)
             client.hold(self._hold(principal, origin))
         except TooManyRequests:
@@ -160,7 +160,7 @@ class Client(End):
         super().__init__()
         self._tunnels = tunnels
         self._connections = connections
-        self._digging: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._held: Held | None = None
         self._lost = False
         self.when_lost: Callable[[], None] | None = None
@@ -178,16 +178,16 @@ class Client(End):
 
     def data_received(self, data: bytes) -> None:
         """Take the handshake first, then pass on what comes."""
-        if self._digging is None:
+        if self._opening is None:
             self.transport.pause_reading()
-            self._digging = asyncio.ensure_future(self._dig(data))
+            self._opening = asyncio.ensure_future(self._open_tunnel(data))
         else:
             super().data_received(data)
 
     def hold(self, held: Held) -> None:
         """Be counted from now on, until the connection is gone."""
         self._held = held
-        self._tunnels.open += 1
+        self._tunnels.open_tunnels += 1
         if self._lost:
             self._give()
 
@@ -217,14 +217,14 @@ class Client(End):
         if self._held is not None:
             self._held.give()
             self._held = None
-            self._tunnels.open -= 1
+            self._tunnels.open_tunnels -= 1
 
-    async def _dig(self, head: bytes) -> None:
+    async def _open_tunnel(self, head: bytes) -> None:
         request_id = new_request_id()
         name_lines(requestId=request_id)
         handshake = read_handshake(head)
         try:
-            await self._tunnels.dig(self, handshake, request_id)
+            await self._tunnels.open_tunnel(self, handshake, request_id)
         except ThingwayError as error:
             self._refuse(error, handshake, request_id)
         except Exception:

@@ -19,11 +19,11 @@ from libs.common.identity import make_keys
 from libs.common.identity.header import PassSigner, PassVerifier
 from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
+from services.gateway import mqtt_listener
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.certificates import mqtt_listener
-from services.gateway.certificates.mqtt_listener import MqttListener
-from services.gateway.certificates.nats_listener import NatsListener, with_pass
 from services.gateway.connections import Connections
+from services.gateway.mqtt_listener import MqttListener
+from services.gateway.nats_listener import NatsListener, with_pass
 from tests.certificates import Files
 
 PRIVATE, PUBLIC = make_keys()

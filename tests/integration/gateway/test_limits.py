@@ -9,7 +9,7 @@ import pytest
 from libs.common.errors import TooManyRequests
 from libs.common.limits import TokenBuckets, counted_address
 from services.auth.passwords import ADDRESS_ATTEMPTS, LoginThrottle
-from services.gateway.limits.rates import RateLimiter
+from services.gateway.rates import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start
 

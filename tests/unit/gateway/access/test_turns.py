@@ -12,7 +12,7 @@ from libs.common.identity.tokens import TokenReader
 from services.gateway.access import gatekeeper
 from services.gateway.access.addresses import Origin
 from services.gateway.access.gatekeeper import LOGINS, Gatekeeper, Limits
-from services.gateway.limits.rates import RateLimiter
+from services.gateway.rates import RateLimiter
 from services.gateway.routes import RouteTable
 
 PATH = b"/workflow/hooks/x"

@@ -9,7 +9,7 @@ from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.limits import use as module
 from libs.common.limits.use import Held
-from services.gateway.limits.concurrency import Bounds, ConcurrencyLimiter
+from services.gateway.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.routes import RouteTable
 
 LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)

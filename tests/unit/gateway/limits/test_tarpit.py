@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.gateway.limits import rates as module
-from services.gateway.limits.rates import Tarpit
+from services.gateway import rates as module
+from services.gateway.rates import Tarpit
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""The listener itself: TLS ends here, nats-server's MQTT begins."""
+"""The MQTT listener for devices that log in with a certificate; others pass as they are.
+
+nats-server either asks every client of a listener for a certificate or none. So this listener of
+the gateway ends TLS, and says to nats-server in the CONNECT whose certificate came.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The same for plain NATS: INFO, then TLS, then a CONNECT that says whose certificate came.
+"""The NATS listener for devices with a certificate, as `mqtt_listener` is for MQTT.
+
+It says INFO, then starts TLS, then reads a CONNECT and adds whose certificate came.
 
 https://docs.nats.io/reference/reference-protocols/nats-protocol
 """
