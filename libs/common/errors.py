@@ -164,19 +164,9 @@ class UpstreamTimeout(ThingwayError):
     code = "gateway_timeout"
 
 
-BY_STATUS: dict[int, type[ThingwayError]] = {
+BY_STATUS = {
     error.status: error
-    for error in (
-        InvalidInput,
-        Unauthenticated,
-        Forbidden,
-        NotFound,
-        MethodNotAllowed,
-        Conflict,
-        TooLarge,
-        UnsupportedMedia,
-        UpstreamFailed,
-        UpstreamTimeout,
-    )
+    for error in ThingwayError.__subclasses__()
+    if error.__init__ is ThingwayError.__init__
 }
 """The error class of each status that carries nothing but a message."""

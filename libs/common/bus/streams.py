@@ -34,6 +34,25 @@ UNSTORED = 10_000
 SESSION_DAYS = 30
 """Days after which a persistent MQTT session that did not change is forgotten."""
 
+
+def _kept(
+    name: str, description: str, subject: str, *, days: int, gib: int, window: float
+) -> StreamConfig:
+    """Return a stream that drops the oldest; `window` is the time to drop copies, in seconds."""
+    return StreamConfig(
+        name=name,
+        description=description,
+        allow_atomic=True,
+        subjects=[subject],
+        retention=RetentionPolicy.LIMITS,
+        discard=DiscardPolicy.OLD,
+        storage=StorageType.FILE,
+        max_age=days * DAY,
+        max_bytes=gib * 1024**3,
+        duplicate_window=window,
+    )
+
+
 STREAMS: dict[str, StreamConfig] = {
     MQTT: StreamConfig(
         name=MQTT,
@@ -82,30 +101,8 @@ STREAMS: dict[str, StreamConfig] = {
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
-    EVENTS: StreamConfig(
-        name=EVENTS,
-        description="What happened; a public contract",
-        allow_atomic=True,
-        subjects=["event.>"],
-        retention=RetentionPolicy.LIMITS,
-        discard=DiscardPolicy.OLD,
-        storage=StorageType.FILE,
-        max_age=7 * DAY,
-        max_bytes=8 * 1024**3,
-        duplicate_window=120,
-    ),
-    DEAD: StreamConfig(
-        name=DEAD,
-        description="What was refused, and why",
-        allow_atomic=True,
-        subjects=["dead.>"],
-        retention=RetentionPolicy.LIMITS,
-        discard=DiscardPolicy.OLD,
-        storage=StorageType.FILE,
-        max_age=30 * DAY,
-        max_bytes=1024**3,
-        duplicate_window=3600,
-    ),
+    EVENTS: _kept(EVENTS, "What happened; a public contract", "event.>", days=7, gib=8, window=120),
+    DEAD: _kept(DEAD, "What was refused, and why", "dead.>", days=30, gib=1, window=3600),
 }
 
 

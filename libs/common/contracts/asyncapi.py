@@ -8,6 +8,7 @@ https://www.asyncapi.com/docs/reference/specification/v3.0.0
 import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -53,21 +54,14 @@ class Channel:
         return ".".join(word for word in self.address.split(".") if not word.startswith("{"))
 
 
-def _device(what: str) -> str:
-    return device_event("{tenant}", "{deviceId}", what)  # type: ignore[arg-type]
-
-
-def _service(what: str) -> str:
-    return service_event("{tenant}", "{deviceId}", what)  # type: ignore[arg-type]
-
-
-def _task(what: str) -> str:
-    return task_event("{tenant}", "{taskId}", what)  # type: ignore[arg-type]
-
-
-def _alarm(what: str) -> str:
-    return alarm_event("{tenant}", "{deviceId}", what)  # type: ignore[arg-type]
-
+_TENANT = "{tenant}"
+_DEVICE: Any = "{deviceId}"
+_TASK: Any = "{taskId}"
+"""In the place of numbers, which subjects have there."""
+_device = partial(device_event, _TENANT, _DEVICE)
+_service = partial(service_event, _TENANT, _DEVICE)
+_task = partial(task_event, _TENANT, _TASK)
+_alarm = partial(alarm_event, _TENANT, _DEVICE)
 
 CHANNELS = (
     Channel(_device("added"), events.DeviceChanged, "A device was added to an application"),
