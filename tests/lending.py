@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from litestar import Litestar, Router
-from litestar.types import ControllerRouterHandler
+from litestar import Litestar
 
 from libs.common.http import Service, create_app, operations
 
@@ -32,11 +33,21 @@ class Dependency:
 
 @dataclass
 class Lent:
-    """An application that nobody uses at the moment."""
+    """An application, and what its handlers are given."""
 
     service: Service
     app: Litestar
     dependencies: Sequence[Dependency]
+
+    def renew(self, service: Service, dependencies: Sequence[Dependency]) -> Litestar:
+        """Give the application the collaborators of a later build, and return it."""
+        vars(self.service.verifier).update(vars(service.verifier))
+        for field in fields(Service):
+            if field.name != "verifier":
+                object.__setattr__(self.service, field.name, getattr(service, field.name))
+        for old, new in zip(self.dependencies, dependencies, strict=True):
+            old.value = new.value
+        return self.app
 
 
 _free: dict[Hashable, list[Lent]] = defaultdict(list)
@@ -44,48 +55,33 @@ _free: dict[Hashable, list[Lent]] = defaultdict(list)
 
 @contextmanager
 def lent(build: Callable[[], Litestar]) -> Iterator[Litestar]:
-    """What a service's `build_app` builds, until the end of the block."""
-    with ExitStack() as stack:
-        dependencies: list[Dependency] = []
+    """What a service's `build_app` builds, until the end of the block.
 
-        def provider(value: object) -> Callable[[], Any]:
-            dependencies.append(Dependency(value))
-            return dependencies[-1].provider()
-
-        with ExitStack() as patches:
-            patches.enter_context(patch.object(operations, "_provider", provider))
-            for module in WIRINGS:
-                lend = lambda service: stack.enter_context(_lent_for(service, dependencies))  # noqa: E731
-                patches.enter_context(patch(f"{module}.create_app", lend))
-            app = build()
-        yield app
-
-
-@contextmanager
-def _lent_for(service: Service, dependencies: Sequence[Dependency]) -> Iterator[Litestar]:
-    """The application of a service, until the end of the block.
-
-    It may be an earlier one, which gets the collaborators of this one.
+    It may be an earlier one that was built in the same place of the tests.
     """
-    free = _free[service.name, tuple(map(_shape, service.routes)), len(dependencies)]
-    lent = free.pop() if free else Lent(service, create_app(service), dependencies)
-    vars(lent.service.verifier).update(vars(service.verifier))
-    for field in fields(Service):
-        if field.name != "verifier":
-            object.__setattr__(lent.service, field.name, getattr(service, field.name))
-    for old, new in zip(lent.dependencies, dependencies, strict=True):
-        old.value = new.value
+    free = _free[build.func if isinstance(build, partial) else build.__code__]
+    found = free.pop() if free else None
+    dependencies: list[Dependency] = []
+
+    def provider(value: object) -> Callable[[], Any]:
+        dependencies.append(Dependency(value))
+        return dependencies[-1].provider()
+
+    def create(service: Service) -> Litestar:
+        nonlocal found
+        if found is None:
+            found = Lent(service, create_app(service), dependencies)
+        return found.renew(service, dependencies)
+
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(operations, "_provider", provider))
+        for module in WIRINGS:
+            patches.enter_context(patch(f"{module}.create_app", create))
+        if found is not None:  # routers are thrown away: they need no handlers of their own
+            patches.enter_context(patch("litestar.router.deepcopy", copy))
+        app = build()
     try:
-        yield lent.app
+        yield app
     finally:
-        free.append(lent)
-
-
-def _shape(route: ControllerRouterHandler) -> Hashable:
-    """What is the same of routers that are made again: their paths and handlers."""
-    if not isinstance(route, Router):
-        return id(route)
-    methods = route.route_handler_method_map
-    return tuple(
-        (path, name, id(one.fn)) for path in methods for name, one in methods[path].items()
-    )
+        if found is not None:
+            free.append(found)
