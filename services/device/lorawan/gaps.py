@@ -21,7 +21,7 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import FindGaps, FoundGaps, GapPage, GapRecord, GapState
-from services.device.telemetry.history import Window, Windows, encode_key
+from services.device.telemetry.history import Bounds, Window, Windows, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key
 from services.device.things.deleted_things import ThingDataStore
 
@@ -203,23 +203,17 @@ class GapService:
     windows: Windows
 
     async def page(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        size: int,
-        key: str | None,
+        self, principal: Principal, device_id: int, bounds: Bounds, size: int
     ) -> GapPage:
         """A page for an application; raises as `Windows`."""
-        window = await self.windows.of_application(principal, device_id, start, end, key)
+        window = await self.windows.of_application(principal, device_id, bounds)
         records, following = await self._page(window, size)
         return GapPage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindGaps) -> FoundGaps:
         """A page for a user; raises as `Windows`."""
-        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, *bounds)
+        bounds = Bounds(wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, bounds)
         records, following = await self._page(window, wanted.page_size)
         return FoundGaps(content=records, next_key=following)
 

@@ -24,7 +24,7 @@ from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
-from services.device.telemetry.history import Moment, Windows, encode_key
+from services.device.telemetry.history import Bounds, Moment, Windows, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key
 
 EVENTS = "device_events"
@@ -97,9 +97,8 @@ class EventService:
 
     async def find(self, principal: Principal, device_id: int, wanted: FindEvents) -> FoundEvents:
         """Return a page; raise as `Windows`."""
-        window = await self.windows.of_user(
-            principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
-        )
+        bounds = Bounds(wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, bounds)
         size = wanted.page_size
         rows = self.store.before(window.first, window.last, size + 1, wanted.event_id)
         shown, last = await cut_page(rows, size, _record)

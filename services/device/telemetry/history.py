@@ -265,6 +265,14 @@ async def get_property_history(
     )
 
 
+class Bounds(NamedTuple):
+    """What is asked for: times in ms, both inclusive, and the cursor of the page before."""
+
+    start: int | None = None
+    end: int | None = None
+    key: str | None = None
+
+
 class Window(NamedTuple):
     """Keys of what is asked for."""
 
@@ -288,35 +296,20 @@ class Windows:
     things: ThingDirectory
     granted: GrantedDevices
 
-    async def of_application(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        key: str | None,
-    ) -> Window:
-        """What an application asks for."""
+    async def of_application(self, principal: Principal, device_id: int, bounds: Bounds) -> Window:
+        """Return what an application asks for."""
         device = await self.things.device(principal, device_id)
-        return _window(device, start, end, key, ("endTime", "pageKey"))
+        return _window(device, bounds, ("endTime", "pageKey"))
 
-    async def of_user(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        key: str | None,
-    ) -> Window:
-        """What a user asks for; raises `Forbidden`, too, for one who sees nothing at all."""
+    async def of_user(self, principal: Principal, device_id: int, bounds: Bounds) -> Window:
+        """Return what a user asks for; also raise `Forbidden` for one who sees nothing at all."""
         device = await self.granted.find(principal, device_id)
-        return _window(device, start, end, key, ("end_timestamp", "next_key"))
+        return _window(device, bounds, ("end_timestamp", "next_key"))
 
 
-def _window(
-    device: Device, start: int | None, end: int | None, key: str | None, fields: tuple[str, str]
-) -> Window:
+def _window(device: Device, bounds: Bounds, fields: tuple[str, str]) -> Window:
     """`fields` are the names of the end and of the cursor."""
+    start, end, key = bounds
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)
