@@ -21,10 +21,8 @@ from services.auth.applications import console as applications
 from services.auth.applications.event_consumers import EventConsumers
 from services.auth.applications.service import ApplicationService, offer_applications
 from services.auth.audit import AuditHandlers, search_audit
-from services.auth.callout.wiring import wire_callout
 from services.auth.core import Core
 from services.auth.grants import console as grants
-from services.auth.grants.wiring import wire_grants
 from services.auth.integration_logins import IntegrationLoginService, offer_integration_logins
 from services.auth.migrations import MIGRATIONS
 from services.auth.roles import console as roles
@@ -32,7 +30,6 @@ from services.auth.roles.service import RoleService
 from services.auth.settings import AuthSettings
 from services.auth.sign_in.console import sign_in
 from services.auth.sign_in.open_api import issue_token
-from services.auth.sign_in.wiring import wire_sign_in
 from services.auth.tenants import console as tenants
 from services.auth.tenants.event_shares import EventShares
 from services.auth.tenants.limits import TenantLimitsService
@@ -41,6 +38,7 @@ from services.auth.users import console as users
 from services.auth.users.account import AccountService, OwnSessions, offer_users
 from services.auth.users.directory import UserDirectory
 from services.auth.users.service import UserService
+from services.auth.wiring import wire_callout, wire_grants, wire_sign_in
 
 OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
 

@@ -1,0 +1,127 @@
+"""The construction of the packages of `auth` that are more than one service."""
+
+from dataclasses import dataclass
+
+from libs.common.bus import BatchConsumer
+from libs.common.bus.nkeys import KeyPair
+from libs.common.identity.device_keys import RefusedLogins
+from libs.common.identity.header import PassVerifier
+from libs.common.identity.users import TenantsOfUsers
+from libs.common.limits.tenants import KnownLimits
+from libs.common.tls import mqtt_doors
+from services.auth.accounts import Accounts
+from services.auth.callout.admission_registry import AdmissionRegistry
+from services.auth.callout.login_authorizer import LoginAuthorizer
+from services.auth.callout.service import Callout
+from services.auth.connections import offer_connections
+from services.auth.core import Core
+from services.auth.device_credentials import DeviceService, offer_devices
+from services.auth.grants.access import AccessService, offer_access
+from services.auth.grants.console import GrantHandlers
+from services.auth.grants.deleted_resources import GrantSweep, consumer_of_deletions
+from services.auth.grants.listings import RoleListings
+from services.auth.grants.owners import ResourceOwners
+from services.auth.grants.service import GrantService, offer_grants
+from services.auth.roles.service import RoleService
+from services.auth.sign_in.application_tokens import ApplicationTokenService
+from services.auth.sign_in.token_requests import ClientCredentials
+from services.auth.sign_in.user_tokens import UserTokenService
+from services.auth.tokens.device_keys import FirstKeys
+
+
+@dataclass(frozen=True)
+class SignInHandlers:
+    """What the token endpoints need."""
+
+    tokens: ApplicationTokenService
+    sign_in: UserTokenService
+
+
+def wire_sign_in(core: Core) -> SignInHandlers:
+    """Construct the services that issue tokens."""
+    settings = core.settings
+    tokens = ApplicationTokenService(
+        applications=core.applications,
+        tokens=core.application_tokens,
+        refused=core.refused,
+        access_life=settings.access_token_life,
+        refresh_life=settings.refresh_token_life,
+    )
+    sign_in = UserTokenService(
+        console=ClientCredentials(settings.console_client_id, settings.console_client_secret),
+        accounts=core.accounts,
+        hashes=core.hashes,
+        throttle=core.throttle,
+        changes=core.changes,
+        tokens=core.user_tokens,
+        refused=core.refused,
+        access_life=settings.user_access_token_life,
+        own_console=settings.console == "on",
+    )
+    return SignInHandlers(tokens, sign_in)
+
+
+@dataclass(frozen=True)
+class GrantParts:
+    """What grants need of the process."""
+
+    handlers: GrantHandlers
+    sweep: GrantSweep
+    deletions: BatchConsumer
+
+
+def wire_grants(core: Core, *, roles: RoleService) -> GrantParts:
+    """Construct grants, and offer their operations to other services."""
+    owners = ResourceOwners(core.rpc)
+    grants = GrantService(core.changes, roles, core.accounts, owners)
+    access = AccessService(core.mongo, Accounts(core.mongo.direct), core.versions)
+    offer_access(core.rpc_server, access)
+    offer_grants(core.rpc_server, grants)
+    return GrantParts(
+        GrantHandlers(grants, RoleListings(roles, core.accounts, owners)),
+        GrantSweep(grants),
+        consumer_of_deletions(core.bus, grants),
+    )
+
+
+@dataclass(frozen=True)
+class CalloutParts:
+    """What runs beside the HTTP operations."""
+
+    callout: Callout
+    registry: AdmissionRegistry
+    refused_devices: RefusedLogins
+
+
+def wire_callout(core: Core) -> CalloutParts:
+    """Construct the callout, and offer the operations on device credentials and connections."""
+    settings, redis, bus = core.settings, core.redis, core.bus
+    refused_devices = RefusedLogins(redis)
+    registry = AdmissionRegistry(
+        redis,
+        core.devices,
+        bus,
+        mqtt_doors(settings.mqtt_url, settings.ca_file),
+        settings.nats_user,
+        settings.nats_password,
+    )
+    first_keys = FirstKeys(redis, settings.callout_seed)
+    devices = DeviceService(
+        core.devices, core.device_copies, first_keys, core.revoker, registry, refused_devices
+    )
+    authorizer = LoginAuthorizer(
+        devices=devices,
+        applications=core.applications,
+        integrations=core.integrations,
+        registry=registry,
+        connections=core.connections,
+        limits=KnownLimits(core.rpc),
+        refused=core.refused,
+        passes=PassVerifier(settings.internal_public_key),
+        clients=core.mqtt_clients,
+    )
+    offer_devices(core.rpc_server, devices)
+    offer_connections(core.rpc_server, core.connections)
+    key = KeyPair.from_seed(settings.callout_seed)
+    callout = Callout(bus, authorizer, key, TenantsOfUsers(redis))
+    return CalloutParts(callout, registry, refused_devices)
