@@ -25,9 +25,8 @@ from services.device.members.entity import Entity
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import (
     KEY,
-    LAST,
     collection_name,
-    history_key,
+    keys_between,
     partition_of,
 )
 
@@ -93,19 +92,13 @@ class Source:
         if member.type == "SERVICE":
             return [self._of_commands(span)]
         order = [("_id", span.direction)]
-        match: dict[str, Any] = {"_id": self._keys(span), **self._present()}
+        keys = keys_between(self.entity.thing.id, span.start, span.end)
+        match: dict[str, Any] = {"_id": keys, **self._present()}
         if member.type == "EVENT":
             return [Scan(EVENTS, match | {"e": self._owner()}, order)]
         partitions = range(partition_of(span.start), partition_of(span.end) + 1)
         ordered: Sequence[int] = partitions[:: span.direction]
         return [Scan(collection_name(partition), match, order) for partition in ordered]
-
-    def _keys(self, span: Span) -> dict[str, bytes]:
-        thing = self.entity.thing.id
-        return {
-            "$gte": history_key(thing, span.start, 0),
-            "$lte": history_key(thing, span.end, LAST),
-        }
 
     def _present(self) -> dict[str, Any]:
         """The value is there, and is none of which the children have the parts.

@@ -28,14 +28,11 @@ from services.device.lorawan.schemas import (
     TriedCodec,
     TryCodec,
 )
+from services.device.telemetry.history import post_search
 from services.device.things.product_model import ProductCodec, PutHealing
 
 
-@post(
-    "/{device_id:str}/frames/search",
-    guards=[holders(Function.DEVICE_VIEW)],
-    example={"page_size": 20},
-)
+@post_search("/{device_id:str}/frames/search")
 async def find_device_frames(
     principal: Requester,
     frames: NamedDependency[FrameService],
@@ -49,11 +46,7 @@ async def find_device_frames(
 FRAME_ROUTER = Router("/device", route_handlers=[find_device_frames], tags=["Devices"])
 
 
-@post(
-    "/{device_id:str}/gaps/search",
-    guards=[holders(Function.DEVICE_VIEW)],
-    example={"page_size": 20},
-)
+@post_search("/{device_id:str}/gaps/search")
 async def find_device_gaps(
     principal: Requester,
     gaps: NamedDependency[GapService],

@@ -8,7 +8,7 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.lorawan.frame_store import FrameStore, frame_of
 from services.device.lorawan.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
-from services.device.telemetry.history import Bounds, Window, Windows, encode_key
+from services.device.telemetry.history import Window, Windows, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
 
 VALUES_TOGETHER = 32
@@ -24,17 +24,23 @@ class FrameService:
     windows: Windows
 
     async def page(
-        self, principal: Principal, device_id: int, bounds: Bounds, size: int
+        self,
+        principal: Principal,
+        device_id: int,
+        start: int | None,
+        end: int | None,
+        size: int,
+        key: str | None,
     ) -> FramePage:
         """A page for an application; raises as `Windows`."""
-        window = await self.windows.of_application(principal, device_id, bounds)
+        window = await self.windows.of_application(principal, device_id, start, end, key)
         records, following = await self._page(window, size)
         return FramePage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindFrames) -> FoundFrames:
         """A page for a user; raises as `Windows`."""
-        bounds = Bounds(wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, bounds)
+        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, *bounds)
         records, following = await self._page(window, wanted.page_size)
         return FoundFrames(content=records, next_key=following)
 

@@ -25,7 +25,7 @@ from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
 from services.device.telemetry.batch import KeptFrame
-from services.device.telemetry.partitions import DAY_MS, KEY, LAST, history_key
+from services.device.telemetry.partitions import DAY_MS, KEY, keys_between
 from services.device.telemetry.uplink import Uplink
 from services.device.things.deleted_things import ThingDataStore
 
@@ -146,8 +146,8 @@ class FrameStore(ThingDataStore):
 
     async def newest(self, thing_id: int) -> Frame | None:
         """The newest frame of a device that is kept."""
-        keys = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
-        found = self._frames.find({"_id": keys, "f": {"$exists": True}}, {"f": 1})
+        query = {"_id": keys_between(thing_id), "f": {"$exists": True}}
+        found = self._frames.find(query, {"f": 1})
         async for row in found.sort("_id", -1).limit(1):
             return frame_of(row)
         return None
@@ -197,16 +197,14 @@ class FrameStore(ThingDataStore):
 
     async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
         """Those of `keys` that frames of a device give as memories when read with `stamp`."""
-        everything = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
-        query = {"_id": everything, "h": {"$in": list(keys)}, "c": stamp}
+        query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 
     async def heard(self, thing_id: int, times: Iterable[int]) -> set[int]:
         """Those of `times` (ms) that frames of a device have."""
         found = set[int]()
         for ts in times:
-            at = {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}
-            if await self._direct.find_one({"_id": at}, {"_id": 1}):
+            if await self._direct.find_one({"_id": keys_between(thing_id, ts, ts)}, {"_id": 1}):
                 found.add(ts)
         return found
 
@@ -221,11 +219,7 @@ class FrameStore(ThingDataStore):
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the frames of a device."""
-        everything = {
-            "$gte": history_key(thing_id, 0, 0),
-            "$lte": history_key(thing_id, LAST, LAST),
-        }
-        await self._frames.delete_many({"_id": everything}, session=session)
+        await self._frames.delete_many({"_id": keys_between(thing_id)}, session=session)
 
 
 _read = msgspec.json.Decoder(Frame).decode

@@ -21,8 +21,8 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import FindGaps, FoundGaps, GapPage, GapRecord, GapState
-from services.device.telemetry.history import Bounds, Window, Windows, encode_key
-from services.device.telemetry.partitions import KEY, LAST, history_key
+from services.device.telemetry.history import Window, Windows, encode_key
+from services.device.telemetry.partitions import KEY, LAST, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
 MOST_JUMP = 16_384
@@ -143,7 +143,7 @@ class GapStore(ThingDataStore):
         if not gaps:
             return
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
-        room = MOST_KEPT - await self._gaps.count_documents({"_id": _of(thing_id)})
+        room = MOST_KEPT - await self._gaps.count_documents({"_id": keys_between(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
         writes = [_insert(gap, until) for gap in largest]
         if writes:
@@ -155,13 +155,13 @@ class GapStore(ThingDataStore):
 
     async def overlapping(self, thing_id: int, start: int, end: int) -> list[KeptGap]:
         """Those of a device that are kept and overlap a time (ms)."""
-        first, last = history_key(thing_id, 0, 0), history_key(thing_id, end, LAST)
-        found = self._gaps.find({"_id": {"$gte": first, "$lte": last}, "end": {"$gte": start}})
+        query = {"_id": keys_between(thing_id, 0, end), "end": {"$gte": start}}
+        found = self._gaps.find(query)
         return msgspec.convert(await found.to_list(None), list[KeptGap])
 
     async def largest(self, thing_id: int, before: int, limit: int) -> list[KeptGap]:
         """Open gaps of a device that ended before a time (ms), the largest first."""
-        query = {"_id": _of(thing_id), "state": "OPEN", "end": {"$lte": before}}
+        query = {"_id": keys_between(thing_id), "state": "OPEN", "end": {"$lte": before}}
         found = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
         return msgspec.convert(await found.to_list(None), list[KeptGap])
 
@@ -177,11 +177,7 @@ class GapStore(ThingDataStore):
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the gaps of a device."""
-        await self._gaps.delete_many({"_id": _of(thing_id)}, session=session)
-
-
-def _of(thing_id: int) -> dict[str, bytes]:
-    return {"$gte": history_key(thing_id, 0, 0), "$lte": history_key(thing_id, LAST, LAST)}
+        await self._gaps.delete_many({"_id": keys_between(thing_id)}, session=session)
 
 
 def _insert(gap: Gap, until: datetime) -> UpdateOne:
@@ -203,17 +199,23 @@ class GapService:
     windows: Windows
 
     async def page(
-        self, principal: Principal, device_id: int, bounds: Bounds, size: int
+        self,
+        principal: Principal,
+        device_id: int,
+        start: int | None,
+        end: int | None,
+        size: int,
+        key: str | None,
     ) -> GapPage:
         """A page for an application; raises as `Windows`."""
-        window = await self.windows.of_application(principal, device_id, bounds)
+        window = await self.windows.of_application(principal, device_id, start, end, key)
         records, following = await self._page(window, size)
         return GapPage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindGaps) -> FoundGaps:
         """A page for a user; raises as `Windows`."""
-        bounds = Bounds(wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, bounds)
+        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, *bounds)
         records, following = await self._page(window, wanted.page_size)
         return FoundGaps(content=records, next_key=following)
 

@@ -27,7 +27,7 @@ from services.device.lorawan.schemas import (
     TriedCodec,
     TryCodec,
 )
-from services.device.telemetry.history import Bounds, EndTime, PageKey, StartTime
+from services.device.telemetry.history import EndTime, PageKey, StartTime
 from services.device.things.product_model import ProductCodec, PutHealing
 from services.device.things.schemas import DeviceId
 
@@ -107,9 +107,7 @@ async def list_device_frames(
     page_key: PageKey = None,
 ) -> FramePage:
     """Uplinks that a network server handed over, newest first, with what its codec made of each."""
-    return await frames.page(
-        principal, device_id, Bounds(start_time, end_time, page_key), page_size
-    )
+    return await frames.page(principal, device_id, start_time, end_time, page_size, page_key)
 
 
 @get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])
@@ -123,7 +121,7 @@ async def list_device_gaps(
     page_key: PageKey = None,
 ) -> GapPage:
     """Frame counters that never arrived, newest first, and what became of them."""
-    return await gaps.page(principal, device_id, Bounds(start_time, end_time, page_key), page_size)
+    return await gaps.page(principal, device_id, start_time, end_time, page_size, page_key)
 
 
 Redecodes = NamedDependency[RedecodeService]

@@ -24,10 +24,9 @@ from services.device.telemetry.folded_values import Reported, Rewritten
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import (
     KEY,
-    LAST,
     Partitions,
     collection_name,
-    history_key,
+    keys_between,
     partition_of,
 )
 from services.device.things.device_store import DeviceStore
@@ -188,10 +187,7 @@ class RedecodeWorker:
         The `newest` ones are one part.
         """
         first = max(thing.owned_since, now_ms() - self.rereader.retention_ms)
-        bounds = {
-            "$gte": history_key(thing.id, first, 0),
-            "$lte": history_key(thing.id, LAST, LAST),
-        }
+        bounds = keys_between(thing.id, first)
         oldest = collection_name(partition_of(first))
         kept = [week for week in weeks if week.name >= oldest]
         if newest is not None:

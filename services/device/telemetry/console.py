@@ -6,6 +6,7 @@ Numbers of messages would tell a tenant how much others send, so there are none.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import msgspec
@@ -22,12 +23,12 @@ from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.events import Connect, DeviceConnection
 from libs.common.errors import Unavailable
 from libs.common.http import Requester
-from libs.common.http.console import Shown, get, post
-from libs.common.http.guards import holders, super_admins
+from libs.common.http.console import Shown, get
+from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.identity import Principal
-from libs.common.identity.functions import Function
 from libs.common.store_metrics import StreamReading, read_stream
+from services.device.telemetry.history import post_search
 from services.device.telemetry.ledger import Ledger
 from services.device.telemetry.metrics import read_uplink
 from services.device.things.directory import GrantedDevices
@@ -88,11 +89,7 @@ class Connections:
 _decode = msgspec.json.Decoder(DeviceConnection).decode
 
 
-@post(
-    "/{device_id:str}/connections/search",
-    guards=[holders(Function.DEVICE_VIEW)],
-    example={"page_size": 20},
-)
+@post_search("/{device_id:str}/connections/search")
 async def find_device_connections(
     principal: Requester,
     connections: NamedDependency[Connections],
@@ -179,13 +176,7 @@ class LedgerReader:
         if principal.tenant != OPERATOR:
             return None
         reading = await read_uplink(self._bus, self._streams, self._ledger)
-        return LedgerReading(
-            at=now_ms(),
-            accepted=reading.accepted,
-            stored=reading.stored,
-            rejected=reading.rejected,
-            waiting=reading.waiting,
-        )
+        return LedgerReading(at=now_ms(), **asdict(reading))
 
 
 @get("/ledger", guards=[super_admins])

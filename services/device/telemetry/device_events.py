@@ -16,16 +16,13 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import Requester
-from libs.common.http.console import post
-from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
-from libs.common.identity.functions import Function
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
-from services.device.telemetry.history import Bounds, Moment, Windows, encode_key
-from services.device.telemetry.partitions import KEY, LAST, history_key
+from services.device.telemetry.history import Moment, Windows, encode_key, post_search
+from services.device.telemetry.partitions import KEY, keys_between
 
 EVENTS = "device_events"
 
@@ -47,8 +44,8 @@ class EventStore:
 
     async def last(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
         """Return the newest event with this id of a device, not older than `oldest` (ms)."""
-        keys = {"$gte": history_key(thing_id, oldest, 0), "$lt": history_key(thing_id, LAST, LAST)}
-        return await self.collection.find_one({"_id": keys, "e": event_id}, sort=[("_id", -1)])
+        query = {"_id": keys_between(thing_id, oldest), "e": event_id}
+        return await self.collection.find_one(query, sort=[("_id", -1)])
 
 
 MOST = 200
@@ -97,8 +94,9 @@ class EventService:
 
     async def find(self, principal: Principal, device_id: int, wanted: FindEvents) -> FoundEvents:
         """Return a page; raise as `Windows`."""
-        bounds = Bounds(wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, bounds)
+        window = await self.windows.of_user(
+            principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
+        )
         size = wanted.page_size
         rows = self.store.before(window.first, window.last, size + 1, wanted.event_id)
         shown, last = await cut_page(rows, size, _record)
@@ -113,11 +111,7 @@ def _record(row: Document) -> EventRecord:
     )
 
 
-@post(
-    "/{device_id:str}/events/search",
-    guards=[holders(Function.DEVICE_VIEW)],
-    example={"page_size": 20},
-)
+@post_search("/{device_id:str}/events/search")
 async def find_device_events(
     principal: Requester,
     device_events: NamedDependency[EventService],

@@ -6,6 +6,7 @@ import binascii
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -15,9 +16,12 @@ from litestar.params import QueryParameter
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.http import Requester
+from libs.common.http.console import post
+from libs.common.http.guards import holders
 from libs.common.http.open_api import get
 from libs.common.http.streaming import begun_with, cut_page, each
 from libs.common.identity import Principal
+from libs.common.identity.functions import Function
 from libs.common.store.mongo import Document, page_stages, read_rows
 from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
@@ -26,6 +30,7 @@ from services.device.telemetry.partitions import (
     LAST,
     Partitions,
     history_key,
+    keys_between,
     partition_of,
 )
 from services.device.telemetry.retention import Retention
@@ -97,10 +102,7 @@ class HistoryStore:
         self, span: Span, after: bytes | None, size: int
     ) -> AsyncGenerator[Document, None]:
         """Yield up to `size` records, from one partition after the other."""
-        bounds: dict[str, bytes] = {
-            "$gte": history_key(span.device_id, span.start, 0),
-            "$lte": history_key(span.device_id, span.end, LAST),
-        }
+        bounds = keys_between(span.device_id, span.start, span.end)
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
         order = [("_id", -1 if span.newest_first else 1)]
@@ -265,12 +267,8 @@ async def get_property_history(
     )
 
 
-class Bounds(NamedTuple):
-    """What is asked for: times in ms, both inclusive, and the cursor of the page before."""
-
-    start: int | None = None
-    end: int | None = None
-    key: str | None = None
+post_search = partial(post, guards=[holders(Function.DEVICE_VIEW)], example={"page_size": 20})
+"""An operation of consoles that searches what a device sent, for users who may view devices."""
 
 
 class Window(NamedTuple):
@@ -296,20 +294,35 @@ class Windows:
     things: ThingDirectory
     granted: GrantedDevices
 
-    async def of_application(self, principal: Principal, device_id: int, bounds: Bounds) -> Window:
-        """Return what an application asks for."""
+    async def of_application(
+        self,
+        principal: Principal,
+        device_id: int,
+        start: int | None,
+        end: int | None,
+        key: str | None,
+    ) -> Window:
+        """What an application asks for."""
         device = await self.things.device(principal, device_id)
-        return _window(device, bounds, ("endTime", "pageKey"))
+        return _window(device, start, end, key, ("endTime", "pageKey"))
 
-    async def of_user(self, principal: Principal, device_id: int, bounds: Bounds) -> Window:
-        """Return what a user asks for; also raise `Forbidden` for one who sees nothing at all."""
+    async def of_user(
+        self,
+        principal: Principal,
+        device_id: int,
+        start: int | None,
+        end: int | None,
+        key: str | None,
+    ) -> Window:
+        """What a user asks for; raises `Forbidden`, too, for one who sees nothing at all."""
         device = await self.granted.find(principal, device_id)
-        return _window(device, bounds, ("end_timestamp", "next_key"))
+        return _window(device, start, end, key, ("end_timestamp", "next_key"))
 
 
-def _window(device: Device, bounds: Bounds, fields: tuple[str, str]) -> Window:
+def _window(
+    device: Device, start: int | None, end: int | None, key: str | None, fields: tuple[str, str]
+) -> Window:
     """`fields` are the names of the end and of the cursor."""
-    start, end, key = bounds
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)

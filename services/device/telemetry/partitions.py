@@ -23,6 +23,11 @@ def history_key(device_id: int, ts: int, sequence: int) -> bytes:
     return KEY.pack(device_id, ts, sequence)
 
 
+def keys_between(device_id: int, first: int = 0, last: int = LAST) -> dict[str, bytes]:
+    """The condition on the keys of all that a device reported from `first` to `last` (ms)."""
+    return {"$gte": history_key(device_id, first, 0), "$lte": history_key(device_id, last, LAST)}
+
+
 def partition_of(ts: int) -> int:
     """The number of the partition that holds `ts` (ms): weeks since 1970."""
     return ts // SPAN_MS
@@ -66,10 +71,7 @@ class Partitions:
     async def times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
         """The times (ms) between two of which history has something, the first `limit` at most."""
         found: set[int] = set()
-        keys = {
-            "$gte": history_key(device_id, first, 0),
-            "$lte": history_key(device_id, last, LAST),
-        }
+        keys = keys_between(device_id, first, last)
         for week in range(partition_of(first), partition_of(last) + 1):
             rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
             async for row in rows.limit(limit):

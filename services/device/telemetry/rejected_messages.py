@@ -19,12 +19,11 @@ from libs.common.bus.subjects import dead_uplink, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
 from libs.common.http import Requester
-from libs.common.http.console import Shown, post
-from libs.common.http.guards import holders
+from libs.common.http.console import Shown
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
-from libs.common.identity.functions import Function
+from services.device.telemetry.history import post_search
 from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
@@ -177,11 +176,7 @@ def _fits(refusal: Refusal, device: Device, reason: str | None) -> bool:
     return not reason or reason.lower() in refusal.reason.lower()
 
 
-@post(
-    "/{device_id:str}/refusals/search",
-    guards=[holders(Function.DEVICE_VIEW)],
-    example={"page_size": 20},
-)
+@post_search("/{device_id:str}/refusals/search")
 async def find_device_refusals(
     principal: Requester,
     refusals: NamedDependency[Refusals],

@@ -169,25 +169,24 @@ class GroupStore:
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
         """Give a group another name; raise `NotFound` or `InvalidInput`."""
-        query = {"_id": group_id, **_named(tenant)}
         try:
-            found = await self._groups.update_one(query, {"$set": {"name": name}})
+            await self._change(tenant, group_id, {"$set": {"name": name}})
         except DuplicateKey as error:
             raise group_exists(name) from error
-        if not found.matched_count:
-            raise group_not_found(group_id)
 
     async def join(self, tenant: str, group_id: int, session: Session) -> None:
         """Devices join a group in the caller's transaction; raise `NotFound` without the group."""
-        query = {"_id": group_id, **_named(tenant)}
-        found = await self._groups.update_one(query, {"$inc": {"joined": 1}}, session=session)
-        if not found.matched_count:
-            raise group_not_found(group_id)
+        await self._change(tenant, group_id, {"$inc": {"joined": 1}}, session)
 
     async def begin_end(self, tenant: str, group_id: int) -> None:
         """From now on there is no such group; raise `NotFound` when there is none already."""
+        await self._change(tenant, group_id, {"$unset": {"name": ""}})
+
+    async def _change(
+        self, tenant: str, group_id: int, change: Document, session: Session | None = None
+    ) -> None:
         query = {"_id": group_id, **_named(tenant)}
-        found = await self._groups.update_one(query, {"$unset": {"name": ""}})
+        found = await self._groups.update_one(query, change, session=session)
         if not found.matched_count:
             raise group_not_found(group_id)
 
