@@ -211,9 +211,9 @@ async def test_of_simultaneous_changes_none_is_lost(auth):
 ENTRIES = [f"192.0.2.{at}" for at in range(101)]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+async def test_a_bad_application_is_400(auth, subtests: pytest.Subtests):
+    """The field is named, and nothing is stored."""
+    for body, field in [
         ({}, "name"),
         ({"name": None}, "name"),
         ({"name": ""}, "name"),
@@ -229,40 +229,35 @@ ENTRIES = [f"192.0.2.{at}" for at in range(101)]
         ({"name": "a", "allowed_addresses": ENTRIES}, "allowed_addresses"),
         ({"name": "a", "allowed_addresses": ["192.0.2.1", "nobody"]}, "allowed_addresses[1]"),
         ({"name": "a", "allowed_addresses": ["192.0.2.1/24"]}, "allowed_addresses[0]"),
-    ],
-)
-async def test_a_bad_application_is_400(auth, body, field):
-    """The field is named, and nothing is stored."""
-    answer = await auth.refused(400, "POST", "/application", body)
+    ]:
+        with subtests.test(str((body, field))):
+            answer = await auth.refused(400, "POST", "/application", body)
 
-    assert field in answer.get("detail_message", "") + answer["error_message"]
-    assert not await auth.mongo.database["applications"].count_documents({})
+            assert field in answer.get("detail_message", "") + answer["error_message"]
+            assert not await auth.mongo.database["applications"].count_documents({})
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+async def test_a_bad_allow_list_is_400(auth, subtests: pytest.Subtests):
+    """The entry is named, and the list stays as it was."""
+    made = await create(auth, allowed_addresses=[HERE])
+    path = f"/application/{made['application_id']}"
+    for body, field in [
         ({}, "allowed_addresses"),
         ({"allowed_addresses": None}, "allowed_addresses"),
         ({"allowed_addresses": ENTRIES}, "allowed_addresses"),
         ({"allowed_addresses": [HERE, ""]}, "allowed_addresses[1]"),
         ({"allowed_addresses": ["fe80::1%eth0"]}, "allowed_addresses[0]"),
-    ],
-)
-async def test_a_bad_allow_list_is_400(auth, body, field):
-    """The entry is named, and the list stays as it was."""
-    made = await create(auth, allowed_addresses=[HERE])
-    path = f"/application/{made['application_id']}"
+    ]:
+        with subtests.test(str((body, field))):
+            answer = await auth.refused(400, "PUT", f"{path}/allowed-addresses", body)
 
-    answer = await auth.refused(400, "PUT", f"{path}/allowed-addresses", body)
-
-    assert field in answer.get("detail_message", "") + answer["error_message"]
-    assert (await auth.done("GET", path))["allowed_addresses"] == [HERE]
+            assert field in answer.get("detail_message", "") + answer["error_message"]
+            assert (await auth.done("GET", path))["allowed_addresses"] == [HERE]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+async def test_a_bad_search_is_400(auth, subtests: pytest.Subtests):
+    """Never an error of ours."""
+    for body, field in [
         ({"keyword": 7}, "keyword"),
         ({"keyword": "x" * 256}, "keyword"),
         ({"page_size": 0}, "page_size"),
@@ -271,13 +266,11 @@ async def test_a_bad_allow_list_is_400(auth, body, field):
         ({"sorts": [{"property": "name", "direction": "UP"}]}, "sorts[0].direction"),
         ([], ""),
         (None, ""),
-    ],
-)
-async def test_a_bad_search_is_400(auth, body, field):
-    """Never an error of ours."""
-    answer = await auth.refused(400, "POST", "/application/search", body)
+    ]:
+        with subtests.test(str((body, field))):
+            answer = await auth.refused(400, "POST", "/application/search", body)
 
-    assert field in answer.get("detail_message", "") + answer["error_message"]
+            assert field in answer.get("detail_message", "") + answer["error_message"]
 
 
 PATHS = [
@@ -289,11 +282,12 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("wanted", ["abc", "-1", "0", "1.5", "9007199254740992", "%00"])
-@pytest.mark.parametrize(("method", "path", "body"), PATHS)
-async def test_an_id_that_is_no_number_is_400(auth, method, path, body, wanted):
+async def test_an_id_that_is_no_number_is_400(auth, subtests: pytest.Subtests):
     """The parameter is named."""
-    await auth.refused(400, method, path.format(wanted), body, field="application_id")
+    for wanted in ["abc", "-1", "0", "1.5", "9007199254740992", "%00"]:
+        for method, path, body in PATHS:
+            with subtests.test(str((wanted, method, path, body))):
+                await auth.refused(400, method, path.format(wanted), body, field="application_id")
 
 
 @pytest.mark.parametrize(("method", "path", "body"), PATHS)
@@ -316,27 +310,23 @@ async def test_an_application_of_another_tenant_is_unknown(auth, method, path, b
     assert await tokens(auth, made)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+async def test_only_super_admins_come_in(auth, subtests: pytest.Subtests):
+    """Everybody else is 403, whatever the application."""
+    code = "forbidden_permission"
+    for method, path, body in [
         *PATHS,
         ("POST", "/application", {"name": "a"}),
         ("POST", "/application/search", {}),
         ("POST", "/audit/search", {}),
-    ],
-)
-@pytest.mark.parametrize(
-    "caller",
-    [
-        Principal(kind=Kind.USER, tenant="default", subject="1"),
-        Principal(kind=Kind.APPLICATION, tenant="default", subject="1"),
-    ],
-    ids=["user", "application"],
-)
-async def test_only_super_admins_come_in(auth, method, path, body, caller):
-    """Everybody else is 403, whatever the application."""
-    code = "forbidden_permission"
-    await auth.refused(403, method, path.format(1_000_000), body, caller=caller, code=code)
+    ]:
+        for caller in [
+            Principal(kind=Kind.USER, tenant="default", subject="1"),
+            Principal(kind=Kind.APPLICATION, tenant="default", subject="1"),
+        ]:
+            with subtests.test(str((method, path, body, caller))):
+                await auth.refused(
+                    403, method, path.format(1_000_000), body, caller=caller, code=code
+                )
 
 
 async def test_a_name_is_taken_once(auth):

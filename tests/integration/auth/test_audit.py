@@ -99,9 +99,17 @@ async def test_a_change_that_fails_leaves_no_entry(auth):
     assert not await auth.mongo.database["outbox"].count_documents({})
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
+async def test_a_search_finds_what_fits_everything_that_is_given(auth, subtests: pytest.Subtests):
+    """The newest first unless told otherwise; keywords are no patterns."""
+    await put(
+        auth,
+        {"requestId": "abc"},
+        {"action": "deleted", "actor": {"kind": "user", "id": "2", "name": "ann@example.com"}},
+        {"object": {"type": "user", "id": "2", "name": "role 2"}, "address": "2001:db8::1"},
+        {},
+    )
+    await put(auth, *({"_id": f"other {at}"} for at in range(3)), tenant="t2")
+    for wanted, expected in [
         ({}, [3, 2, 1, 0]),
         ({"keyword": "ROOT"}, [3, 2, 0]),
         ({"keyword": "role 2"}, [2]),
@@ -124,20 +132,9 @@ async def test_a_change_that_fails_leaves_no_entry(auth):
         ({"action": "deleted", "actor_id": "1"}, []),
         ({"sorts": [{"property": "created_at", "direction": "ASC"}]}, [0, 1, 2, 3]),
         ({"sorts": [{"property": "actorName", "direction": "asc"}]}, [1, 3, 2, 0]),
-    ],
-)
-async def test_a_search_finds_what_fits_everything_that_is_given(auth, wanted, expected):
-    """The newest first unless told otherwise; keywords are no patterns."""
-    await put(
-        auth,
-        {"requestId": "abc"},
-        {"action": "deleted", "actor": {"kind": "user", "id": "2", "name": "ann@example.com"}},
-        {"object": {"type": "user", "id": "2", "name": "role 2"}, "address": "2001:db8::1"},
-        {},
-    )
-    await put(auth, *({"_id": f"other {at}"} for at in range(3)), tenant="t2")
-
-    assert await found(auth, **wanted) == expected
+    ]:
+        with subtests.test(str((wanted, expected))):
+            assert await found(auth, **wanted) == expected
 
 
 async def test_pages_follow_each_other(auth):
@@ -164,9 +161,9 @@ async def test_a_page_has_a_thousand_entries_at_most(auth):
     assert [int(entry["id"], 16) for entry in second["content"]] == [4, 3, 2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+async def test_a_bad_search_is_400(auth, subtests: pytest.Subtests):
+    """The field is named."""
+    for body, field in [
         ({"start_timestamp": 2, "end_timestamp": 1}, "start_timestamp"),
         ({"start_timestamp": -1}, "start_timestamp"),
         ({"start_timestamp": "soon"}, "start_timestamp"),
@@ -186,13 +183,11 @@ async def test_a_page_has_a_thousand_entries_at_most(auth):
         ({"sorts": [{"property": "action", "direction": "ASC"}] * 9}, "sorts"),
         ([], ""),
         (None, ""),
-    ],
-)
-async def test_a_bad_search_is_400(auth, body, field):
-    """The field is named."""
-    answer = await auth.refused(400, "POST", SEARCH, body)
+    ]:
+        with subtests.test(str((body, field))):
+            answer = await auth.refused(400, "POST", SEARCH, body)
 
-    assert field in answer.get("detail_message", "") + answer["error_message"]
+            assert field in answer.get("detail_message", "") + answer["error_message"]
 
 
 async def test_nothing_changes_or_removes_an_entry(auth):

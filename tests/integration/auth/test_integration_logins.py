@@ -99,25 +99,25 @@ async def test_the_operator_makes_lists_and_ends_logins(auth: Auth, login):
     assert entry["actor"]["name"] == "operator"
 
 
-@pytest.mark.parametrize("taken", ["lamps", "direct", "system", "simulator", "openapi-client"])
-async def test_an_id_that_is_taken_gets_no_login(auth: Auth, login, taken):
+async def test_an_id_that_is_taken_gets_no_login(auth: Auth, login, subtests: pytest.Subtests):
     """A second login of one integration, and one for what is built in."""
-    with pytest.raises(Conflict, match=taken):
-        await auth.call("create_integration_login", {"integration": taken}, IntegrationSecret)
+    for taken in ["lamps", "direct", "system", "simulator", "openapi-client"]:
+        with subtests.test(str(taken)), pytest.raises(Conflict, match=taken):
+            await auth.call("create_integration_login", {"integration": taken}, IntegrationSecret)
 
 
-@pytest.mark.parametrize("bad", ["", "Lamps", "a.b", "*", ">", "a b", "1st", "a" * 64])
-async def test_an_id_is_one_word(auth: Auth, bad):
+async def test_an_id_is_one_word(auth: Auth, subtests: pytest.Subtests):
     """Anything that would be more in a subject is refused by name."""
-    with pytest.raises(InvalidInput, match="integration"):
-        await auth.call("create_integration_login", {"integration": bad}, IntegrationSecret)
+    for bad in ["", "Lamps", "a.b", "*", ">", "a b", "1st", "a" * 64]:
+        with subtests.test(str(bad)), pytest.raises(InvalidInput, match="integration"):
+            await auth.call("create_integration_login", {"integration": bad}, IntegrationSecret)
 
 
-@pytest.mark.parametrize("operation", ["rotate_integration_secret", "delete_integration_login"])
-async def test_what_has_no_login_is_not_found(auth: Auth, operation):
+async def test_what_has_no_login_is_not_found(auth: Auth, subtests: pytest.Subtests):
     """Neither rotated nor deleted."""
-    with pytest.raises(NotFound, match="doors"):
-        await auth.call(operation, {"integration": "doors"}, Done)
+    for operation in ["rotate_integration_secret", "delete_integration_login"]:
+        with subtests.test(str(operation)), pytest.raises(NotFound, match="doors"):
+            await auth.call(operation, {"integration": "doors"}, Done)
 
 
 async def test_the_sdk_runs_with_the_login(auth: Auth, login):
@@ -145,29 +145,33 @@ async def test_the_sdk_runs_with_the_login(auth: Auth, login):
     assert made.identifier == "L1"
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
+async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subtests: pytest.Subtests):
+    """Nobody is there to answer, and that is what it is told: it was let through."""
+    for subject in [
         announce_subject("lamps"),
         *(
             tell_subject("lamps", one)
             for one in (
-                "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values",
+                "report",
+                "event",
+                "reply",
+                "own_report",
+                "list_devices",
+                "get_tsl",
+                "own_values",
             )
         ),
-    ],
-)  # fmt: skip
-async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subject):
-    """Nobody is there to answer, and that is what it is told: it was let through."""
-    async with connected(auth, login) as (client, refusals):
-        with pytest.raises(NoRespondersError):
-            await client.request(subject, b"{}", timeout=WAIT)
-        assert refusals.empty()
+    ]:
+        with subtests.test(str(subject)):
+            async with connected(auth, login) as (client, refusals):
+                with pytest.raises(NoRespondersError):
+                    await client.request(subject, b"{}", timeout=WAIT)
+                assert refusals.empty()
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
+async def test_it_says_nothing_else(auth: Auth, login, subtests: pytest.Subtests):
+    """Nothing for another integration, nothing as a device, a service or the system."""
+    for subject in [
         announce_subject("doors"),
         tell_subject("doors", "report"),
         tell_subject("direct", "reply"),
@@ -186,19 +190,17 @@ async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subject):
         "_INBOX.device.abc",
         "$JS.API.STREAM.INFO.EVENTS",
         "$SYS.REQ.USER.AUTH",
-    ],
-)
-async def test_it_says_nothing_else(auth: Auth, login, subject):
-    """Nothing for another integration, nothing as a device, a service or the system."""
-    async with connected(auth, login) as (client, refusals):
-        await client.publish(subject, b"{}")
-        await client.flush()
-        assert "publish" in await asyncio.wait_for(refusals.get(), WAIT)
+    ]:
+        with subtests.test(str(subject)):
+            async with connected(auth, login) as (client, refusals):
+                await client.publish(subject, b"{}")
+                await client.flush()
+                assert "publish" in await asyncio.wait_for(refusals.get(), WAIT)
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
+async def test_it_hears_nothing_else(auth: Auth, login, subtests: pytest.Subtests):
+    """Neither what others are asked, nor what they are answered, nor events."""
+    for subject in [
         "rpc.integration.doors.>",
         "rpc.integration.doors.add_device",
         "rpc.integration.>",
@@ -210,14 +212,12 @@ async def test_it_says_nothing_else(auth: Auth, login, subject):
         "_INBOX.integration.doors.>",
         "_INBOX.management.>",
         ">",
-    ],
-)
-async def test_it_hears_nothing_else(auth: Auth, login, subject):
-    """Neither what others are asked, nor what they are answered, nor events."""
-    async with connected(auth, login) as (client, refusals):
-        await client.subscribe(subject)
-        await client.flush()
-        assert "subscription" in await asyncio.wait_for(refusals.get(), WAIT)
+    ]:
+        with subtests.test(str(subject)):
+            async with connected(auth, login) as (client, refusals):
+                await client.subscribe(subject)
+                await client.flush()
+                assert "subscription" in await asyncio.wait_for(refusals.get(), WAIT)
 
 
 async def answered(auth: Auth, subject: str) -> Msg:

@@ -6,9 +6,9 @@ FORM = "application/x-www-form-urlencoded"
 CREDENTIALS = b"grant_type=client_credentials&client_id=a&client_secret=b"
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
+async def test_a_bad_form_is_answered_by_name(auth, subtests: pytest.Subtests):
+    """Status, envelope and the field at fault."""
+    for body, status, field in [
         (b"", 400, "grant_type"),
         (b"grant_type=", 400, "grant_type"),
         (b"grant_type=password&client_id=a", 400, "grant_type"),
@@ -26,70 +26,66 @@ CREDENTIALS = b"grant_type=client_credentials&client_id=a&client_secret=b"
         (b"grant_type=" + b"a" * 20_000, 413, ""),
         (CREDENTIALS, 401, ""),
         (b"grant_type=refresh_token&refresh_token=unknown", 401, ""),
-    ],
-)
-async def test_a_bad_form_is_answered_by_name(auth, body, status, field):
-    """Status, envelope and the field at fault."""
-    answer = await auth.http.post("/oauth/token", content=body, headers={"Content-Type": FORM})
+    ]:
+        with subtests.test(str((body, status, field))):
+            answer = await auth.http.post(
+                "/oauth/token", content=body, headers={"Content-Type": FORM}
+            )
 
-    failure = answer.json()
-    assert (answer.status_code, failure["status"]) == (status, "Failed")
-    assert sorted(failure) == ["errCode", "errMsg", "requestId", "status"]
-    assert field in failure["errMsg"]
+            failure = answer.json()
+            assert (answer.status_code, failure["status"]) == (status, "Failed")
+            assert sorted(failure) == ["errCode", "errMsg", "requestId", "status"]
+            assert field in failure["errMsg"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
+async def test_a_bad_json_body_is_answered_by_name(auth, subtests: pytest.Subtests):
+    """JSON is read as well, and judged alike."""
+    for body, status, field in [
         (b"{", 400, ""),
         (b"[]", 400, ""),
         (b'{"grant_type": 1}', 400, "grant_type"),
         (b'{"grant_type":"client_credentials","client_id":null}', 400, "client_id"),
         (b'{"grant_type":"client_credentials","client_id":"a","client_secret":"b"}', 401, ""),
         (b"[" * 15_000, 400, ""),
-    ],
-)
-async def test_a_bad_json_body_is_answered_by_name(auth, body, status, field):
-    """JSON is read as well, and judged alike."""
-    headers = {"Content-Type": "application/json"}
-    answer = await auth.http.post("/oauth/token", content=body, headers=headers)
+    ]:
+        with subtests.test(str((body, status, field))):
+            headers = {"Content-Type": "application/json"}
+            answer = await auth.http.post("/oauth/token", content=body, headers=headers)
 
-    assert answer.status_code == status
-    assert field in answer.json()["errMsg"]
+            assert answer.status_code == status
+            assert field in answer.json()["errMsg"]
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    [
-        FORM,
-        "x-www-form-urlencoded",
-        "X-WWW-Form-Urlencoded; charset=UTF-8",
-        f"{FORM};charset=utf-8",
-    ],
-)
-async def test_every_spelling_of_a_form_is_read(auth, content_type):
+async def test_every_spelling_of_a_form_is_read(auth, subtests: pytest.Subtests):
     """With and without `application/`, in any case, with a charset."""
     application = await auth.application()
     body = (
         f"grant_type=client_credentials&client_id={application.client_id}"
         f"&client_secret={application.client_secret}"
     )
+    for content_type in [
+        FORM,
+        "x-www-form-urlencoded",
+        "X-WWW-Form-Urlencoded; charset=UTF-8",
+        f"{FORM};charset=utf-8",
+    ]:
+        with subtests.test(str(content_type)):
+            answer = await auth.http.post(
+                "/oauth/token", content=body, headers={"Content-Type": content_type}
+            )
 
-    answer = await auth.http.post(
-        "/oauth/token", content=body, headers={"Content-Type": content_type}
-    )
-
-    assert answer.status_code == 200
+            assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data; boundary=x", "?"])
-async def test_other_content_types_are_415(auth, content_type):
+async def test_other_content_types_are_415(auth, subtests: pytest.Subtests):
     """A type that is not read is named."""
-    answer = await auth.http.post(
-        "/oauth/token", content=CREDENTIALS, headers={"Content-Type": content_type}
-    )
+    for content_type in ["text/plain", "multipart/form-data; boundary=x", "?"]:
+        with subtests.test(str(content_type)):
+            answer = await auth.http.post(
+                "/oauth/token", content=CREDENTIALS, headers={"Content-Type": content_type}
+            )
 
-    assert (answer.status_code, answer.json()["errCode"]) == (415, "unsupported_media_type")
+            assert (answer.status_code, answer.json()["errCode"]) == (415, "unsupported_media_type")
 
 
 async def test_other_methods_are_405(auth):

@@ -208,9 +208,9 @@ async def test_a_user_who_is_gone_is_closed(world: World):
         assert closed.value.rcvd.reason == "the user is gone"
 
 
-@pytest.mark.parametrize(
-    ("frame", "named"),
-    [
+async def test_a_malformed_frame_closes_with_a_reason(world: World, subtests: pytest.Subtests):
+    """The reason says what is wrong with it."""
+    for frame, named in [
         ("nonsense", "not JSON"),
         ("[]", "object"),
         ('{"payload": 1}', "event_type"),
@@ -218,17 +218,15 @@ async def test_a_user_who_is_gone_is_closed(world: World):
         ('{"event_type": "Exchange", "payload": {"entity_key": "k"}}', "entity_key"),
         ('{"event_type": "exchange", "payload": {"entity_key": [1]}}', "entity_key"),
         (_subscription(*(f"a.b.{n}" for n in range(MOST_KEYS + 1)))[:60000], "not JSON"),
-    ],
-)
-async def test_a_malformed_frame_closes_with_a_reason(world: World, frame: str, named: str):
-    """The reason says what is wrong with it."""
-    async with world.socket() as socket:
-        await socket.send(frame)
-        with pytest.raises(websockets.ConnectionClosed) as closed:
-            await _next(socket)
-        assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1007
-        assert named in closed.value.rcvd.reason
+    ]:
+        with subtests.test(str((frame, named))):
+            async with world.socket() as socket:
+                await socket.send(frame)
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    await _next(socket)
+                assert closed.value.rcvd is not None
+                assert closed.value.rcvd.code == 1007
+                assert named in closed.value.rcvd.reason
 
 
 async def test_unknown_kinds_of_frames_are_passed_over(world: World):
