@@ -179,14 +179,18 @@ def _caller(guard: Guard) -> dict[str, Any]:
     return caller
 
 
-def _settle(node: Any) -> None:
+def _objects(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects, those inside of others first."""
+    for value in node.values() if isinstance(node, dict) else node:
+        if isinstance(value, dict | list):
+            yield from _objects(value)
+    if isinstance(node, dict):
+        yield node
+
+
+def _settle(document: dict[str, Any]) -> None:
     """Say everywhere what is meant, in the way that generators of clients understand."""
-    if isinstance(node, list):
-        for value in node:
-            _settle(value)
-    elif isinstance(node, dict):
-        for value in node.values():
-            _settle(value)
+    for node in _objects(document):
         _settle_choices(node)
         _settle_bounds(node)
         if node.get("default") == "" or (node.get("const") and "default" in node):
@@ -241,18 +245,10 @@ def _name_schemas(document: dict[str, Any]) -> None:
     if len(set(names.values())) < len(names):
         raise ValueError(f"schemas share a name: {sorted(names.items())}")
     document["components"]["schemas"] = {names[key]: entry for key, entry in schemas.items()}
-    _redirect(document, {_SCHEMAS + key: _SCHEMAS + name for key, name in names.items()})
-
-
-def _redirect(node: Any, names: dict[str, str]) -> None:
-    if isinstance(node, list):
-        for value in node:
-            _redirect(value, names)
-    elif isinstance(node, dict):
-        if isinstance(node.get("$ref"), str):
-            node["$ref"] = names.get(node["$ref"], node["$ref"])
-        for value in node.values():
-            _redirect(value, names)
+    for node in _objects(document):
+        if isinstance(target := node.get("$ref"), str):
+            name = target.removeprefix(_SCHEMAS)
+            node["$ref"] = _SCHEMAS + names[name] if name in names else target
 
 
 _PART = re.compile(r"\w+|[\[\],]")
