@@ -39,13 +39,13 @@ screenshots: $(DEV) $(CONSOLE) ## Picture every page of the console, light and d
 	@$(BIN)/python -m tests.clients.screenshots $(ARGS)
 
 test: $(DEV) $(CONSOLE) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
-	@$(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "not docker and not slow" $(ARGS)
+	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not docker and not slow" $(ARGS)
 
 compiled: $(DEV) ## Compile what tests import, once and not in each of their processes
 	@found=$$($(BIN)/pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 test-all: $(DEV) $(CONSOLE) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
-	@$(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)

@@ -1,4 +1,9 @@
-"""Who takes too much is refused alone: each hole as somebody used it."""
+"""Who takes too much is refused alone: each hole as somebody used it.
+
+Turns of tenants have tests without a platform: `tests/unit/common/scheduling` holds the scheduler
+and lists every queue that uses it, `tests/unit/common/http/test_turns.py` the answers of a process,
+and `tests/integration/auth/test_event_shares.py` the shares of `EVENTS`.
+"""
 
 import asyncio
 import time
