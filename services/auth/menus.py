@@ -20,8 +20,7 @@ from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Caller, Principal
 from libs.common.store.mongo import Session
-from services.auth.accounts.menus import Menu, MenuStore, MenuType
-from services.auth.accounts.roles import RoleStore
+from services.auth.accounts.roles import Menu, MenuStore, MenuType, RoleStore
 from services.auth.changes import Change, Changes
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
-from services.auth.accounts.menus import INITIAL_MENUS, menu_document
+from services.auth.accounts.roles import INITIAL_MENUS, menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 
 FLEET = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")

@@ -8,8 +8,7 @@ Every query names the tenant; writes take part in the transaction of their sessi
 from libs.common.contracts.limits import Limits
 from libs.common.store.mongo import Database
 from services.auth.accounts.grants import GrantStore
-from services.auth.accounts.menus import MenuStore
-from services.auth.accounts.roles import RoleStore
+from services.auth.accounts.roles import MenuStore, RoleStore
 from services.auth.accounts.tenants import ConsoleClients, TenantStore
 from services.auth.accounts.users import UserStore
 

@@ -12,8 +12,7 @@ from libs.common.http.console import Ids, PageRequest, Shown, name_of
 from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.menus import Menu
-from services.auth.accounts.roles import SUPER_ADMIN, Role
+from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import Person
 from services.auth.changes import Change, Changes
 from services.auth.menus import visible_to

@@ -16,8 +16,7 @@ from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.menus import INITIAL_MENUS, Menu
-from services.auth.accounts.roles import SUPER_ADMIN, SUPER_ADMIN_ID, Role
+from services.auth.accounts.roles import INITIAL_MENUS, SUPER_ADMIN, SUPER_ADMIN_ID, Menu, Role
 from services.auth.accounts.tenants import (
     DEFAULT_TENANT,
     TENANT,

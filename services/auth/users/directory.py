@@ -24,8 +24,7 @@ from libs.common.identity import Principal
 from libs.common.things import SYSTEM
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
-from services.auth.accounts.menus import Menu
-from services.auth.accounts.roles import SUPER_ADMIN, Role
+from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import StoredUser
 from services.auth.menus import tree, visible_to, with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch

@@ -12,7 +12,7 @@ from libs.common.contracts.auth import (
     UserRefByEmail,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
-from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.passwords import ATTEMPTS, PasswordHashes
 from tests.integration.auth.people import (
     FIRST,

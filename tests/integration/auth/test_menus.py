@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.menus import DEEPEST
 from tests.integration.auth.conftest import CONSOLE_CLIENT_ID, SUPER_ADMIN
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user

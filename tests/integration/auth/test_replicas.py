@@ -16,7 +16,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
 from services.auth.accounts import Accounts
-from services.auth.accounts.menus import INITIAL_MENUS
+from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.app import build_app
 from services.auth.grants.access import AccessService
 from tests.integration.auth.conftest import Auth

@@ -1,7 +1,7 @@
 """Menus as flat lists and trees."""
 
 from libs.common.identity.functions import Function
-from services.auth.accounts.menus import INITIAL_MENUS, Menu, MenuType
+from services.auth.accounts.roles import INITIAL_MENUS, Menu, MenuType
 from services.auth.menus import flat, tree, with_ancestors
 
 
