@@ -8,7 +8,7 @@ waited for (docs/decisions/0031).
 The pointers of a batch are joined: each rule and device is evaluated once. One read of history
 serves all rules of a device, and their states are written together (docs/decisions/0052).
 
-What time does to alarms: silences, durations, and rules that have changed.
+`Sweep` evaluates what changes by time alone: silences, durations, and rules that have changed.
 
 One replica at a time does it, for each tenant in its turn. Everything that is due stands in the
 states, so the next replica does what is left after a crash, with the times at which it was due.
