@@ -82,7 +82,7 @@ class Evaluator:
     uplink: UplinkReader
     readers: FairScheduler = field(default_factory=lambda: FairScheduler("alarms", READERS))
 
-    async def take(self, tenant: str, events: Iterable[tuple[str, bytes]]) -> set[int]:
+    async def evaluate_events(self, tenant: str, events: Iterable[tuple[str, bytes]]) -> set[int]:
         """Do what events of a tenant ask for: subjects and bodies. Repeatable.
 
         Returns the devices whose pointers have to come again. Raises `StoreError`, `Unavailable`.
@@ -221,10 +221,10 @@ def _read(subject: str, body: bytes) -> Pointer | None:
 def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
     """The consumer that all replicas share; it acknowledges events whose states are stored."""
 
-    async def take(messages: list[Msg]) -> None:
+    async def evaluate_messages(messages: list[Msg]) -> None:
         with batch("alarms batch", [trace_of(message.headers) for message in messages]):
             events = ((message.subject, message.data) for message in messages)
-            again = await evaluator.take(event_tenant(messages[0]), events)
+            again = await evaluator.evaluate_events(event_tenant(messages[0]), events)
             late = {one.reply for one in messages if int(one.subject.split(".")[3]) in again}
             await hand_back(bus.client, dict.fromkeys(late, AGAIN))
             await acknowledge(bus.client, (one for one in messages if one.reply not in late))
@@ -233,7 +233,7 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         bus=bus,
         stream=EVENTS,
         durable=DURABLE,
-        handle=take,
+        handle=evaluate_messages,
         lane=event_tenant,
         batch=BATCH,
         concurrency=BATCHES,

@@ -44,7 +44,7 @@ class FlowAlarmStore:
         """
         step = {"_id": f"{wanted.tenant}.{wanted.step}"}
 
-        async def work(session: Session) -> tuple[ChangedAlarm, list[Document]]:
+        async def change_once(session: Session) -> tuple[ChangedAlarm, list[Document]]:
             done = await self._steps.find_one(step, session=session)
             if done is not None:
                 return ChangedAlarm(done["alarm"], done["changed"]), []
@@ -57,7 +57,7 @@ class FlowAlarmStore:
             await self._steps.insert_one(step | note, session=session)
             return answer, await self._outbox.add(entries, session)
 
-        answer, entries = await self._mongo.transaction(work)
+        answer, entries = await self._mongo.transaction(change_once)
         await self._outbox.relay(entries)
         return answer
 

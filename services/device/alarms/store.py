@@ -226,7 +226,7 @@ class AlarmStore:
         for first in range(0, len(ids), CHUNK):
             query = {"_id": {"$in": list(ids[first : first + CHUNK])}, **condition}
 
-            async def work(session: Session, query: Document = query) -> list[Document]:
+            async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 found = await self._alarms.find(query, session=session).to_list(None)
                 alarms = [read(one | changes, Alarm) for one in found]
                 some = {"_id": {"$in": [one.id for one in alarms]}}
@@ -241,7 +241,7 @@ class AlarmStore:
                 ]
                 return await self._outbox.add(entries, session)
 
-            entries = await self._mongo.transaction(work)
+            entries = await self._mongo.transaction(change_alarms)
             changed += len(entries)
             await self._outbox.relay(entries)
         return changed

@@ -96,7 +96,7 @@ class CommandCompletion(CommandCloser):
         )
         written: list[dict[str, Any]] = []
 
-        async def work(session: Session) -> bool:
+        async def close_command(session: Session) -> bool:
             written.clear()
             if not await self.commands.close(command, session, closed_by=uplink.key):
                 return False
@@ -112,7 +112,7 @@ class CommandCompletion(CommandCloser):
             written.extend(await self.outbox.add(entries, session))
             return True
 
-        closed = await self.reports.store_confirmed(uplink, thing, properties, work)
+        closed = await self.reports.store_confirmed(uplink, thing, properties, close_command)
         if closed:
             await self.outbox.relay(written)
         return closed

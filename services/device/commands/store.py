@@ -107,7 +107,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
         """
         things = sorted(set(thing_ids))  # whoever takes several takes them in the same order
 
-        async def work(session: Session) -> tuple[Sequence[Command], list[Document]]:
+        async def insert_in_turn(session: Session) -> tuple[Sequence[Command], list[Document]]:
             await self._take_turns(things, session)
             made = await make(session)
             return made[0], await self._insert(made, session)
@@ -116,7 +116,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
             for thing in things:
                 lock = self._in_turn.setdefault(thing, asyncio.Lock())
                 await turns.enter_async_context(lock)
-            commands, written = await self._mongo.transaction(work)
+            commands, written = await self._mongo.transaction(insert_in_turn)
         await self._outbox.relay(written)
         return commands
 
@@ -146,14 +146,14 @@ class CommandStore(ReconnectListener, ThingDataStore):
         command.status, command.error, command.finished_at = status, error, now()
         command.error_code = code
 
-        async def work(session: Session) -> list[dict[str, Any]]:
+        async def close_command(session: Session) -> list[dict[str, Any]]:
             if not await self.close(command, session):
                 return []
             if also is not None:
                 await also(session)
             return await self._outbox.add([finished(command)], session)
 
-        await self._outbox.relay(await self._mongo.transaction(work))
+        await self._outbox.relay(await self._mongo.transaction(close_command))
 
     async def fail_all(self, thing_id: int, reason: Reason) -> None:
         """End the open commands of a thing that will not answer them."""

@@ -84,7 +84,9 @@ class AdvancedFilter:
     """Entities that are not wanted."""
 
     @classmethod
-    async def of(cls, columns: Mapping[str, ColumnFilter], names: Names) -> "AdvancedFilter":
+    async def from_columns(
+        cls, columns: Mapping[str, ColumnFilter], names: Names
+    ) -> "AdvancedFilter":
         """Read a filter; raise `InvalidInput` that names the column at fault."""
         found = cls()
         for column, wanted in columns.items():
@@ -267,7 +269,7 @@ class Order:
     """Names of integrations by id."""
 
     @classmethod
-    def of(cls, request: PageRequest, names: Mapping[str, str]) -> "Order":
+    def from_request(cls, request: PageRequest, names: Mapping[str, str]) -> "Order":
         """Read the criteria of a request; raise `InvalidInput` that names a wrong one.
 
         `names` are those of integrations, by id.

@@ -79,7 +79,7 @@ class CustomEntityStore:
     ) -> tuple[Document, Member]:
         """Give an entity a child, with a number that no other one ever had."""
 
-        async def work(session: Session) -> tuple[Document, Member]:
+        async def add_child(session: Session) -> tuple[Document, Member]:
             known = await self._own.find_one(_with(tenant, parent), session)
             if known is None:
                 raise InvalidInput("there is no such entity", field="parent_identifier")
@@ -93,12 +93,12 @@ class CustomEntityStore:
             changes = fields_of(parent, [*members, child]) | {"last": child.number}
             return await self._own.change(known, changes, session), child
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(add_child)
 
     async def change(self, tenant: str, thing_id: int, change: Change) -> Document | None:
         """Change the members of an entity; None when it is gone."""
 
-        async def work(session: Session) -> Document | None:
+        async def change_members(session: Session) -> Document | None:
             query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
             known = await self._own.find_one(query, session)
             if known is None or not known["identifier"]:
@@ -106,7 +106,7 @@ class CustomEntityStore:
             changes = fields_of(known["identifier"], change(stored_members(known)))
             return await self._own.change(known, changes, session)
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(change_members)
 
     async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
         """Delete entities."""
@@ -121,7 +121,7 @@ class CustomEntityStore:
         """
         identifier, thing_id = str(wanted.flow_id), await self._ids.take()
 
-        async def work(session: Session) -> None:
+        async def put_service(session: Session) -> None:
             known = await self._own.find_one(_with(wanted.tenant, identifier), session)
             if known is not None and "flow" not in known:
                 text = f"there is an entity {identifier} already, delete it"
@@ -135,7 +135,7 @@ class CustomEntityStore:
             elif known["hash"] != fields["hash"] or known["members"] != fields["members"]:
                 await self._own.change(known, fields, session)
 
-        await self._mongo.transaction(work)
+        await self._mongo.transaction(put_service)
 
     async def remove_flow(self, tenant: str, flow_id: int) -> Document | None:
         """Delete the thing of a flow; what it was."""
@@ -145,14 +145,14 @@ class CustomEntityStore:
     async def _delete(self, query: Document) -> list[Document]:
         """Delete things with their latest values; the rest of them goes within the hour."""
 
-        async def work(session: Session) -> list[Document]:
+        async def delete_entities(session: Session) -> list[Document]:
             found = await self._own.delete(query, session)
             gone = [document["_id"] for document in found]
             await self._latest.forget_all(gone, session)
             await self._removed.add(gone, session)
             return found
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(delete_entities)
 
 
 def _with(tenant: str, identifier: str) -> dict[str, Any]:

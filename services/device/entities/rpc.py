@@ -37,7 +37,7 @@ from services.device.entities.service import ValueReader, plain
 from services.device.entities.service_calls import EntityCaller
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
-from services.device.members.integration_things import ThingMaker
+from services.device.members.integration_things import IntegrationThings
 
 AT_ONCE = 64
 """Updates of one request that are written at a time."""
@@ -48,7 +48,7 @@ class EntityRpc:
     """The operations that `device` offers on entities."""
 
     directory: EntityDirectory
-    maker: ThingMaker
+    integration_things: IntegrationThings
     values: ValueReader
     writer: EntityWriter
     caller: EntityCaller
@@ -72,7 +72,7 @@ class EntityRpc:
             found = await self.directory.by_ids(wanted.tenant, wanted.ids)
         if wanted.keys:
             parts = split_keys(wanted.keys)
-            await self.maker.complete(wanted.tenant, own_integrations(parts))
+            await self.integration_things.complete(wanted.tenant, own_integrations(parts))
             by_key = await self.directory.by_parts(wanted.tenant, parts)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_resolved, found.values())))

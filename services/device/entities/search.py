@@ -36,7 +36,7 @@ from services.device.entities.tags import EntityTags
 from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
 from services.device.members.directory import EntityDirectory, Models
 from services.device.members.entity import Entity
-from services.device.members.integration_things import ThingMaker
+from services.device.members.integration_things import IntegrationThings
 from services.device.things.device_queries import DeviceLists
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, ModelKey
@@ -58,7 +58,7 @@ class EntitySearch:
     directory: EntityDirectory
     grants: GrantReader
     integrations: Integrations
-    maker: ThingMaker
+    integration_things: IntegrationThings
     groups: GroupStore
     tags: EntityTags
     values: ValueReader
@@ -71,7 +71,7 @@ class EntitySearch:
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
-        await self.maker.complete(principal.tenant)
+        await self.integration_things.complete(principal.tenant)
         integrations = await self.integrations.known()
         page = await self._page(await self._asked(principal, body, integrations), body)
         show = partial(self._shown, principal.tenant, integrations)
@@ -83,10 +83,10 @@ class EntitySearch:
         self, principal: Principal, body: AdvancedSearch
     ) -> Streamed[Page[ShownEntity]]:
         """Stream the entities that meet a filter of each column, with their latest values."""
-        await self.maker.complete(principal.tenant)
+        await self.integration_things.complete(principal.tenant)
         integrations = await self.integrations.known()
         names = Names(principal.tenant, integrations, self.groups, self.tags)
-        found = await AdvancedFilter.of(body.entity_filter or {}, names)
+        found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = found.ids
         if found.keys is not None:
             known = await self.directory.by_keys(principal.tenant, found.keys)
@@ -95,7 +95,7 @@ class EntitySearch:
         asked = Asked(
             principal=principal,
             grants=await self.grants.of(principal),
-            order=Order.of(body, _names(integrations)),
+            order=Order.from_request(body, _names(integrations)),
             wants=found.wants,
             keyword=found.key_test,
             negated=found.negated,
@@ -150,7 +150,7 @@ class EntitySearch:
         return Asked(
             principal=principal,
             grants=await self.grants.of(principal),
-            order=Order.of(body, _names(integrations)),
+            order=Order.from_request(body, _names(integrations)),
             wants=MemberFilter(body),
             keyword=keyword,
             conditions=source.conditions,
@@ -180,7 +180,7 @@ class EntitySearch:
         rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {one.thing.group for one in entities if one.thing.group is not None}
         names = await self.groups.names(tenant, groups) if groups else {}
-        tags = await self.tags.of(tenant, [one.id for one in entities])
+        tags = await self.tags.find_tags(tenant, [one.id for one in entities])
         for entity, row in zip(entities, rows, strict=True):
             group = entity.thing.group
             if group is not None and group in names:

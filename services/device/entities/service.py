@@ -28,7 +28,7 @@ from services.device.entities.schemas import (
 )
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity, EntityThing
-from services.device.members.integration_things import ThingMaker
+from services.device.members.integration_things import IntegrationThings
 from services.device.telemetry.device_events import EventStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import KEY
@@ -147,7 +147,7 @@ class EntityService:
     directory: EntityDirectory
     grants: GrantReader
     integrations: Integrations
-    maker: ThingMaker
+    integration_things: IntegrationThings
     values: ValueReader
     names: Mapping[bool, EntityNames]
     """Those of devices (true), and of integrations."""
@@ -192,7 +192,7 @@ class EntityService:
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
         parts = split_keys(keys)
-        await self.maker.complete(principal.tenant, own_integrations(parts))
+        await self.integration_things.complete(principal.tenant, own_integrations(parts))
         found = await self.directory.by_parts(principal.tenant, parts, records=True)
         shared = {key: one for key, one in found.items() if _shared(one)}
         if len(shared) == len(keys):

@@ -103,7 +103,7 @@ class TagStore(ThingDataStore):
         found, total = await find_page(self._tags, query, order, wanted.skip, wanted.size)
         return msgspec.convert(found, list[Tag]), total
 
-    async def all(self, tenant: str) -> dict[int, Tag]:
+    async def tags_by_id(self, tenant: str) -> dict[int, Tag]:
         """The tags of a tenant, by id."""
         found = await self._tags.find({"tenant": tenant}).to_list(None)
         return {tag.id: tag for tag in msgspec.convert(found, list[Tag])}
@@ -151,7 +151,7 @@ class TagStore(ThingDataStore):
         await self._tagged.update_many({"tenant": tenant, "tags": some}, {"$pull": {"tags": some}})
         await self._tagged.delete_many({"tenant": tenant, "tags": []})
 
-    async def of(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[int]]:
+    async def find_tag_ids(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[int]]:
         """The tags of entities, by entity; one without any is missing."""
         query = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
@@ -179,7 +179,7 @@ class TagStore(ThingDataStore):
         Whatever `change` raises leaves all as it is.
         """
 
-        async def work(session: Session) -> None:
+        async def change_tags(session: Session) -> None:
             await self._note_use(tenant, added, session)
             some = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
             rows = await self._tagged.find(some, session=session).to_list(None)
@@ -192,7 +192,7 @@ class TagStore(ThingDataStore):
             if operations:
                 await self._tagged.bulk_write(operations, ordered=False, session=session)
 
-        await self._mongo.transaction(work)
+        await self._mongo.transaction(change_tags)
 
     async def forget(self, entity_ids: Sequence[int]) -> None:
         """Entities are gone."""
@@ -300,9 +300,9 @@ class EntityTags:
 
         await self._store.map(principal.tenant, [one.id for one in entities], added, change)
 
-    async def of(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
+    async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
         """The tags that entities carry, by entity and in the order they came."""
-        tags = await self._store.all(tenant)
+        tags = await self._store.tags_by_id(tenant)
         if not tags:
             return {}
         shown = {
@@ -311,12 +311,12 @@ class EntityTags:
             )
             for tag in tags.values()
         }
-        held = await self._store.of(tenant, entity_ids)
+        held = await self._store.find_tag_ids(tenant, entity_ids)
         return {entity: [shown[one] for one in ids if one in shown] for entity, ids in held.items()}
 
     async def tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
         """The entities whose tags meet an operator, by names of tags; `MOST_FOUND` at most."""
-        tags = {tag.name: tag.id for tag in (await self._store.all(tenant)).values()}
+        tags = {tag.name: tag.id for tag in (await self._store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):
             return []  # no entity has a tag that is not there

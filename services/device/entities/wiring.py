@@ -62,7 +62,7 @@ def wire_entities(
         directory=directory,
         grants=clients.grants,
         integrations=clients.integrations,
-        maker=members.integration_things,
+        integration_things=members.integration_things,
         values=values,
         names={
             True: devices.entity_names,
@@ -95,7 +95,7 @@ def wire_entities(
     history = EntityHistory(service, store, telemetry.retention, settings.retention_days)
     EntityRpc(
         directory=directory,
-        maker=members.integration_things,
+        integration_things=members.integration_things,
         values=values,
         writer=writer,
         caller=caller,

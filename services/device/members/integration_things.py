@@ -30,7 +30,7 @@ KEPT = 10_000
 
 
 @dataclass(frozen=True)
-class ThingMaker:
+class IntegrationThings:
     """Makes the things of integrations, and keeps them in step with their manifests.
 
     One per process; what `complete` made with a manifest it does not look at again.

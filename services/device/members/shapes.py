@@ -228,12 +228,12 @@ class ShapeStore:
     async def sweep(self, devices: DeviceStore) -> None:
         """Delete unused shapes, for ever; run by the lease holder."""
 
-        async def work() -> None:
+        async def delete_unused_shapes() -> None:
             before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
             if deleted := await self.delete_unused(devices, before):
                 log.info("deleted %d shapes that no device has", deleted)
 
-        await repeat(work, PERIOD, "unused shapes wait")
+        await repeat(delete_unused_shapes, PERIOD, "unused shapes wait")
 
 
 def _naming(collection: str, field: str) -> Document:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
 from services.device.members.directory import EntityDirectory, Models
-from services.device.members.integration_things import ThingMaker
+from services.device.members.integration_things import IntegrationThings
 from services.device.settings import Clients
 from services.device.things.specifications import MemberRegistry
 from services.device.things.wiring import ThingsPackage
@@ -16,7 +16,7 @@ class MembersPackage:
 
     models: Models
     directory: EntityDirectory
-    integration_things: ThingMaker
+    integration_things: IntegrationThings
     credentials: CredentialsOverRpc
     first_keys: FirstKeys
 
@@ -29,7 +29,7 @@ def wire_members(clients: Clients, *, things: ThingsPackage) -> MembersPackage:
     return MembersPackage(
         models=models,
         directory=EntityDirectory(things.devices, things.directory, models),
-        integration_things=ThingMaker(
+        integration_things=IntegrationThings(
             clients.integrations, things.thing_store, MemberRegistry(database), things.ids
         ),
         credentials=credentials,

@@ -23,11 +23,11 @@ from services.device.registry.devices.console import ROUTER as DEVICE_CONSOLE
 from services.device.registry.devices.console_service import UserDevices
 from services.device.registry.devices.groups import ROUTER as GROUPS
 from services.device.registry.devices.groups import Groups
-from services.device.registry.devices.integration_devices import DeviceAdder, DeviceBringer
+from services.device.registry.devices.integration_devices import DeviceAdder, DeviceProvisioner
 from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.registry.devices.ownership import (
     ApplicationsOverRpc,
-    DeviceGiver,
+    DeviceAssigner,
     Leaving,
     Orphans,
 )
@@ -96,7 +96,7 @@ def wire_registry(
     templates = Templates(
         LibraryStore(mongo.database), ResourcesOverRpc(clients.rpc), products, codecs.service
     )
-    bringer = DeviceBringer(devices, things.ids, products, templates, groups)
+    device_provisioner = DeviceProvisioner(devices, things.ids, products, templates, groups)
     user_devices = UserDevices(
         store=devices,
         groups=groups,
@@ -115,7 +115,7 @@ def wire_registry(
     adder = DeviceAdder(
         integrations=integrations,
         client=integration_client,
-        bringer=bringer,
+        device_provisioner=device_provisioner,
         grants=grants,
         groups=groups,
     )
@@ -125,7 +125,7 @@ def wire_registry(
         store=import_store,
         sheets=sheets,
         adder=adder,
-        bringer=bringer,
+        device_provisioner=device_provisioner,
         devices=devices,
         groups=groups,
     )
@@ -144,18 +144,18 @@ def wire_registry(
     )
     rpc.offer("describe_groups", DescribeGroups, group_service.describe)
     DeviceNames(devices.lists, members.models, integrations).offer(rpc)
-    DeviceGiver(devices, orphans, leaving).offer(rpc)
+    DeviceAssigner(devices, orphans, leaving).offer(rpc)
     IntegrationRpc(
         devices=devices,
         integrations=integrations,
-        maker=members.integration_things,
+        integration_things=members.integration_things,
         directory=things.directory,
         reporter=telemetry.reporter,
         presence=telemetry.presence,
         products=products,
         templates=templates,
         latest=telemetry.values,
-        bringer=bringer,
+        device_provisioner=device_provisioner,
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
     dependencies = provide(

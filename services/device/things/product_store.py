@@ -145,7 +145,7 @@ class ProductStore:
         cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
         return [_product(document) async for document in cursor], total
 
-    async def those(self, tenant: str, models: list[str]) -> set[str]:
+    async def existing_models(self, tenant: str, models: list[str]) -> set[str]:
         """Which of the models the tenant has products of."""
         query = {"_id.tenant": tenant, "_id.model": {"$in": models}}
         return {row["_id"]["model"] async for row in self._products.find(query, {"_id": 1})}

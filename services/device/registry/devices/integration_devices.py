@@ -39,7 +39,7 @@ INTEGRATION_FIELD = "integration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class DeviceDraft:
     """A device as an integration has it."""
 
     tenant: str
@@ -56,7 +56,7 @@ class Brought:
 
 
 @dataclass(frozen=True)
-class DeviceBringer:
+class DeviceProvisioner:
     """Writes devices of integrations."""
 
     devices: DeviceStore
@@ -65,15 +65,15 @@ class DeviceBringer:
     templates: Templates
     groups: GroupStore
 
-    async def add(self, wanted: Brought) -> Device:
+    async def add(self, wanted: DeviceDraft) -> Device:
         """Write a new device; raise `NotFound` when its group has just been deleted.
 
-        Raises as `make`, and `Conflict` for an SN that there is already, whoever has it.
+        Raises as `create`, and `Conflict` for an SN that there is already, whoever has it.
         """
         key = key_of(wanted.new.identifier)
         holder, _ = await self.devices.with_serial(key)
         if holder is None:
-            device = await self.make(wanted)
+            device = await self.create(wanted)
             try:
                 await self.add_all([device])
             except SerialTaken:
@@ -84,7 +84,7 @@ class DeviceBringer:
             wanted.new.identifier, INTEGRATION_FIELD
         )
 
-    async def make(self, wanted: Brought) -> Device:
+    async def create(self, wanted: DeviceDraft) -> Device:
         """A new device, which is not written yet.
 
         Raises `InvalidInput` for a model that there is not and for a group beyond the most,
@@ -102,7 +102,7 @@ class DeviceBringer:
         device.group, device.location = await self.group_of(wanted), wanted.location
         return device
 
-    async def group_of(self, wanted: Brought) -> int | None:
+    async def group_of(self, wanted: DeviceDraft) -> int | None:
         """The group that a device is to be in, made when there is none; raise `InvalidInput`."""
         if not wanted.group_name:
             return None
@@ -118,7 +118,7 @@ class DeviceBringer:
 
         await self.devices.insert(devices, join)
 
-    async def bring(self, wanted: Brought) -> Device:
+    async def provision(self, wanted: DeviceDraft) -> Device:
         """The same; one that the integration has brought before gets the name and `additional`."""
         try:
             return await self.add(wanted)
@@ -130,7 +130,7 @@ class DeviceBringer:
         changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
         return await self.devices.update(wanted.tenant, known.id, changes) or known
 
-    async def _product(self, wanted: Brought) -> Product:
+    async def _product(self, wanted: DeviceDraft) -> Product:
         """The product of the device; one that the tenant lacks is made of a TSL or a template."""
         new, model = wanted.new, wanted.new.model or None
         if model is not None and not await self.products.has(wanted.tenant, model):
@@ -249,7 +249,7 @@ class DeviceAdder:
 
     integrations: Integrations
     client: IntegrationClient
-    bringer: DeviceBringer
+    device_provisioner: DeviceProvisioner
     grants: GrantReader
     groups: GroupStore
 
@@ -289,7 +289,7 @@ class DeviceAdder:
         wanted = await self.prepare(principal, form, body)
         await self.write(form, wanted)
 
-    async def prepare(self, principal: Principal, form: Form, body: CreateDevice) -> Brought:
+    async def prepare(self, principal: Principal, form: Form, body: CreateDevice) -> DeviceDraft:
         """Let the integration make ready for a device; its group is made by `write`."""
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
@@ -302,7 +302,7 @@ class DeviceAdder:
             params=form.parameters.read(body.param_entities),
         )
         new = await self._ask(form, wanted)
-        return Brought(
+        return DeviceDraft(
             tenant=principal.tenant,
             integration=form.integration,
             name=body.name,
@@ -313,11 +313,11 @@ class DeviceAdder:
             location=location,
         )
 
-    async def write(self, form: Form, wanted: Brought) -> Device:
+    async def write(self, form: Form, wanted: DeviceDraft) -> Device:
         """Write a device that its integration is ready for; raise `Conflict` as `add`."""
         parameters = form.parameters
         try:
-            return await self.bringer.add(wanted)
+            return await self.device_provisioner.add(wanted)
         except InvalidInput as error:
             if error.field == GROUP_FIELD:
                 raise

@@ -160,7 +160,7 @@ class _MovedMeanwhile(Exception):
 
 
 @dataclass(frozen=True)
-class DeviceGiver:
+class DeviceAssigner:
     """Answers `give_device` and `take_device`; both may be repeated."""
 
     store: DeviceStore
@@ -169,10 +169,10 @@ class DeviceGiver:
 
     def offer(self, rpc: RpcServer) -> None:
         """Offer the operations."""
-        rpc.offer("give_device", GiveDevice, self.give)
-        rpc.offer("take_device", TakeDevice, self.take)
+        rpc.offer("give_device", GiveDevice, self.assign)
+        rpc.offer("take_device", TakeDevice, self.withdraw)
 
-    async def give(self, wanted: GiveDevice) -> OwnedDevice:
+    async def assign(self, wanted: GiveDevice) -> OwnedDevice:
         """Make an application the owner of a device; its key, values and history stay.
 
         Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
@@ -191,7 +191,7 @@ class DeviceGiver:
             raise _of_another(device)
         return _told(given)
 
-    async def take(self, wanted: TakeDevice) -> OwnedDevice:
+    async def withdraw(self, wanted: TakeDevice) -> OwnedDevice:
         """Make the users the owner of a device that an application has; its key stays.
 
         The tasks that the device has not answered end. Raises `NotFound`, also for a device of
@@ -210,7 +210,7 @@ class DeviceGiver:
         try:
             await self.leaving.go_back(device, detach, REMOVED)
         except _MovedMeanwhile:
-            return await self.take(wanted)
+            return await self.withdraw(wanted)
         return _told(device)
 
     async def _find(self, tenant: str, device_id: int) -> Device:

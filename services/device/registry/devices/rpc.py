@@ -48,8 +48,12 @@ from libs.common.things import DIRECT, own_sn
 from libs.common.tsl import to_wire
 from services.device.members.directory import Models
 from services.device.members.entity import Entity, of_thing
-from services.device.members.integration_things import ThingMaker
-from services.device.registry.devices.integration_devices import Brought, DeviceBringer, ref_of
+from services.device.members.integration_things import IntegrationThings
+from services.device.registry.devices.integration_devices import (
+    DeviceDraft,
+    DeviceProvisioner,
+    ref_of,
+)
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
 from services.device.telemetry.http_presence import HttpPresence
@@ -167,14 +171,14 @@ class IntegrationRpc:
 
     devices: DeviceStore
     integrations: Integrations
-    maker: ThingMaker
+    integration_things: IntegrationThings
     directory: ThingDirectory
     reporter: Reporter
     presence: HttpPresence
     products: ProductService
     templates: Templates
     latest: LatestValues
-    bringer: DeviceBringer
+    device_provisioner: DeviceProvisioner
     retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
@@ -224,14 +228,14 @@ class IntegrationRpc:
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
         """Bring a device in that nobody asked for."""
-        brought = Brought(
+        draft = DeviceDraft(
             tenant=wanted.tenant,
             integration=integration,
             name=wanted.name,
             user_id=None,
             new=wanted.device,
         )
-        return ref_of(await self.bringer.bring(brought))
+        return ref_of(await self.device_provisioner.provision(draft))
 
     async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
         """The TSL of a device."""
@@ -250,7 +254,7 @@ class IntegrationRpc:
         found = await self.integrations.find(wanted.integration)
         if found is None:
             return ThingEntities([])
-        thing = of_thing(await self.maker.ensure(wanted.tenant, found.manifest))
+        thing = of_thing(await self.integration_things.ensure(wanted.tenant, found.manifest))
         values = (await self.latest.of([thing.id])).get(thing.id, {})
         models = await self._models_to_choose(wanted.tenant, found.manifest)
         return ThingEntities(
@@ -295,7 +299,7 @@ class IntegrationRpc:
         found = await self.integrations.find(integration)
         if found is None:
             raise NotFound(f"integration {integration} is not known", field="integration")
-        document = await self.maker.ensure(tenant, found.manifest)
+        document = await self.integration_things.ensure(tenant, found.manifest)
         sn = own_sn(document["_id"])
         return (await self.directory.by_sn([sn]))[sn]
 

@@ -98,7 +98,7 @@ class Columns:
         self._by_name = {column.title.casefold(): column for column in self.all}
         self._by_name |= {column.key.casefold(): column for column in self.all}
 
-    def of(self, sheet: Sheet) -> list[Column]:
+    def match_columns(self, sheet: Sheet) -> list[Column]:
         """The columns of a sheet in its order.
 
         Raises `InvalidInput` when the name is missing, and for a column that is unknown or twice.

@@ -219,7 +219,7 @@ class Imports:
         """The rows with faults as a sheet to be mended and sent again; what is wrong beside."""
         known = await self._find(principal, import_id)
         _, columns = await self.sheets.columns(principal, known.integration)
-        heads = columns.of(Sheet(known.columns, []))
+        heads = columns.match_columns(Sheet(known.columns, []))
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]

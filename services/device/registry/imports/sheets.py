@@ -97,7 +97,7 @@ class Sheets:
             sheet = await read_sheet(data, columns.titles, most)
         except Unreadable as error:
             raise structure_error(str(error)) from error
-        heads = columns.of(sheet)
+        heads = columns.match_columns(sheet)
         if sheet.decimal_comma:
             sheet.rows = [(at, columns.with_points(heads, cells)) for at, cells in sheet.rows]
         if not sheet.rows:

@@ -204,12 +204,12 @@ class ImportStore:
                 change["cells"] = []  # keys may be among them
             operations.append(UpdateOne({"import": import_id, "row": row.number}, {"$set": change}))
 
-        async def work(session: Session) -> None:
+        async def write_outcomes(session: Session) -> None:
             await self._rows.bulk_write(operations, ordered=False, session=session)
             await self._imports.update_one({"_id": import_id}, {"$inc": counts}, session=session)
 
         if operations:
-            await self._mongo.transaction(work)
+            await self._mongo.transaction(write_outcomes)
 
     async def faults(self, import_id: int, skip: int, limit: int) -> tuple[list[RowFaults], int]:
         """A page of the rows with faults, and how many there are."""

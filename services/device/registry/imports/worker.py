@@ -26,9 +26,9 @@ from libs.common.jobs import gather_limited
 from libs.common.recent import Recent
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.registry.devices.integration_devices import (
-    Brought,
     DeviceAdder,
-    DeviceBringer,
+    DeviceDraft,
+    DeviceProvisioner,
     Form,
 )
 from services.device.registry.devices.schemas import CreateDevice
@@ -102,7 +102,7 @@ class ImportWorker:
     store: ImportStore
     sheets: Sheets
     adder: DeviceAdder
-    bringer: DeviceBringer
+    device_provisioner: DeviceProvisioner
     devices: DeviceStore
     groups: GroupStore
 
@@ -140,7 +140,7 @@ class ImportWorker:
         """
         try:
             form, columns = await self.sheets.columns(job.principal, job.integration)
-            heads = columns.of(Sheet(job.columns, []))
+            heads = columns.match_columns(Sheet(job.columns, []))
         except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
             log.warning("import %d ends: %s", job.id, error)
             await self.store.end(job.id, "CANCELLED")
@@ -149,7 +149,7 @@ class ImportWorker:
         until = time.monotonic() + TURN
         away: list[NobodyAnswers] = []
 
-        async def prepare(row: Row) -> tuple[Row, Brought] | None:
+        async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
             if away or time.monotonic() > until:
                 return None
             request, _ = columns.request(heads, row.cells)
@@ -180,7 +180,9 @@ class ImportWorker:
                 return
         await self.store.end(job.id, "DONE")
 
-    async def _prepare(self, principal: Principal, form: Form, request: CreateDevice) -> Brought:
+    async def _prepare(
+        self, principal: Principal, form: Form, request: CreateDevice
+    ) -> DeviceDraft:
         for pause in RETRIES:
             try:
                 return await self.adder.prepare(principal, form, request)
@@ -190,15 +192,19 @@ class ImportWorker:
                 await asyncio.sleep(pause)
         return await self.adder.prepare(principal, form, request)
 
-    async def _write(self, job: Import, form: Form, ready: Sequence[tuple[Row, Brought]]) -> None:
+    async def _write(
+        self, job: Import, form: Form, ready: Sequence[tuple[Row, DeviceDraft]]
+    ) -> None:
         """Write devices: new ones together, and each by itself when that fails."""
         keys = [key_of(wanted.new.identifier) for _, wanted in ready]
         known = {device.sn_key for device in await self.devices.with_serials(keys)}
         fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
         try:
-            made = await asyncio.gather(*(self.bringer.make(wanted) for _, wanted in fresh))
+            made = await asyncio.gather(
+                *(self.device_provisioner.create(wanted) for _, wanted in fresh)
+            )
             if made:
-                await self.bringer.add_all(made)
+                await self.device_provisioner.add_all(made)
         except (ThingwayError, SerialTaken):
             fresh = []
         for row, _ in fresh:
@@ -207,7 +213,7 @@ class ImportWorker:
             if row.outcome is None:
                 await self._write_one(job, form, row, wanted)
 
-    async def _write_one(self, job: Import, form: Form, row: Row, wanted: Brought) -> None:
+    async def _write_one(self, job: Import, form: Form, row: Row, wanted: DeviceDraft) -> None:
         try:
             await self.adder.write(form, wanted)
             row.outcome = "CREATED"
@@ -216,7 +222,9 @@ class ImportWorker:
         except ThingwayError as error:
             fail(row, error)
 
-    async def _change_one(self, job: Import, row: Row, wanted: Brought, conflict: Conflict) -> None:
+    async def _change_one(
+        self, job: Import, row: Row, wanted: DeviceDraft, conflict: Conflict
+    ) -> None:
         try:
             row.outcome = await self._change(job, wanted)
         except ThingwayError as error:
@@ -225,7 +233,7 @@ class ImportWorker:
         if row.outcome is None:
             fail(row, conflict)
 
-    async def _change(self, job: Import, wanted: Brought) -> Outcome | None:
+    async def _change(self, job: Import, wanted: DeviceDraft) -> Outcome | None:
         """Give a device of the integration what its row says; None when it is not its device.
 
         Blank cells change nothing.
@@ -237,7 +245,7 @@ class ImportWorker:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
             return "CREATED"  # by a process that died before it said so
-        group = await self.bringer.group_of(wanted) if wanted.group_name else known.group
+        group = await self.device_provisioner.group_of(wanted) if wanted.group_name else known.group
         location = known.location if wanted.location is None else wanted.location
         if (wanted.name, group, location) != (known.name, known.group, known.location):
             changes = DeviceChanges(name=wanted.name, group=group, location=location)

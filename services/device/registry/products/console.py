@@ -311,7 +311,7 @@ async def set_blueprint_source(
         raise InvalidInput("must be ZIP: nothing is fetched", field="type", code=NOT_READ)
     if not data.url:
         raise InvalidInput("is needed", field="url", code=NOT_READ)
-    await templates.take(principal.tenant, data.url)
+    await templates.replace_library(principal.tenant, data.url)
 
 
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
@@ -332,7 +332,7 @@ async def import_product_templates(
 
     A product that is there keeps all but its TSL and codec.
     """
-    return await templates.make(principal, data.models)
+    return await templates.create_products(principal, data.models)
 
 
 TEMPLATE_SOURCE_ROUTER = Router(

@@ -63,12 +63,12 @@ class RpsStore:
             "updatedAt": now,
         }
 
-        async def work(session: Session) -> None:
+        async def insert_record(session: Session) -> None:
             await self._serials.claim_for_record(key_of(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
         try:
-            await self._mongo.transaction(work)
+            await self._mongo.transaction(insert_record)
         except DuplicateKey as error:
             raise SerialTaken from error
 
@@ -106,13 +106,13 @@ class RpsStore:
     async def delete(self, owner: Owner, key: str) -> bool:
         """Delete the owner's record; False when there is none."""
 
-        async def work(session: Session) -> bool:
+        async def delete_record(session: Session) -> bool:
             gone = await self._records.delete_one({"_id": key, **_of(owner)}, session=session)
             if gone.deleted_count:
                 await self._serials.release_record(key, session)
             return bool(gone.deleted_count)
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(delete_record)
 
 
 def _of(owner: Owner) -> dict[str, Any]:

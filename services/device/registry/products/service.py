@@ -156,9 +156,9 @@ class ProductService:
         """Whether the tenant has a product of the model."""
         return await self.find(tenant, model) is not None
 
-    async def those(self, tenant: str, models: list[str]) -> set[str]:
+    async def existing_models(self, tenant: str, models: list[str]) -> set[str]:
         """Which of the models the tenant has products of."""
-        return await self._store.those(tenant, models)
+        return await self._store.existing_models(tenant, models)
 
     async def versions(self, tenant: str, model: str) -> list[str]:
         """The TSL versions that a product has; none when it is gone."""

@@ -238,7 +238,7 @@ class Templates:
         """Forget it; products that were made of it stay."""
         await self.store.delete(tenant)
 
-    async def take(self, tenant: str, url: str) -> None:
+    async def replace_library(self, tenant: str, url: str) -> None:
         """Keep the library that was uploaded in the place of the one there is.
 
         Raises `InvalidInput` for what is no library; what is wrong with single templates is kept
@@ -273,7 +273,7 @@ class Templates:
         ]
         start = (wanted.number - 1) * wanted.size
         page = found[start : start + wanted.size]
-        there = await self.products.those(tenant, [one.ref.model for one in page])
+        there = await self.products.existing_models(tenant, [one.ref.model for one in page])
         rows = [
             ShownTemplate(
                 model=one.ref.model,
@@ -286,7 +286,9 @@ class Templates:
         ]
         return rows, len(found)
 
-    async def make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+    async def create_products(
+        self, principal: Principal, models: Iterable[str]
+    ) -> list[ImportedTemplate]:
         """Make products of templates, or make them anew; one result for each."""
         async with self._turn(principal.tenant):
             return await self._make(principal, models)
@@ -311,7 +313,7 @@ class Templates:
         """Those of some models that a new device may be of: see `ensure`."""
         library = await self.store.head(tenant)
         ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
-        there = await self.products.those(tenant, list(models))
+        there = await self.products.existing_models(tenant, list(models))
         return {one for one in models if one == GENERIC or one in there or one in ready}
 
     async def labels(self, tenant: str, most: int) -> dict[str, str]:

@@ -182,7 +182,7 @@ class Device:
 
     async def take(self, events: list[tuple[str, bytes]]) -> None:
         """Evaluate until no pointer has to come again; ingest knows it afterwards."""
-        while await self.platform.evaluator.take("default", events):
+        while await self.platform.evaluator.evaluate_events("default", events):
             pass
         self.index.forget_doubts(2.0)
         await self.know()
@@ -350,7 +350,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
             said = pointing(pointer, f"1003-{number}", {})
             events.append((said.subject, said.payload))
         _clock.set(FIRST + (first + 3) * 1000)
-        assert not await platform.evaluator.take("default", events)
+        assert not await platform.evaluator.evaluate_events("default", events)
     assert found == [4, 5]
     assert len(transactions) == 2
     alarms = platform.world.database["alarms"]

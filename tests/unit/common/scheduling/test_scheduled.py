@@ -52,7 +52,7 @@ REASONS: dict[str, list[str]] = {
         "services/auth/refused_logins.py RefusedLoginRecorder.run: endless loop",
         "services/device/registry/imports/sheets.py Sheets._export: to_thread",
         "services/device/registry/imports/sheets.py Sheets.write: to_thread",
-        "services/device/registry/products/templates.py Templates.take: to_thread",
+        "services/device/registry/products/templates.py Templates.replace_library: to_thread",
         "services/device/telemetry/http_presence.py HttpPresence.__init__: Beside",
         "services/device/telemetry/slow_uplinks.py SlowCodecs.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",

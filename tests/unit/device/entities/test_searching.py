@@ -116,7 +116,7 @@ class NoGroups:
 
 
 class NoTags:
-    async def of(self, tenant: str, entities: Any) -> dict[int, Any]:
+    async def find_tags(self, tenant: str, entities: Any) -> dict[int, Any]:
         return {}
 
 

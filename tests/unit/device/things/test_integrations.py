@@ -7,7 +7,7 @@ from unittest import mock
 from libs.common.contracts.integrations import Integration, KnownIntegrations, Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.integrations.client import Integrations
-from services.device.members.integration_things import ThingMaker
+from services.device.members.integration_things import IntegrationThings
 
 
 def one(name: str, *, alive: bool = True, **fields: Any) -> Integration:
@@ -38,7 +38,7 @@ class Known:
         return {found.manifest.id: found for found in self.integrations}
 
 
-class Maker(ThingMaker):
+class Maker(IntegrationThings):
     """Remembers what it is to make."""
 
     def __init__(self, known: Known) -> None:

@@ -30,7 +30,7 @@ from libs.common.telemetry import Telemetry
 from services.device.commands.model import Reason
 from services.device.migrations import MIGRATIONS
 from services.device.registry.devices.open_api import ROUTER as DEVICE_ROUTES
-from services.device.registry.devices.ownership import DeviceGiver, Leaving, Orphans
+from services.device.registry.devices.ownership import DeviceAssigner, Leaving, Orphans
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.products.open_api import ROUTER as PRODUCT_ROUTES
 from services.device.registry.products.open_api import RPS_ROUTER as RPS_ROUTES
@@ -180,7 +180,7 @@ class Platform:
     provisioning: Provisioning
     applications: Applications
     orphans: Orphans
-    giver: DeviceGiver
+    assigner: DeviceAssigner
     mine: Caller
     sibling: Caller
     foreign: Caller
@@ -261,7 +261,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             provisioning,
             applications,
             orphans,
-            DeviceGiver(store, orphans, leaving),
+            DeviceAssigner(store, orphans, leaving),
             mine=caller(http, "default", 1),
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),

@@ -28,11 +28,11 @@ async def users_device(platform: Platform, **fields: Any) -> int:
 
 
 async def give(platform: Platform, device: int, application: int = 2) -> None:
-    await platform.giver.give(GiveDevice("default", device, application, f"app {application}"))
+    await platform.assigner.assign(GiveDevice("default", device, application, f"app {application}"))
 
 
 async def take(platform: Platform, device: int, application: int = 2) -> None:
-    await platform.giver.take(TakeDevice("default", device, application, user_id=9))
+    await platform.assigner.withdraw(TakeDevice("default", device, application, user_id=9))
 
 
 @pytest.mark.parametrize("fields", USERS)

@@ -99,7 +99,7 @@ def test_a_comma_that_divides_is_no_decimal_comma():
 def test_a_number_with_a_decimal_comma_gets_a_point(cell, expected):
     """Texts of other columns keep their commas."""
     columns = Columns(DIRECT, NO_INPUTS)
-    heads = columns.of(Sheet(["Name", LATITUDE, LONGITUDE], []))
+    heads = columns.match_columns(Sheet(["Name", LATITUDE, LONGITUDE], []))
     assert columns.with_points(heads, ["1,5", cell, None]) == ["1,5", expected, None]
 
 
@@ -137,7 +137,7 @@ def test_a_text_that_must_not_become_a_number_is_read_without_its_marks():
 def test_a_long_number_that_lost_digits_is_no_text(cell):
     """Spreadsheet programs keep 15 digits, and show fewer."""
     columns = Columns(DIRECT, NO_INPUTS)
-    heads = columns.of(Sheet(["Name", LATITUDE], []))
+    heads = columns.match_columns(Sheet(["Name", LATITUDE], []))
     _, faults = columns.request(heads, [cell, None])
     assert [(fault.column, "digits" in fault.error_message) for fault in faults] == [("name", True)]
 
@@ -145,7 +145,7 @@ def test_a_long_number_that_lost_digits_is_no_text(cell):
 def test_other_numbers_are_texts():
     """A serial number of digits alone, for example."""
     columns = Columns(DIRECT, NO_INPUTS)
-    request, faults = columns.request(columns.of(Sheet(["Name"], [])), [123456])
+    request, faults = columns.request(columns.match_columns(Sheet(["Name"], [])), [123456])
     assert (request.name, faults) == ("123456", [])
 
 
@@ -195,7 +195,7 @@ def test_a_wrong_column_is_named(heads, words):
     """With how the file was read, in case that is what is wrong."""
     columns = Columns(DIRECT, NO_INPUTS)
     with pytest.raises(InvalidInput) as caught:
-        columns.of(Sheet(heads, [], "CSV in Windows-1252"))
+        columns.match_columns(Sheet(heads, [], "CSV in Windows-1252"))
     assert [word for word in words if word not in str(caught.value)] == []
 
 

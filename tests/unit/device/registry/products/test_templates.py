@@ -83,8 +83,8 @@ async def test_a_tenant_has_one_upload_in_memory_at_a_time() -> None:
     uploads = Uploads(library(a1=small("a1")))
     taken = templates(uploads, Kept())
     async with asyncio.TaskGroup() as group:
-        takes = [group.create_task(taken.take("acme", "u")) for _ in range(5)]
-        other = group.create_task(taken.take("other", "u"))
+        takes = [group.create_task(taken.replace_library("acme", "u")) for _ in range(5)]
+        other = group.create_task(taken.replace_library("other", "u"))
         while uploads.asked < 2:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_a_library_with_too_much_to_tell_is_refused(monkeypatch: pytest.Mo
     uploads, kept = Uploads(library(a1=small("a1"))), Kept()
     uploads.there.set()
     with pytest.raises(InvalidInput, match="more than 100 bytes of names and faults"):
-        await templates(uploads, kept).take("acme", "u")
+        await templates(uploads, kept).replace_library("acme", "u")
     assert kept.whole_one is None
 
 
@@ -109,7 +109,7 @@ async def test_a_library_that_takes_too_long_is_refused(monkeypatch: pytest.Monk
     uploads, kept = Uploads(library(a1=small("a1"))), Kept()
     uploads.there.set()
     with pytest.raises(InvalidInput, match="takes more than 0 s of a processor"):
-        await templates(uploads, kept).take("acme", "u")
+        await templates(uploads, kept).replace_library("acme", "u")
 
 
 async def test_archives_are_opened_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ async def test_archives_are_opened_beside_the_event_loop(monkeypatch: pytest.Mon
     uploads = Uploads(library(a1=small("a1")))
     uploads.there.set()
     taken = templates(uploads, Kept())
-    await taken.take("acme", "u")
-    await taken.make(USER, ["OTHER"])
+    await taken.replace_library("acme", "u")
+    await taken.create_products(USER, ["OTHER"])
     assert opened
     assert threading.current_thread() not in opened
 
@@ -135,6 +135,6 @@ async def test_many_first_devices_make_a_product_once() -> None:
     uploads, products = Uploads(library(a1=small("a1"))), Products()
     uploads.there.set()
     taken = templates(uploads, Kept(), products)
-    await taken.take("acme", "u")
+    await taken.replace_library("acme", "u")
     await asyncio.gather(*(taken.ensure(USER, "A1") for _ in range(5)))
     assert products.made == ["A1"]
