@@ -3,17 +3,23 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from litestar import Router
+from litestar.types import ControllerRouterHandler
 
 from libs.common.bus import Bus
+from libs.common.http import provide
+from libs.common.http.guards import applications
 from libs.common.jobs import running
 from libs.common.settings import StoreSettings, load
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import Migration, migrate
 from libs.common.store.mongo import Database, Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +34,23 @@ class Parts:
     """Endless work of every replica."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
     """Endless work of the replica that holds the lease, by name."""
+
+
+def provided_routers(
+    handlers: "DataclassInstance",
+    *,
+    open_api: Sequence[ControllerRouterHandler] = (),
+    others: Sequence[ControllerRouterHandler] = (),
+) -> list[Router]:
+    """Return routers whose handlers get the fields of `handlers`.
+
+    Only applications may call the operations of `open_api`; `others` have guards of their own.
+    """
+    dependencies = provide(handlers)
+    return [
+        Router("/", guards=[applications], route_handlers=open_api, dependencies=dependencies),
+        Router("/", route_handlers=others, dependencies=dependencies),
+    ]
 
 
 def routers_of(parts: Sequence[Parts]) -> list[Router]:

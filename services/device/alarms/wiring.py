@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
-
 from libs.common.bus import RpcServer
-from libs.common.http import provide
-from libs.common.process import Parts
+from libs.common.process import Parts, provided_routers
 from services.device.alarms.console import ROUTERS
 from services.device.alarms.evaluator import Evaluator, Sweep, listen
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
@@ -64,7 +61,7 @@ def wire_alarms(
         store=store,
         eraser=AlarmEraser(store, rules),
         parts=Parts(
-            routers=[Router("/", route_handlers=ROUTERS, dependencies=provide(handlers))],
+            routers=provided_routers(handlers, others=ROUTERS),
             tasks=[listen(bus, evaluator).run],
             jobs={"alarms": Sweep(rules, store, evaluator, devices, values).run},
         ),

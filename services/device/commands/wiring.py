@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
-
-from libs.common.http import provide
-from libs.common.http.guards import applications
-from libs.common.process import Parts, start_and_stop
+from libs.common.process import Parts, provided_routers, start_and_stop
 from libs.common.store.ids import IdAllocator
 from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.console import ROUTER as CONSOLE
@@ -72,28 +68,18 @@ def wire_commands(
     )
     delivery = Delivery(devices=devices, bus=bus, commands=store, carrier=carrier)
     polls = CommandPolls(bus, directory, store, telemetry.presence)
-    dependencies = provide(
-        CommandHandlers(
-            commands=service,
-            command_polls=polls,
-            selections=Selections(service, devices, directory, clients.grants),
-            device_commands=DeviceCommands(service, store, granted, directory),
-        )
+    handlers = CommandHandlers(
+        commands=service,
+        command_polls=polls,
+        selections=Selections(service, devices, directory, clients.grants),
+        device_commands=DeviceCommands(service, store, granted, directory),
     )
     return CommandsPackage(
         service=service,
         store=store,
         ending=CommandEnding(store, bus),
         parts=Parts(
-            routers=[
-                Router(
-                    "/",
-                    guards=[applications],
-                    route_handlers=[OPEN_API],
-                    dependencies=dependencies,
-                ),
-                Router("/", route_handlers=[POLLING, CONSOLE], dependencies=dependencies),
-            ],
+            routers=provided_routers(handlers, open_api=[OPEN_API], others=[POLLING, CONSOLE]),
             resources=[start_and_stop(polls.start, polls.stop)],
             jobs={"delivery": delivery.run, "wiping": CommandWiper(store.write_only, bus).run},
         ),

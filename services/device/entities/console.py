@@ -85,8 +85,7 @@ async def search_entities(
     data: JSONBody[SearchEntities | None] = None,
 ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
     """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
-    wanted = data or SearchEntities()
-    return await entity_search.search(principal, wanted)
+    return await entity_search.search(principal, data or SearchEntities())
 
 
 @post(

@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 
-from litestar import Router
-
 from libs.common.bus import RpcServer
-from libs.common.http import provide
 from libs.common.identity.grants import GrantsOverRpc
-from libs.common.process import Parts
+from libs.common.process import Parts, provided_routers
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.entities.console import ROUTER as ENTITIES
@@ -122,6 +119,4 @@ def wire_entities(
         custom_entities=custom,
         entity_tags=tags,
     )
-    return Parts(
-        routers=[Router("/", route_handlers=[ENTITIES, TAGS], dependencies=provide(handlers))]
-    )
+    return Parts(routers=provided_routers(handlers, others=[ENTITIES, TAGS]))

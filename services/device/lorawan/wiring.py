@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from litestar import Router
-
 from libs.common.bus import RpcServer
-from libs.common.http import provide
-from libs.common.http.guards import applications
-from libs.common.process import Parts
+from libs.common.process import Parts, provided_routers
 from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_cache import Encoder, KnownCodecs
@@ -166,36 +162,26 @@ def wire_lorawan(
         frame_days=settings.frame_retention_days,
         history_days=settings.retention_days,
     )
-    dependencies = provide(
-        LorawanHandlers(
-            codec_service=codecs.service,
-            redecodes=RedecodeService(redecodes, products, devices.lists),
-            frames=FrameService(frames, telemetry.partitions, telemetry.windows),
-            gaps=GapService(frames, gaps, telemetry.windows),
-        )
+    handlers = LorawanHandlers(
+        codec_service=codecs.service,
+        redecodes=RedecodeService(redecodes, products, devices.lists),
+        frames=FrameService(frames, telemetry.partitions, telemetry.windows),
+        gaps=GapService(frames, gaps, telemetry.windows),
     )
     return LorawanPackage(
         redecodes=redecodes,
         healer=healer,
         parts=Parts(
-            routers=[
-                Router(
-                    "/",
-                    guards=[applications],
-                    route_handlers=[
-                        CODEC_OPEN_API,
-                        REDECODE_OPEN_API,
-                        list_device_frames,
-                        list_device_gaps,
-                    ],
-                    dependencies=dependencies,
-                ),
-                Router(
-                    "/",
-                    route_handlers=[FRAME_CONSOLE, GAP_CONSOLE, REDECODE_CONSOLE],
-                    dependencies=dependencies,
-                ),
-            ],
+            routers=provided_routers(
+                handlers,
+                open_api=[
+                    CODEC_OPEN_API,
+                    REDECODE_OPEN_API,
+                    list_device_frames,
+                    list_device_gaps,
+                ],
+                others=[FRAME_CONSOLE, GAP_CONSOLE, REDECODE_CONSOLE],
+            ),
             jobs={"redecode": worker.run, "healing": healer.run},
         ),
     )

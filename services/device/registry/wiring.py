@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 
-from litestar import Router
-
 from libs.common.bus import RpcServer
 from libs.common.contracts.names import DescribeGroups
-from libs.common.http import provide
-from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantsOverRpc
 from libs.common.identity.users import People
 from libs.common.limits.use import report_use
-from libs.common.process import Parts, start_and_stop
+from libs.common.process import Parts, provided_routers, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService
@@ -158,58 +154,48 @@ def wire_registry(
         device_provisioner=device_provisioner,
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
-    dependencies = provide(
-        RegistryHandlers(
-            device_service=DeviceService(
-                devices,
-                telemetry.values,
-                things.ids,
-                products,
-                commands.service,
-                credentials,
-                leaving,
-                orphans,
-            ),
-            user_devices=user_devices,
-            device_adder=adder,
-            groups=group_service,
-            product_service=products,
-            codec_service=codecs.service,
-            rps_service=RpsService(records),
-            templates=templates,
+    handlers = RegistryHandlers(
+        device_service=DeviceService(
+            devices,
+            telemetry.values,
+            things.ids,
+            products,
+            commands.service,
+            credentials,
+            leaving,
+            orphans,
+        ),
+        user_devices=user_devices,
+        device_adder=adder,
+        groups=group_service,
+        product_service=products,
+        codec_service=codecs.service,
+        rps_service=RpsService(records),
+        templates=templates,
+        sheets=sheets,
+        imports=Imports(
+            store=import_store,
             sheets=sheets,
-            imports=Imports(
-                store=import_store,
-                sheets=sheets,
-                devices=devices,
-                grants=grants,
-                credentials=credentials,
-            ),
-        )
+            devices=devices,
+            grants=grants,
+            credentials=credentials,
+        ),
     )
     return Parts(
-        routers=[
-            Router(
-                "/",
-                guards=[applications],
-                route_handlers=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
-                dependencies=dependencies,
-            ),
-            Router(
-                "/",
-                route_handlers=[
-                    DEVICE_CONSOLE,
-                    PRODUCT_CONSOLE,
-                    TEMPLATES,
-                    TEMPLATE_SOURCES,
-                    RPS_CONSOLE,
-                    BATCHES,
-                    IMPORTS,
-                    GROUPS,
-                ],
-                dependencies=dependencies,
-            ),
-        ],
+        routers=provided_routers(
+            handlers,
+            open_api=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
+            others=[
+                DEVICE_CONSOLE,
+                PRODUCT_CONSOLE,
+                TEMPLATES,
+                TEMPLATE_SOURCES,
+                RPS_CONSOLE,
+                BATCHES,
+                IMPORTS,
+                GROUPS,
+            ],
+        ),
         resources=[start_and_stop(partial(report_use, bus, devices.used, "device"))],
         jobs={
             "erasing": eraser.run,

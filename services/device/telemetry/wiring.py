@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from litestar import Router
-
 from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
 from libs.common.bus.streams import uplink_streams
-from libs.common.http import provide
-from libs.common.http.guards import applications
 from libs.common.limits.meter import MessageMeter
-from libs.common.process import Parts, start_and_stop
+from libs.common.process import Parts, provided_routers, start_and_stop
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.settings import Clients
@@ -132,25 +128,21 @@ def wire_telemetry(
     history = HistoryStore(
         things.devices, direct_partitions, stores.retention, things.specifications
     )
-    dependencies = provide(
-        TelemetryHandlers(
-            edge=EdgeService(
-                bus=bus,
-                things=things.directory,
-                presence=presence,
-                meter=MessageMeter(clients.limits),
-                keeper=RefusalKeeper(bus, KeptRefusals(clients.limits)),
-                retention_days=settings.retention_days,
-            ),
-            history=HistoryService(history, settings.retention_days),
-            device_events=EventService(events, windows),
-            refusals=Refusals(bus, granted),
-            connections=Connections(bus, granted),
-            streams=Streams(bus, settings.uplink_partitions),
-            ledger_reader=LedgerReader(
-                bus, uplink_streams(settings.uplink_partitions), stores.ledger
-            ),
-        )
+    handlers = TelemetryHandlers(
+        edge=EdgeService(
+            bus=bus,
+            things=things.directory,
+            presence=presence,
+            meter=MessageMeter(clients.limits),
+            keeper=RefusalKeeper(bus, KeptRefusals(clients.limits)),
+            retention_days=settings.retention_days,
+        ),
+        history=HistoryService(history, settings.retention_days),
+        device_events=EventService(events, windows),
+        refusals=Refusals(bus, granted),
+        connections=Connections(bus, granted),
+        streams=Streams(bus, settings.uplink_partitions),
+        ledger_reader=LedgerReader(bus, uplink_streams(settings.uplink_partitions), stores.ledger),
     )
     return TelemetryPackage(
         values=values,
@@ -162,19 +154,11 @@ def wire_telemetry(
         reporter=Reporter(bus),
         presence=presence,
         parts=Parts(
-            routers=[
-                Router(
-                    "/",
-                    guards=[applications],
-                    route_handlers=[get_property_history],
-                    dependencies=dependencies,
-                ),
-                Router(
-                    "/",
-                    route_handlers=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
-                    dependencies=dependencies,
-                ),
-            ],
+            routers=provided_routers(
+                handlers,
+                open_api=[get_property_history],
+                others=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
+            ),
             resources=[start_and_stop(stop=presence.stop)],
             jobs={"presence": watch.run},
         ),

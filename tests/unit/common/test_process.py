@@ -3,12 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from litestar import Router
+from litestar import Router, get
+from litestar.di import NamedDependency, Provide
 
-from libs.common.process import Parts, routers_of, running_parts, start_and_stop
+from libs.common.http.guards import applications
+from libs.common.process import (
+    Parts,
+    provided_routers,
+    routers_of,
+    running_parts,
+    start_and_stop,
+)
 
 
 class Leases:
@@ -31,6 +40,30 @@ def test_the_routers_come_in_the_order_of_the_packages() -> None:
         second,
         third,
     ]
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Dependencies of the handlers."""
+
+    greeting: str
+
+
+@get("/greeting", sync_to_thread=False)
+def get_greeting(greeting: NamedDependency[str]) -> str:
+    """Return a greeting."""
+    return greeting
+
+
+def test_only_operations_of_the_open_api_get_its_guard_and_all_get_the_dependencies() -> None:
+    open_api, others = provided_routers(
+        Handlers("hello"), open_api=[get_greeting], others=[get_greeting]
+    )
+    assert (open_api.guards, others.guards) == ([applications], [])
+    for router in (open_api, others):
+        dependency = router.dependencies["greeting"]
+        assert isinstance(dependency, Provide)
+        assert dependency.dependency() == "hello"
 
 
 async def test_tasks_and_jobs_run_between_the_first_and_the_last_use_of_resources() -> None:

@@ -44,8 +44,7 @@ async def find_devices(
     principal: Requester, user_devices: Devices, data: JSONBody[FindDevices | None] = None
 ) -> Streamed[Page[ShownDevice]]:
     """The devices that the caller sees, the newest first; always a page."""
-    wanted = data or FindDevices()
-    return await user_devices.search(principal, wanted)
+    return await user_devices.search(principal, data or FindDevices())
 
 
 @post(
@@ -188,8 +187,7 @@ async def move_each_device(
     principal: Requester, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
     """Let devices be in a group, or in none; 404 when there is no such group."""
-    outcomes = await user_devices.move_each(principal, data)
-    return _results(outcomes)
+    return _results(await user_devices.move_each(principal, data))
 
 
 @post(
@@ -201,8 +199,7 @@ async def tag_each_device(
     principal: Requester, user_devices: Users, data: JSONBody[TagDevices]
 ) -> DeviceResults:
     """Change tags of devices, those that applications give them too."""
-    outcomes = await user_devices.tag_each(principal, data)
-    return _results(outcomes)
+    return _results(await user_devices.tag_each(principal, data))
 
 
 @post(
@@ -213,8 +210,7 @@ async def delete_each_device(
 ) -> DeviceResults:
     """Delete devices through their integrations, whatever becomes of the others."""
     ids = ids_of(data.device_id_list)
-    outcomes = await user_devices.delete_each(principal, ids)
-    return _results(outcomes)
+    return _results(await user_devices.delete_each(principal, ids))
 
 
 def _results(outcomes: Outcomes) -> DeviceResults:

@@ -115,8 +115,7 @@ async def list_import_faults(
     principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindFaults | None] = None
 ) -> Page[RowFaults]:
     """What is wrong, by row and column."""
-    wanted = data or FindFaults()
-    return await imports.faults(principal, import_id, wanted)
+    return await imports.faults(principal, import_id, data or FindFaults())
 
 
 @post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)
@@ -133,8 +132,7 @@ async def get_import_keys(
     principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindKeys | None] = None
 ) -> Page[FirstKey]:
     """What devices that connect themselves log in with, shown once, to who imported them."""
-    wanted = data or FindKeys()
-    return await imports.keys(principal, import_id, wanted)
+    return await imports.keys(principal, import_id, data or FindKeys())
 
 
 @post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
