@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deploy.checkup import Finding, addresses_of
+from deploy.checkup import Settings, addresses_of
 from deploy.checkup import examine as examine_platform
-from deploy.checkup.platform import Settings
+from deploy.checkup.findings import Finding
 from deploy.docker.entry import complete
 from deploy.local import lock, programs
 from deploy.local.options import given_ports, port_options

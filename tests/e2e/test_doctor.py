@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from deploy.checkup import Finding, bus, examine
+from deploy.checkup import bus, examine
+from deploy.checkup.findings import Finding
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform.services import SERVICES, Doors, environment
 from services.workflow.migrations import MIGRATIONS

@@ -20,8 +20,7 @@ import pytest
 from deploy.local.lorawan import onboarding
 from deploy.local.lorawan.command import Network, connected, server_of
 from deploy.local.lorawan.onboarding import Place
-from deploy.local.lorawan.payloads import Reader, Uplink
-from deploy.local.lorawan.sensors import Sensor
+from deploy.local.lorawan.sensors import Reader, Sensor, Uplink
 from deploy.local.products import Target
 from deploy.local.templates import import_template, read
 from libs.common.clock import now_ms

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from deploy.local.lorawan.payloads import Reader, Uplink, find_uplinks
-from deploy.local.lorawan.sensors import Sensor, dev_eui
+from deploy.local.lorawan.sensors import Reader, Sensor, Uplink, dev_eui, find_uplinks
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError

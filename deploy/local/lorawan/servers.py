@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from deploy.local.lorawan.payloads import Uplink
-from deploy.local.lorawan.sensors import Gateway, Queued, Radio, Sensor
+from deploy.local.lorawan.sensors import Gateway, Queued, Radio, Sensor, Uplink
 
 _BANDWIDTH = 125_000
 

@@ -1,5 +1,63 @@
 """Limits: token buckets in Redis, which all replicas share, and the limits and use of tenants."""
 
-from libs.common.limits.buckets import TokenBuckets, counted_address
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import cast
 
-__all__ = ["TokenBuckets", "counted_address"]
+from libs.common.store.redis import Redis
+
+TAKE = (Path(__file__).parent / "token_bucket.lua").read_text()
+"""The beginning of a Lua script that takes permits, with whatever else it does."""
+_TAKE_ONLY = "return {take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}"
+
+
+def bucket_key(owner: str, key: str) -> str:
+    """Where a bucket stands."""
+    return f"tw:limit:{owner}:{key}"
+
+
+class TokenBuckets:
+    """Buckets under `tw:limit:{owner}:{key}`, each refilled at a rate up to its burst.
+
+    `owner` is the service: two that count one address at other rates must not share a bucket.
+    """
+
+    def __init__(self, redis: Redis, owner: str) -> None:
+        self._redis = redis
+        self._owner = owner
+        self._script = redis.register_script(TAKE + _TAKE_ONLY)
+
+    async def take(
+        self, key: str, *, rate: float, burst: int, wanted: int = 1
+    ) -> tuple[int, float]:
+        """Take up to `wanted` permits; return how many, and the seconds until the next is there.
+
+        `rate` is in permits per second. A negative `wanted` gives permits back.
+        """
+        keys = [bucket_key(self._owner, key)]
+        answer = await self._script(keys=keys, args=[rate, burst, wanted])
+        granted, wait_ms = cast("list[int]", answer)
+        return granted, wait_ms / 1000
+
+    async def fill(self, key: str) -> None:
+        """Make a bucket full again."""
+        await self._redis.delete(bucket_key(self._owner, key))
+
+
+def counted_address(address: str) -> str:
+    """The address, or the /64 network of an IPv6 one: a client has all of it."""
+    return address if ":" not in address else _network_of(address)
+
+
+@lru_cache(maxsize=4096)
+def _network_of(address: str) -> str:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, 64), strict=False))

@@ -24,7 +24,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.identity.users import TENANT_LIFE, tenant_key
 from libs.common.jobs import Beside
-from libs.common.limits.buckets import TAKE, bucket_key
+from libs.common.limits import TAKE, bucket_key
 from libs.common.store.redis import Redis
 from services.auth.callout.permissions import MOST_CLIENTS, Admission
 from services.auth.connections import (

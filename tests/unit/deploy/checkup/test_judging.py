@@ -7,9 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from deploy.checkup import addresses_of, bus, processes, stores
+from deploy.checkup import addresses_of, bus, check_certificates, processes, stores
 from deploy.checkup.findings import Finding, Section, failed
-from deploy.checkup.platform import check_certificates
 from deploy.checkup.processes import Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.store_metrics import Bounds, Cluster, Held, Peer, StreamReading

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from deploy.local.lorawan.command import Network
-from deploy.local.lorawan.payloads import Uplink
-from deploy.local.lorawan.sensors import Queued, Sensor, dev_eui
+from deploy.local.lorawan.sensors import Queued, Sensor, Uplink, dev_eui
 from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
 from libs.common.contracts.frames import Downlink, TellDownlink, TellLink, ToldFrame
 from services.management.networks import the_things_stack
