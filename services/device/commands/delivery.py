@@ -35,10 +35,10 @@ from services.device.commands.model import (
     OPEN,
     REMOVED,
     Command,
+    DownlinkEncoder,
     downlink_id,
     now,
 )
-from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.store import CommandStore
 from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore

@@ -5,11 +5,12 @@ A task is a command seen by the application. It is `PENDING` until it is first s
 MQTT from NATS is QoS 0, so sending proves nothing.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -319,3 +320,15 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     service_id: str | None = None
     outputs: dict[str, Any] | None = None
     subcommand: list[Subcommand] = msgspec.field(default_factory=list)
+
+
+class DownlinkEncoder(Protocol):
+    """Makes bytes of commands for devices that take no other."""
+
+    @abstractmethod
+    async def check(self, tenant: str, model: str) -> None:
+        """Raise `CodecFailed` for a product without a codec that encodes."""
+
+    @abstractmethod
+    async def encode(self, command: Command, model: str) -> list[SentDownlink]:
+        """Return the bytes of a command for its device; raise `CodecFailed`."""

@@ -8,10 +8,10 @@ from services.device.commands.completion import CommandCompletion, CommandEnding
 from services.device.commands.console import ROUTER as CONSOLE
 from services.device.commands.console import DeviceCommands, Selections
 from services.device.commands.delivery import CommandCarrier, Delivery
+from services.device.commands.model import DownlinkEncoder
 from services.device.commands.open_api import ROUTER as OPEN_API
 from services.device.commands.polling import ROUTER as POLLING
 from services.device.commands.polling import CommandPolls
-from services.device.commands.ports import DownlinkEncoder
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper

@@ -18,8 +18,13 @@ from libs.common.clock import to_ms
 from libs.common.contracts.frames import MOST_DOWNLINKS, TellDownlink
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
-from services.device.commands.model import OPEN, Command, SentDownlink, read_downlink_id
-from services.device.commands.ports import DownlinkEncoder
+from services.device.commands.model import (
+    OPEN,
+    Command,
+    DownlinkEncoder,
+    SentDownlink,
+    read_downlink_id,
+)
 from services.device.commands.store import CommandStore
 from services.device.lorawan.codec_cache import Encoder
 from services.device.lorawan.codec_scripts import Encoded

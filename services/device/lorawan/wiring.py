@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
 from libs.common.process import Parts, provided_routers
-from services.device.commands.ports import DownlinkEncoder
+from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_cache import Encoder, KnownCodecs
 from services.device.lorawan.codec_runner import CodecWorkers

@@ -29,8 +29,7 @@ from libs.common.http.ids import PathId
 from libs.common.identity import Principal
 from libs.common.store_metrics import StreamReading, read_stream
 from services.device.telemetry.history import post_search
-from services.device.telemetry.ledger import Ledger
-from services.device.telemetry.metrics import read_uplink
+from services.device.telemetry.ledger import Ledger, read_uplink
 from services.device.things.directory import GrantedDevices
 
 LARGEST_PAGE = 100

@@ -30,8 +30,7 @@ from services.device.telemetry.http_ingest import EdgeService
 from services.device.telemetry.http_presence import HttpPresence, Silence
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.ledger import Ledger
-from services.device.telemetry.metrics import UplinkMetrics
+from services.device.telemetry.ledger import Ledger, UplinkMetrics
 from services.device.telemetry.partitions import DAY_MS, Partitions
 from services.device.telemetry.ports import (
     AlarmTrigger,

@@ -29,7 +29,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
         "libs/common/store_metrics.py StreamMetrics.run: repeat",
         "libs/common/store_metrics.py DiskMetrics.run: repeat",
-        "services/device/telemetry/metrics.py UplinkMetrics.run: repeat",
+        "services/device/telemetry/ledger.py UplinkMetrics.run: repeat",
         "services/workflow/engine/recovery.py Replicas.renew: repeat",
         "libs/common/http/app.py _operations.metrics: to_thread",
         "libs/common/integrations/host.py IntegrationHost._keep_announcing: endless loop",

@@ -6,8 +6,8 @@ import pytest
 
 from libs.common.errors import Unavailable
 from libs.common.http.app import is_ready, state_of
-from services.device.telemetry import metrics
-from services.device.telemetry.metrics import STUCK, Reading, UplinkMetrics
+from services.device.telemetry import ledger
+from services.device.telemetry.ledger import STUCK, Reading, UplinkMetrics
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(metrics, "time", found)
+    monkeypatch.setattr(ledger, "time", found)
     return found
 
 
