@@ -82,9 +82,9 @@ async def test_a_device_of_an_integration_that_is_gone_can_be_deleted(
     assert row["key"] == "simulator.device.sn-B"
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
+async def test_searches(world: World, ids: dict[str, int], subtests: pytest.Subtests):
+    """Parts of name and identifier narrow; the newest come first unless an order is asked."""
+    for asked, expected in [
         ({}, "cba"),
         ({"name": "HALL"}, "ba"),
         ({"name": "(north)"}, "a"),
@@ -103,11 +103,9 @@ async def test_a_device_of_an_integration_that_is_gone_can_be_deleted(
         ({"sorts": [{"property": "integrationName", "direction": "DESC"}]}, "cab"),
         ({"sorts": [{"property": "integration_name"}, {"property": "name"}]}, "bca"),
         ({"page_size": 99_999, "tag": "unknown fields are passed over"}, "cba"),
-    ],
-)
-async def test_searches(world: World, ids: dict[str, int], asked, expected):
-    """Parts of name and identifier narrow; the newest come first unless an order is asked."""
-    assert await names(world.admin(), ids, **asked) == expected
+    ]:
+        with subtests.test(str((asked, expected))):
+            assert await names(world.admin(), ids, **asked) == expected
 
 
 async def test_pages_are_cut_by_size_and_number(world: World, ids: dict[str, int]):
@@ -277,9 +275,9 @@ async def test_operations_need_their_function(world: World, method, path, needed
         assert allowed.status_code == (200 if "search" in path else 404)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "field"),
-    [
+async def test_bad_input_is_named(world: World, subtests: pytest.Subtests):
+    """400, and `detail_message` says which field."""
+    for method, path, body, field in [
         ("POST", "/device/search", {"page_size": 0}, "page_size"),
         ("POST", "/device/search", {"page_number": 0}, "page_number"),
         ("POST", "/device/search", {"name": 5}, "name"),
@@ -302,8 +300,6 @@ async def test_operations_need_their_function(world: World, method, path, needed
         ("PUT", "/device/1", {"name": "x" * 129}, "name"),
         ("PUT", "/device/1", {"name": None}, "name"),
         ("POST", "/device/-1/credentials", None, "device_id"),
-    ],
-)
-async def test_bad_input_is_named(world: World, method, path, body, field):
-    """400, and `detail_message` says which field."""
-    await world.admin().refused(400, method, path, body, field=field)
+    ]:
+        with subtests.test(str((method, path, body, field))):
+            await world.admin().refused(400, method, path, body, field=field)

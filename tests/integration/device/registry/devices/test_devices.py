@@ -276,9 +276,9 @@ async def test_a_bad_configuration_adds_no_device(
     assert await platform.database["serials"].count_documents({}) == 0
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
+async def test_a_bad_device_is_refused(platform: Platform, subtests: pytest.Subtests) -> None:
+    """400 that names the field."""
+    for body, named in [
         ({"name": "x"}, "snDevEUI"),
         ({"sn": "SN1", "devEUI": EUI, "name": "x"}, "snDevEUI"),
         ({"snDevEUI": "SN1"}, "name"),
@@ -299,11 +299,9 @@ async def test_a_bad_configuration_adds_no_device(
         ({"snDevEUI": "SN1", "name": "x", "description": "x" * 1025}, "description"),
         ({"snDevEUI": "SN1", "name": "x", "colour": "red"}, "colour"),
         ([], "object"),
-    ],
-)
-async def test_a_bad_device_is_refused(platform: Platform, body: object, named: str) -> None:
-    """400 that names the field."""
-    assert named in (await platform.mine.refused(400, "POST", "/devices", body))["errMsg"]
+    ]:
+        with subtests.test(str((body, named))):
+            assert named in (await platform.mine.refused(400, "POST", "/devices", body))["errMsg"]
 
 
 @pytest.mark.parametrize(

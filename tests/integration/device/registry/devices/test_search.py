@@ -49,9 +49,11 @@ async def keys(platform: Platform, ids: dict[str, int], **asked: Any) -> str:
     return "".join(names[device["deviceId"]] for device in found["content"])
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
+async def test_filters_narrow(
+    platform: Platform, ids: dict[str, int], subtests: pytest.Subtests
+) -> None:
+    """Each alone, several together, blank ones not at all."""
+    for filters, expected in [
         ({}, "abcd"),
         ({"sn": "sn-c"}, "c"),
         ({"sn": "SN-C"}, "c"),
@@ -85,18 +87,16 @@ async def keys(platform: Platform, ids: dict[str, int], **asked: Any) -> str:
         ({"applicationId": "2"}, ""),
         ({"name": "hall", "connectStatus": ["OFFLINE"], "sn": ""}, "b"),
         ({"name": None, "tag": None}, "abcd"),
-    ],
-)
-async def test_filters_narrow(
-    platform: Platform, ids: dict[str, int], filters: dict[str, Any], expected: str
+    ]:
+        with subtests.test(str((filters, expected))):
+            assert await keys(platform, ids, **filters) == expected
+
+
+async def test_any_field_sorts(
+    platform: Platform, ids: dict[str, int], subtests: pytest.Subtests
 ) -> None:
-    """Each alone, several together, blank ones not at all."""
-    assert await keys(platform, ids, **filters) == expected
-
-
-@pytest.mark.parametrize(
-    ("sorts", "expected"),
-    [
+    """In any case of the direction; the id decides between equals."""
+    for sorts, expected in [
         ([{"property": "deviceId", "direction": "desc"}], "dcba"),
         ([{"property": "sn", "direction": "ASC"}], "abcd"),
         ([{"property": "electricity", "direction": "Desc"}], "abcd"),
@@ -113,29 +113,25 @@ async def test_filters_narrow(
         ([{"property": "lastUpdateTime", "direction": "desc"}], "cdba"),
         ([], "abcd"),
         (None, "abcd"),
-    ],
-)
-async def test_any_field_sorts(
-    platform: Platform, ids: dict[str, int], sorts: object, expected: str
+    ]:
+        with subtests.test(str((sorts, expected))):
+            assert await keys(platform, ids, sorts=sorts) == expected
+
+
+async def test_every_field_of_the_record_sorts(
+    platform: Platform, ids: dict[str, int], subtests: pytest.Subtests
 ) -> None:
-    """In any case of the direction; the id decides between equals."""
-    assert await keys(platform, ids, sorts=sorts) == expected
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
+    """A property is a name of the record."""
+    for name in [
         *("sn", "deviceId", "devEUI", "imei", "name", "description", "project", "tag", "model"),
         *("deviceType", "connectStatus", "licenseStatus", "autopStatus", "rpsStatus"),
         *("hardwareVersion", "firmwareVersion", "electricity", "lastUpdateTime", "application"),
         *("mac", "wlanMac"),
-    ],
-)
-async def test_every_field_of_the_record_sorts(
-    platform: Platform, ids: dict[str, int], name: str
-) -> None:
-    """A property is a name of the record."""
-    assert len(await keys(platform, ids, sorts=[{"property": name, "direction": "desc"}])) == 4
+    ]:
+        with subtests.test(str(name)):
+            assert (
+                len(await keys(platform, ids, sorts=[{"property": name, "direction": "desc"}])) == 4
+            )
 
 
 async def test_pages_follow_each_other(platform: Platform, ids: dict[str, int]) -> None:
@@ -156,9 +152,9 @@ async def test_no_device_is_an_empty_page(platform: Platform) -> None:
     assert found == {"pageSize": 10, "pageNumber": 1, "total": 0, "content": []}
 
 
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
+async def test_a_bad_search_is_refused(platform: Platform, subtests: pytest.Subtests) -> None:
+    """400 that names the field."""
+    for asked, named in [
         ({"pageSize": 0}, "pageSize"),
         ({"pageSize": "many"}, "pageSize"),
         ({"pageSize": None}, "pageSize"),
@@ -176,15 +172,11 @@ async def test_no_device_is_an_empty_page(platform: Platform) -> None:
         ({"name": "a\x00"}, "name"),
         ({"keyword": "x" * 129}, "keyword"),
         ({"colour": "red"}, "colour"),
-    ],
-)
-async def test_a_bad_search_is_refused(
-    platform: Platform, asked: dict[str, Any], named: str
-) -> None:
-    """400 that names the field."""
-    body = {"pageSize": 10, "pageNumber": 1, **asked}
-    refusal = await platform.mine.refused(400, "POST", "/devices/search", body)
-    assert named in refusal["errMsg"]
+    ]:
+        with subtests.test(str((asked, named))):
+            body = {"pageSize": 10, "pageNumber": 1, **asked}
+            refusal = await platform.mine.refused(400, "POST", "/devices/search", body)
+            assert named in refusal["errMsg"]
 
 
 @pytest.mark.parametrize("missing", ["pageSize", "pageNumber"])

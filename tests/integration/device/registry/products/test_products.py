@@ -147,9 +147,9 @@ async def test_products_are_their_tenants(platform: Platform) -> None:
     await platform.foreign.refused(404, "DELETE", "/products/TH-1")
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "named"),
-    [
+async def test_a_bad_product_is_refused(platform: Platform, subtests: pytest.Subtests) -> None:
+    """400 that names the field."""
+    for path, body, named in [
         ("/products/a%20b", {"name": "x", "tsl": tsl()}, "model"),
         ("/products/-a", {"name": "x", "tsl": tsl()}, "model"),
         ("/products/TH", {"tsl": tsl()}, "name"),
@@ -161,13 +161,9 @@ async def test_products_are_their_tenants(platform: Platform) -> None:
         ("/products/TH", {"name": "x", "tsl": tsl(), "snPrefixes": [""]}, "snPrefixes[0]"),
         ("/products/TH", {"name": "x", "tsl": tsl(), "snPrefixes": "67"}, "snPrefixes"),
         ("/products/TH", {"name": "x", "tsl": tsl(), "colour": 1}, "colour"),
-    ],
-)
-async def test_a_bad_product_is_refused(
-    platform: Platform, path: str, body: object, named: str
-) -> None:
-    """400 that names the field."""
-    assert named in (await platform.mine.refused(400, "PUT", path, body))["errMsg"]
+    ]:
+        with subtests.test(str((path, body, named))):
+            assert named in (await platform.mine.refused(400, "PUT", path, body))["errMsg"]
 
 
 async def test_puts_at_the_same_time_all_succeed(platform: Platform) -> None:

@@ -105,9 +105,9 @@ async def test_profiles_set_at_the_same_time_leave_one(platform: Platform) -> No
     assert (await platform.mine.done("POST", "/rps/search", page()))["total"] == 1
 
 
-@pytest.mark.parametrize(
-    ("operation", "given", "named"),
-    [
+async def test_bad_input_is_refused(platform: Platform, subtests: pytest.Subtests) -> None:
+    """400 that names the field."""
+    for operation, given, named in [
         ("profile", {"sn": "SN1"}, "profileUrl"),
         ("profile", {"profileUrl": PROFILE}, "sn"),
         ("profile", body("a.b"), "sn"),
@@ -126,13 +126,12 @@ async def test_profiles_set_at_the_same_time_leave_one(platform: Platform) -> No
         ("search", page(pageNumber=0), "pageNumber"),
         ("search", page(sorts=[{"property": "x"}]), "sorts[0].property"),
         ("search", page(sorts=[{"property": "sn", "direction": "up"}]), "sorts[0].direction"),
-    ],
-)
-async def test_bad_input_is_refused(
-    platform: Platform, operation: str, given: object, named: str
-) -> None:
-    """400 that names the field."""
-    assert named in (await platform.mine.refused(400, "POST", f"/rps/{operation}", given))["errMsg"]
+    ]:
+        with subtests.test(str((operation, given, named))):
+            assert (
+                named
+                in (await platform.mine.refused(400, "POST", f"/rps/{operation}", given))["errMsg"]
+            )
 
 
 @pytest.mark.parametrize("sn", ["SN1", "a%20b", "%00", "%ff"])
