@@ -9,6 +9,7 @@ import os
 import resource
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,12 @@ def count_in(directory: Path) -> None:
 
 
 def note(pid: int) -> None:
-    """Count what is below a process that is about to be killed: nobody will wait for that."""
+    """Count what is below a process that is about to be killed: nobody will wait for that.
+
+    When the directory of the run is gone, everything is counted.
+    """
     for path in _noted:
-        with path.open("a") as out:
+        with suppress(FileNotFoundError), path.open("a") as out:
             out.write(f"{below(pid)}\n")
 
 
