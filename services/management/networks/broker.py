@@ -28,11 +28,15 @@ MOST_WAITING = 20_000
 MOST_WAITING_BYTES = 16 * 1024**2
 LARGEST_MESSAGE = 256 * 1024
 LONGEST_TOPIC = 0xFFFF
+PACKETS_IN_TURN = 64
+"""Packets that are handled before other tasks run; a flood would not let them."""
 REFUSED = 0x80
 """The return code of a subscription that is not granted [3.9.3]."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK = 0x10, 0x20, 0x30, 0x40
 _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
+_TYPE, _NEXT_TYPE = 0xF0, 0x10
+"""The type of an answer is one more than that of its packet."""
 _PINGREQ, _PINGRESP, _DISCONNECT = b"\xc0\x00", 0xD0, b"\xe0\x00"
 _ANSWERS = (_PUBACK, _SUBACK, _UNSUBACK)
 _USER, _PASSWORD = 0x80, 0x40
@@ -61,13 +65,22 @@ class Message(NamedTuple):
     payload: bytes
     packet_id: bytes = b""
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds at most; a character has up to four."""
+        return 4 * len(self.topic) + len(self.payload)
+
 
 def check_topic(text: str, field: str | None = None) -> None:
     """Raise `InvalidInput` for a text that is no topic filter [4.7]."""
     levels = text.split("/")
     misplaced = any(len(level) > 1 and {*"+#"} & {*level} for level in levels)
-    if misplaced or "#" in levels[:-1] or not 0 < len(text.encode()) <= LONGEST_TOPIC:
+    if misplaced or "#" in levels[:-1] or not _has_topic_length(text):
         raise InvalidInput(f"{text} is no topic", field=field)
+
+
+def _has_topic_length(text: str) -> bool:
+    return "\0" not in text and 0 < len(text.encode()) <= LONGEST_TOPIC
 
 
 class Connection:
@@ -109,7 +122,7 @@ class Connection:
             await self._request(_UNSUBSCRIBE, b"", _text(topic))
         for topic in topics:
             codes = await self._request(_SUBSCRIBE, b"", _text(topic) + b"\x01")
-            if any(code >= REFUSED for code in codes):
+            if not codes or codes[0] >= REFUSED:
                 raise BrokerError(f"the broker refuses to tell {topic}")
 
     async def batches(self, most: int) -> AsyncIterator[list[Message]]:
@@ -121,19 +134,30 @@ class Connection:
                 self._arrived.clear()
                 await self._arrived.wait()
             batch = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-            self._waiting_bytes -= sum(len(message.payload) for message in batch)
+            self._waiting_bytes -= sum(message.size for message in batch)
             yield batch
             if self._dropped and not self._waiting:
                 raise BrokerError(f"{self._dropped} messages came faster than they are stored")
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Say that messages are dealt with, so that the broker forgets them."""
-        self._writer.write(
-            b"".join(encoded(_PUBACK, one.packet_id) for one in messages if one.packet_id)
-        )
+    async def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Say that messages are dealt with, so that the broker forgets them.
+
+        When the connection has ended, `batches` raises why, after what still waits.
+        """
+        packets = b"".join(encoded(_PUBACK, one.packet_id) for one in messages if one.packet_id)
+        if self._failure is not None:
+            self._writer.write(packets)  # the broker may still read them
+            return
+        with contextlib.suppress(OSError):  # it has ended the connection
+            await self._send(packets)
 
     async def publish(self, topic: str, payload: bytes, qos: int) -> None:
-        """Publish with QoS 0 or 1; raise `BrokerError`, `OSError` or `TimeoutError`."""
+        """Publish with QoS 0 or 1; raise `BrokerError`, `OSError` or `TimeoutError`.
+
+        Raises `InvalidInput` for a text that is no topic name: a broker disconnects for it [4.7].
+        """
+        if {*"+#"} & {*topic} or not _has_topic_length(topic):
+            raise InvalidInput(f"{topic} is no topic to publish to")
         if qos:
             await self._request(_PUBLISH | qos << 1, _text(topic), payload)
         else:
@@ -141,27 +165,30 @@ class Connection:
 
     async def receive(self) -> None:
         """Receive packets until the connection ends; `batches` raises what has ended it."""
+        handled = 0
         try:
             while True:
                 async with asyncio.timeout(SILENCE):
                     first, body = await self._read_packet()
+                if self._failure is not None:
+                    return
                 self._handle(first, body)
+                handled += 1
+                if handled % PACKETS_IN_TURN == 0:
+                    await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - whatever it is, `batches` raises it
-            self._failure = error
-            self._arrived.set()
-            for answer in self._answers.values():
-                if not answer.done():
-                    answer.set_exception(error)
+            self._end(error)
 
     async def ping(self) -> None:
         """Send a ping every `KEEPALIVE` seconds."""
-        with contextlib.suppress(OSError):  # `receive` gets it, too
+        with contextlib.suppress(Exception):  # it has ended the connection
             while True:
                 await asyncio.sleep(KEEPALIVE)
                 await self._send(_PINGREQ)
 
     def close(self) -> None:
         """Disconnect, and let go of the socket soon, whatever state it is in."""
+        self._end(BrokerError("the connection is closed"))
         self._writer.write(_DISCONNECT)
         self._writer.close()
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._writer.transport.abort)
@@ -185,10 +212,10 @@ class Connection:
             raise BrokerError("the broker closed the connection") from error
 
     def _handle(self, first: int, body: bytes) -> None:
-        if first & 0xF0 == _PUBLISH:
+        if first & _TYPE == _PUBLISH:
             self._add(first, body)
         elif first in _ANSWERS:
-            answer = self._answers.get(body[:2])
+            answer = self._answers.get(bytes([first]) + body[:2])
             if answer is not None and not answer.done():
                 answer.set_result(body[2:])
         elif first != _PINGRESP:
@@ -200,33 +227,51 @@ class Connection:
         end = 2 + int.from_bytes(body[:2], "big")
         start = end + 2 if qos else end
         if qos > 1 or len(body) < start:
-            raise BrokerError("the broker sent a message that cannot be read")
+            raise BrokerError(f"the broker sent a message of QoS {qos} that cannot be read")
         if len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
             self._dropped += 1
             return
-        topic, payload = body[2:end].decode(errors="replace"), body[start:]
-        self._waiting.append(Message(topic, payload, body[end:start]))
-        self._waiting_bytes += len(payload)
+        topic = body[2:end].decode(errors="replace")
+        message = Message(topic, body[start:], body[end:start])
+        self._waiting.append(message)
+        self._waiting_bytes += message.size
         self._arrived.set()
 
     async def _request(self, first: int, before: bytes, after: bytes) -> bytes:
         """Send a packet with an id between two parts of its body; return its answer without it."""
-        if self._failure is not None:
-            raise self._failure
         self._last_id = self._last_id % 0xFFFF + 1
         packet_id = self._last_id.to_bytes(2, "big")
+        key = bytes([(first & _TYPE) + _NEXT_TYPE]) + packet_id
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._answers[packet_id] = answer
+        self._answers[key] = answer
         try:
+            await self._send(encoded(first, before + packet_id + after))
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._send(encoded(first, before + packet_id + after))
                 return await answer
         finally:
-            del self._answers[packet_id]
+            del self._answers[key]
 
     async def _send(self, packet: bytes) -> None:
+        """Send a packet; a broker that does not read it in time ends the connection."""
+        if self._failure is not None:
+            raise self._failure
         self._writer.write(packet)
-        await self._writer.drain()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._writer.drain()
+        except OSError as error:
+            self._end(error)
+            raise
+
+    def _end(self, error: Exception) -> None:
+        """Have everything that waits for the connection raise why it has ended."""
+        if self._failure is None:
+            self._failure = error
+        self._arrived.set()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(self._failure)
+                answer.exception()  # nobody may come to await it
 
 
 def _text(text: str) -> bytes:

@@ -311,7 +311,7 @@ class TenantConnection:
         async for batch in connection.batches(MOST_FRAMES):
             messages = [one for message in batch if (one := self._read(message)) is not None]
             await self._forwarder.forward_patiently(messages)
-            connection.acknowledge(batch)
+            await connection.acknowledge(batch)
 
     def _read(self, message: Message) -> InboundMessage | None:
         try:

@@ -104,7 +104,6 @@ REASONS: dict[str, list[str]] = {
         "services/management/networks/broker.py Connection.__init__: deque",
         "services/management/networks/broker.py Connection.batches: endless loop",
         "services/management/networks/broker.py Connection.ping: endless loop",
-        "services/management/networks/broker.py Connection.receive: endless loop",
         f"{NETWORK} TenantConnection.__init__: Lock",
         f"{NETWORK} TenantConnection._show: endless loop",
         f"{NETWORK} TenantConnection._stay_connected: endless loop",

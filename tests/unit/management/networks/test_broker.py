@@ -27,12 +27,26 @@ class Written:
 
     def __init__(self) -> None:
         self.data = b""
+        self.stuck = False
 
     def write(self, data: bytes) -> None:
         self.data += data
 
     async def drain(self) -> None:
-        """Nothing waits."""
+        """Wait when the broker does not read."""
+        while self.stuck:
+            await asyncio.sleep(1)
+
+    def close(self) -> None:
+        """Nothing is to be closed."""
+
+    @property
+    def transport(self) -> "Written":
+        """The socket."""
+        return self
+
+    def abort(self) -> None:
+        """Nothing is to be let go."""
 
 
 class Peer:
@@ -98,7 +112,15 @@ async def test_messages_come_in_batches_and_are_acknowledged_by_their_ids():
         [Message("a", b"1", b"\x00\x07"), Message("a", b"2")],
         [Message("a", b"3", b"\x12\x34")],
     ]
-    peer.connection.acknowledge([Message("a", b"1", b"\x00\x07"), Message("a", b"2")])
+    await peer.connection.acknowledge([Message("a", b"1", b"\x00\x07"), Message("a", b"2")])
+    assert peer.written.data == b"\x40\x02\x00\x07"
+
+
+async def test_what_is_handled_is_acknowledged_also_after_the_end():
+    """A message that cannot be read comes after others, which the broker need not send again."""
+    peer = Peer(published(b"1", 7), b"\xff\x00", ends=False)
+    assert await peer.batches() == [[Message("a", b"1", b"\x00\x07")]]
+    await peer.connection.acknowledge([Message("a", b"1", b"\x00\x07")])
     assert peer.written.data == b"\x40\x02\x00\x07"
 
 
@@ -111,6 +133,50 @@ async def test_what_waits_is_bounded(monkeypatch, bound: str, most: int):
     batches = peer.connection.batches(10)
     assert [one.packet_id[1] for one in await anext(batches)] == [1, 2, 3]
     with pytest.raises(BrokerError, match="2 messages came faster"):
+        await anext(batches)
+
+
+async def test_topics_count_as_what_waits(monkeypatch):
+    """A broker may send long ones without any payload."""
+    monkeypatch.setattr(module, "MOST_WAITING_BYTES", 60_000)
+    peer = Peer(*(published(b"", number, b"t" * 10_000) for number in range(1, 6)))
+    await peer.connection.receive()
+    assert len(await anext(peer.connection.batches(10))) == 2
+
+
+async def test_a_flood_lets_other_tasks_run():
+    """Reading what has arrived waits for nothing."""
+    peer = Peer(published(b"x") * 1_000)
+    receiving = asyncio.ensure_future(peer.connection.receive())
+    batch: list[Message] = []
+    while not batch:
+        await asyncio.sleep(0)
+        with suppress(BrokerError):
+            batch = await anext(peer.connection.batches(1_000))
+    assert len(batch) <= module.PACKETS_IN_TURN
+    await receiving
+
+
+@pytest.mark.parametrize("sends", ["acknowledgement", "ping", "publication"])
+async def test_a_broker_that_does_not_read_is_disconnected(monkeypatch, sends: str):
+    """Else what is sent to it would take more and more memory, also while it sends a lot."""
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "KEEPALIVE", 0)
+    peer = Peer(published(b"1", 1), ends=False)
+    peer.written.stuck = True
+    receiving = asyncio.ensure_future(peer.connection.receive())
+    if sends == "acknowledgement":
+        await peer.connection.acknowledge([Message("a", b"1", b"\x00\x01")])
+    elif sends == "ping":
+        await peer.connection.ping()
+    else:
+        with pytest.raises(TimeoutError):
+            await peer.connection.publish("a", b"1", 0)
+    peer.reader.feed_data(published(b"2", 2))
+    await receiving
+    batches = peer.connection.batches(1)
+    assert (await anext(batches))[0].payload == b"1"
+    with pytest.raises(TimeoutError):
         await anext(batches)
 
 
@@ -158,6 +224,39 @@ async def test_an_answer_belongs_to_the_packet_of_its_id():
     receiving.cancel()
 
 
+@pytest.mark.parametrize("answer", [b"\x40\x02\x00\x01", b"\x90\x02\x00\x01"])
+async def test_a_subscription_is_granted_by_nothing_else(monkeypatch, answer: bytes):
+    """Not by PUBACK of the same id, and not by SUBACK without a return code."""
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.01)
+    peer = Peer(answer, ends=False)
+    receiving = asyncio.ensure_future(peer.connection.receive())
+    with pytest.raises((BrokerError, TimeoutError)):
+        await peer.connection.listen(["a"], [])
+    receiving.cancel()
+
+
+async def test_a_publication_ends_when_the_connection_is_closed():
+    """The settings were changed: it need not wait until the time is over."""
+    peer = Peer(ends=False)
+    lost = asyncio.ensure_future(peer.connection.publish("a", b"1", 1))
+    await asyncio.sleep(0)
+    peer.connection.close()
+    with pytest.raises(BrokerError, match="closed"):
+        await lost
+    for qos in (0, 1):
+        with pytest.raises(BrokerError, match="closed"):
+            await peer.connection.publish("a", b"2", qos)
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "#", "a\0", "x" * 70_000])
+async def test_nothing_is_published_to_what_is_no_topic(topic: str):
+    """The broker would end the connection for it."""
+    peer = Peer(ends=False)
+    with pytest.raises(InvalidInput, match="is no topic to publish to"):
+        await peer.connection.publish(topic, b"1", 1)
+    assert peer.written.data == b""
+
+
 async def test_a_publication_waits_for_its_acknowledgement():
     """One of QoS 0 waits for nothing; what ends the connection ends it, too."""
     peer = Peer(ends=False)
@@ -183,7 +282,7 @@ def test_a_topic_filter_is_taken(topic: str):
     check_topic(topic)
 
 
-@pytest.mark.parametrize("topic", ["", "a+", "a/#/b", "#/a", "a#", "x" * 70_000])
+@pytest.mark.parametrize("topic", ["", "a+", "a/#/b", "#/a", "a#", "a\0", "x" * 70_000])
 def test_a_topic_that_is_none_is_refused(topic: str):
     """With the name of its setting."""
     with pytest.raises(InvalidInput, match="is no topic") as refused:
