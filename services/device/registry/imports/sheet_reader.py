@@ -1,4 +1,4 @@
-"""Reads a sheet that somebody sent, in a process of its own that is bounded in memory and time.
+"""Reads a sheet that somebody sent, in a confined process that is bounded in memory and time.
 
 The titles of columns and the most rows, as a line of JSON, and the file come on standard input; a
 `Sheet` or a `Refused` as JSON goes to standard output. Rows beyond the most are counted there, so
@@ -15,19 +15,21 @@ import resource
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, time
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from libs.common.sandbox.workers import ask_once, wait_killed
+from libs.common.sandbox.confine import confine
+from libs.common.sandbox.workers import ask_once, start_worker, wait_killed
 from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
 """Sheets of a workbook: rows of devices, keys of columns, lists behind drop-downs."""
 ERROR = "Error"
 """The column that says what is wrong with rows; it is passed over when they are sent again."""
-MEMORY = 192 * 1024 * 1024
-"""Bytes of address space."""
+MEMORY = 160 * 1024 * 1024
+"""Bytes of memory beside what the interpreter and its libraries have."""
 LARGEST = 32 * 1024 * 1024
 """Bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
 SECONDS = 20
@@ -86,12 +88,7 @@ async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
     row has one of `titles` (without regard to case).
     """
     given = msgspec.json.encode((list(titles), most)) + b"\n" + data
-    reader = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    reader = await start_worker(__name__, largest=LARGEST)
     try:
         async with asyncio.timeout(SECONDS):
             answer = await ask_once(reader, given, LARGEST)
@@ -235,17 +232,16 @@ def _cell(cell: Any) -> Any:
 
 
 def main() -> None:
-    """Read one file within bounds."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    """Read one file, confined and within bounds."""
     given, _, data = sys.stdin.buffer.read().partition(b"\n")
+    import_module("python_calamine")
+    for encoding in _ENCODINGS:
+        codecs.lookup(encoding)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    confine(MEMORY)
     found: Sheet | Refused
     try:
         found = parse(data, *msgspec.json.decode(given, type=tuple[list[str], int]))
     except Unreadable as error:
         found = Refused(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -227,6 +227,12 @@ async def test_a_million_rows_cost_no_more_than_those_that_are_allowed():
     assert (sheet.total, len(sheet.rows)) == (300_000, 10)
 
 
+async def test_the_confined_process_reads_workbooks():
+    """It can do so without files, sockets or an environment."""
+    sheet = await read_sheet(workbook(("Sheet1", [["Name", "SN"], ["Roof", 1.0]])), TITLES, 10)
+    assert sheet.rows == [(0, ["Roof", 1])]
+
+
 async def test_an_answer_that_is_too_long_is_a_file_that_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ):
