@@ -176,6 +176,8 @@ async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> 
     resolver = GuardedResolver(allowed)
     try:
         return await resolver.resolve(host, port, socket.AF_UNSPEC)
+    except ValueError as error:  # an empty or too long label
+        raise OSError(errno.EINVAL, f"{host!a} is no name of a host") from error
     finally:
         await resolver.close()
 

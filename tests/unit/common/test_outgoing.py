@@ -9,6 +9,7 @@ from libs.common.http.outgoing import (
     checked_url,
     may_call,
     networks_of,
+    outgoing_socket,
 )
 from libs.common.settings import SettingsInvalid
 
@@ -78,3 +79,10 @@ async def test_a_name_is_judged_by_what_it_resolves_to():
     found = await GuardedResolver(("127.0.0.0/8",)).resolve("localhost", 80)
     assert {one["host"] for one in found} == {"127.0.0.1"}
     await resolver.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", "x" * 64])
+async def test_a_name_that_no_host_can_have_is_an_unknown_one(host: str):
+    """The resolver raises something else, which callers would log as a fault of ours."""
+    with pytest.raises(OSError, match="is no name of a host"):
+        await outgoing_socket(host, 1, ())
