@@ -22,7 +22,9 @@ from deploy.local.options import (
     STORES,
     Command,
     change_of_limit,
-    number,
+    count,
+    file,
+    flag,
     option,
     part,
 )
@@ -42,297 +44,247 @@ GROUPS = {
     "device": "work with certificates of devices",
 }
 COMMANDS = (
-    Command(
+    Command.of(
         "up",
         "start the platform and keep it running until Ctrl-C",
         "up:up",
-        (
-            DATA,
-            *DOORS,
-            option(
-                "--workers",
-                type=number(1, _MOST_WORKERS),
-                default=1,
-                metavar="N",
-                help="processes of each of gateway, device and workflow (default: %(default)s)",
-            ),
-            option(
-                "--cluster",
-                action="store_true",
-                help="run three of MongoDB and NATS and two of Redis, from now on in DIR",
-            ),
-            option(
-                "--admin-email",
-                metavar="EMAIL",
-                default=console.admin_email,
-                help="e-mail address of the console user that the first start makes "
-                f"(default: %(default)s; environment: {console.ADMIN_EMAIL})",
-            ),
-            option(
-                "--no-simulator",
-                dest="simulator",
-                action="store_false",
-                help="do not run the simulated device",
-            ),
-            option(
-                "--no-console",
-                dest="console",
-                action="store_false",
-                help="show no console at /",
-            ),
+        DATA,
+        *DOORS,
+        count(
+            "--workers",
+            1,
+            _MOST_WORKERS,
+            "processes of each of gateway, device and workflow (default: %(default)s)",
+            default=1,
         ),
+        flag("--cluster", "run three of MongoDB and NATS and two of Redis, from now on in DIR"),
+        option(
+            "--admin-email",
+            metavar="EMAIL",
+            default=console.admin_email,
+            help="e-mail address of the console user that the first start makes "
+            f"(default: %(default)s; environment: {console.ADMIN_EMAIL})",
+        ),
+        option(
+            "--no-simulator",
+            dest="simulator",
+            action="store_false",
+            help="do not run the simulated device",
+        ),
+        option("--no-console", dest="console", action="store_false", help="show no console at /"),
     ),
-    Command(
+    Command.of(
         "simulate",
         "report as many devices over MQTT, with a live display of the rate",
         "simulate:simulate",
-        (DATA, *CROWD),
+        DATA,
+        *CROWD,
     ),
-    Command(
+    Command.of(
         "simulate lorawan",
         "be a LoRaWAN network server: tell a broker what sensors say, and take their downlinks",
         "lorawan.command:simulate",
-        (
-            DATA,
-            option(
-                "--server",
-                choices=("chirpstack", "tts"),
-                required=True,
-                help="whose messages: ChirpStack 4, or The Things Stack 3",
-            ),
-            option(
-                "--model",
-                action="append",
-                required=True,
-                metavar="MODEL",
-                help="product of the sensors, which has a codec; may be repeated",
-            ),
-            *CROWD,
-            option(
-                "--loss",
-                type=part,
-                default=0.0,
-                metavar="P",
-                help="part of the uplinks and downlinks that nobody hears (default: 0)",
-            ),
-            option(
-                "--seed",
-                type=number(0, 2**53),
-                default=0,
-                metavar="N",
-                help="other uplinks for another one (default: 0)",
-            ),
-            option("--broker", metavar="URL", help="its MQTT (default: as the integration has it)"),
-            option("--username", metavar="NAME", help="user there (default: the same)"),
-            option("--password-file", type=Path, metavar="FILE", help="with its password"),
-            option("--ca-file", type=Path, metavar="FILE", help="PEM of whom to trust there"),
-            option(
-                "--connect", action="store_true", help="have the integration connect to it as well"
-            ),
-            option("--email", metavar="EMAIL", help="who adds the sensors (default: first user)"),
-            option("--email-password-file", type=Path, metavar="FILE", help="with the password"),
+        DATA,
+        option(
+            "--server",
+            choices=("chirpstack", "tts"),
+            required=True,
+            help="whose messages: ChirpStack 4, or The Things Stack 3",
         ),
+        option(
+            "--model",
+            action="append",
+            required=True,
+            metavar="MODEL",
+            help="product of the sensors, which has a codec; may be repeated",
+        ),
+        *CROWD,
+        option(
+            "--loss",
+            type=part,
+            default=0.0,
+            metavar="P",
+            help="part of the uplinks and downlinks that nobody hears (default: 0)",
+        ),
+        count("--seed", 0, 2**53, "other uplinks for another one (default: 0)", default=0),
+        option("--broker", metavar="URL", help="its MQTT (default: as the integration has it)"),
+        option("--username", metavar="NAME", help="user there (default: the same)"),
+        file("--password-file", "with its password"),
+        file("--ca-file", "PEM of whom to trust there"),
+        flag("--connect", "have the integration connect to it as well"),
+        option("--email", metavar="EMAIL", help="who adds the sensors (default: first user)"),
+        file("--email-password-file", "with the password"),
     ),
-    Command(
+    Command.of(
         "app create",
         "create an application and print its credentials",
         "administration:create_app",
-        (
-            option("name", metavar="NAME", help="what people call it"),
-            option("--events", action="store_true", help="let it subscribe to events over NATS"),
-            *SHARED,
-        ),
+        option("name", metavar="NAME", help="what people call it"),
+        flag("--events", "let it subscribe to events over NATS"),
+        *SHARED,
     ),
-    Command("app list", "list the applications", "administration:list_apps", SHARED),
-    Command(
+    Command.of("app list", "list the applications", "administration:list_apps", *SHARED),
+    Command.of(
         "app rotate-secret",
         "give an application a new secret",
         "administration:rotate_app",
-        (APP_ID, *SHARED),
+        APP_ID,
+        *SHARED,
     ),
-    Command("app delete", "delete an application", "administration:delete_app", (APP_ID, *SHARED)),
-    Command(
+    Command.of("app delete", "delete an application", "administration:delete_app", APP_ID, *SHARED),
+    Command.of(
         "user reset-password",
         "give a user a new password and print it; the old one and its tokens end at once",
         "administration:reset_password",
-        (
-            option("email", metavar="EMAIL", help="the user's e-mail address"),
-            option(
-                "--tenant", default=console.TENANT, help="the user's tenant (default: %(default)s)"
-            ),
-            *SHARED,
-        ),
+        option("email", metavar="EMAIL", help="the user's e-mail address"),
+        option("--tenant", default=console.TENANT, help="the user's tenant (default: %(default)s)"),
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "tenant create",
         "create a tenant and print the client that its people sign in with",
         "administration:create_tenant",
-        (option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"), *SHARED),
+        option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"),
+        *SHARED,
     ),
-    Command("tenant list", "list the tenants", "administration:list_tenants", SHARED),
-    Command(
+    Command.of("tenant list", "list the tenants", "administration:list_tenants", *SHARED),
+    Command.of(
         "tenant limits",
         "show what a tenant may use at most, or change it",
         "administration:change_limits",
-        (
-            option("name", metavar="NAME", help="the tenant"),
-            option(
-                "changes",
-                nargs="*",
-                type=change_of_limit,
-                metavar="LIMIT=NUMBER",
-                help="a limit as it is shown, e.g. eachRequests=50 (or each_requests=50); "
-                "eachRequests=default takes the platform's again",
-            ),
-            *SHARED,
+        option("name", metavar="NAME", help="the tenant"),
+        option(
+            "changes",
+            nargs="*",
+            type=change_of_limit,
+            metavar="LIMIT=NUMBER",
+            help="a limit as it is shown, e.g. eachRequests=50 (or each_requests=50); "
+            "eachRequests=default takes the platform's again",
         ),
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "integration create",
         "create a login and print its secret",
         "administration:create_integration",
-        (INTEGRATION_ID, *SHARED),
+        INTEGRATION_ID,
+        *SHARED,
     ),
-    Command("integration list", "list the logins", "administration:list_integrations", SHARED),
-    Command(
+    Command.of("integration list", "list the logins", "administration:list_integrations", *SHARED),
+    Command.of(
         "integration rotate-secret",
         "give a login a new secret",
         "administration:rotate_integration",
-        (INTEGRATION_ID, *SHARED),
+        INTEGRATION_ID,
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "integration delete",
         "delete a login",
         "administration:delete_integration",
-        (INTEGRATION_ID, *SHARED),
+        INTEGRATION_ID,
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "device certificate",
         "issue a certificate with which a device logs in, and write it and its private key",
         "administration:issue_certificate",
-        (
-            SN,
-            option(
-                "--days",
-                type=number(1, 3650),
-                default=365,
-                metavar="N",
-                help="days that it holds (default: %(default)s)",
-            ),
-            option(
-                "--csr",
-                type=Path,
-                metavar="FILE",
-                help="certificate signing request (PEM): the device keeps its private key",
-            ),
-            option(
-                "--out",
-                type=Path,
-                default=Path(),
-                metavar="DIR",
-                help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
-            ),
-            *SHARED,
+        SN,
+        count("--days", 1, 3650, "days that it holds (default: %(default)s)", default=365),
+        file("--csr", "certificate signing request (PEM): the device keeps its private key"),
+        option(
+            "--out",
+            type=Path,
+            default=Path(),
+            metavar="DIR",
+            help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
         ),
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "device certificates",
         "list the certificates with which a device logs in",
         "administration:show_certificates",
-        (SN, *SHARED),
+        SN,
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "device revoke-certificate",
         "end a certificate at once, and its connections",
         "administration:revoke_certificate",
-        (SN, option("serial", metavar="SERIAL", help="its serial number"), *SHARED),
+        SN,
+        option("serial", metavar="SERIAL", help="its serial number"),
+        *SHARED,
     ),
-    Command(
+    Command.of(
         "product import",
         "import a product, or a bare TSL document, from a JSON file",
         "products:import_file",
-        (
-            option("file", metavar="FILE", type=Path, help="the JSON file"),
-            option(
-                "--model",
-                help="the product's model (default: as the file says, else the file's name)",
-            ),
-            *PLATFORM,
+        file("file", "the JSON file"),
+        option(
+            "--model", help="the product's model (default: as the file says, else the file's name)"
         ),
+        *PLATFORM,
     ),
-    Command(
+    Command.of(
         "product import-template",
         "make a product and its codec from a public device template",
         "templates:import_template",
-        (
-            option(
-                "template",
-                metavar="DIR|ZIP",
-                type=Path,
-                help="the folder of device-template.yaml, beside folders that it shares, or a ZIP",
-            ),
-            option("--model", help="the product's model (default: the folder's name)"),
-            *PLATFORM,
+        option(
+            "template",
+            metavar="DIR|ZIP",
+            type=Path,
+            help="the folder of device-template.yaml, beside folders that it shares, or a ZIP",
         ),
+        option("--model", help="the product's model (default: the folder's name)"),
+        *PLATFORM,
     ),
-    Command(
+    Command.of(
         "backup",
         "back the platform up while it runs: secrets, databases and streams of one moment",
         "backups:backup",
-        (
-            option("to", metavar="DIR|-", help="where the file goes; '-': standard output"),
-            option("--tenant", metavar="NAME", help="only this tenant, to be moved elsewhere"),
-            option(
-                "--recipient",
-                action="append",
-                metavar="KEY",
-                help="encrypt for this public key of age (age1…); may be repeated",
-            ),
-            *BACKUPS,
-            option("--verify", action="store_true", help="read it again and compare"),
+        option("to", metavar="DIR|-", help="where the file goes; '-': standard output"),
+        option("--tenant", metavar="NAME", help="only this tenant, to be moved elsewhere"),
+        option(
+            "--recipient",
+            action="append",
+            metavar="KEY",
+            help="encrypt for this public key of age (age1…); may be repeated",
         ),
+        *BACKUPS,
+        flag("--verify", "read it again and compare"),
     ),
-    Command(
+    Command.of(
         "restore",
         "restore a backup into an empty data directory or empty stores; a tenant's into a platform",
         "backups:restore",
-        (
-            option("file", metavar="FILE|-", help="the backup; '-': standard input"),
-            *BACKUPS,
-            option("--verify", action="store_true", help="compare what is there with the backup"),
-            option("--dry-run", action="store_true", help="read and check it, change nothing"),
-            option(
-                "--only-secrets",
-                action="store_true",
-                help="with URLs: write state.json to DIR, from which the stores get their logins",
-            ),
-            option(
-                "--replicas",
-                type=number(1, 5),
-                metavar="N",
-                help="replicas of each stream (default: as in the backup)",
-            ),
+        option("file", metavar="FILE|-", help="the backup; '-': standard input"),
+        *BACKUPS,
+        flag("--verify", "compare what is there with the backup"),
+        flag("--dry-run", "read and check it, change nothing"),
+        flag(
+            "--only-secrets",
+            "with URLs: write state.json to DIR, from which the stores get their logins",
         ),
+        count("--replicas", 1, 5, "replicas of each stream (default: as in the backup)"),
     ),
-    Command(
+    Command.of(
         "migrate",
         "bring the databases to this version, as services do when they start",
         "migrating:run",
-        (
-            *STORES,
-            option(
-                "--contract",
-                action="store_true",
-                help="also take away what only older versions need: there is no way back then",
-            ),
+        *STORES,
+        flag(
+            "--contract", "also take away what only older versions need: there is no way back then"
         ),
     ),
-    Command("version", "print what runs here", "programs:show_versions", (JSON,)),
-    Command(
+    Command.of("version", "print what runs here", "programs:show_versions", JSON),
+    Command.of(
         "doctor",
         "check this machine, and the platform if it runs; in a container, what its service sees",
         "doctor:examine",
-        (DATA, *DOORS, JSON),
+        DATA,
+        *DOORS,
+        JSON,
     ),
 )
 

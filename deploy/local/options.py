@@ -12,6 +12,8 @@ from libs.common.contracts.limits import Limits
 
 _MOST_DEVICES = 2000
 
+Option = dict[str, Any]
+
 
 class Command(NamedTuple):
     """A command: its words, what it does, in words and in code, and what it takes."""
@@ -23,12 +25,27 @@ class Command(NamedTuple):
 
     It takes what is given, and returns an exit code, or a coroutine that returns one or None.
     """
-    options: tuple[dict[str, Any], ...]
+    options: tuple[Option, ...]
+
+    @classmethod
+    def of(cls, words: str, text: str, run: str, *options: Option) -> "Command":
+        """A command with its options one after another."""
+        return cls(words, text, run, options)
 
 
-def option(*names: str, **more: Any) -> dict[str, Any]:
+def option(*names: str, **more: Any) -> Option:
     """An argument of a command, as `argparse` takes it; a default may be a function."""
     return {"names": names, "more": more}
+
+
+def flag(name: str, text: str) -> Option:
+    """An option that is given or not."""
+    return option(name, action="store_true", help=text)
+
+
+def file(name: str, text: str) -> Option:
+    """An option that names a file."""
+    return option(name, type=Path, metavar="FILE", help=text)
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
@@ -41,6 +58,11 @@ def number(least: int, most: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def count(name: str, least: int, most: int, text: str, **more: Any) -> Option:
+    """An option with a whole number in a range."""
+    return option(name, type=number(least, most), metavar="N", help=text, **more)
 
 
 def positive(text: str) -> float:
@@ -89,7 +111,7 @@ def change_of_limit(text: str) -> tuple[str, int | None]:
     return name, None if value == "default" else number(1, 2**53)(value)
 
 
-def _door(name: str, what: str, default: str) -> dict[str, Any]:
+def _door(name: str, what: str, default: str) -> Option:
     text = f"port of {what} (default: {default})"
     return option(name, type=number(1, 65_535), metavar="PORT", help=text)
 
@@ -142,10 +164,9 @@ DOORS = (
     _door("--websocket-port", "MQTT over WebSocket, at /mqtt", "not open; with --tls 8084"),
     _door("--certificate-port", "MQTT for devices with a certificate", "not open; with --tls 8884"),
     _door("--certificate-nats-port", "NATS for them", "not open; with --tls 4223"),
-    option(
+    flag(
         "--tls",
-        action="store_true",
-        help="all of these doors speak TLS and nothing else, with certificates of an authority "
+        "all of these doors speak TLS and nothing else, with certificates of an authority "
         "that is made under DIR/tls",
     ),
     option(
@@ -164,7 +185,7 @@ DOORS = (
         help="address of these doors (default: %(default)s)",
     ),
 )
-JSON = option("--json", action="store_true", help="print JSON")
+JSON = flag("--json", "print JSON")
 SHARED = (DATA, JSON)
 APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
 SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
@@ -190,26 +211,16 @@ STORES = (
 )
 BACKUPS = (
     *STORES,
-    option(
-        "--passphrase-file",
-        type=Path,
-        metavar="FILE",
-        help=f"encrypt or open with this passphrase (environment: {PASSPHRASE})",
-    ),
-    option(
-        "--identity-file",
-        type=Path,
-        metavar="FILE",
-        help="open with a private key of age (AGE-SECRET-KEY-1…)",
-    ),
+    file("--passphrase-file", f"encrypt or open with this passphrase (environment: {PASSPHRASE})"),
+    file("--identity-file", "open with a private key of age (AGE-SECRET-KEY-1…)"),
 )
 CROWD = (
-    option(
+    count(
         "--devices",
-        type=number(1, _MOST_DEVICES),
+        1,
+        _MOST_DEVICES,
+        f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
         required=True,
-        metavar="N",
-        help=f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
     ),
     option("--rate", type=positive, required=True, metavar="R", help="reports/s of all together"),
     option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
