@@ -68,23 +68,13 @@ OWN_PAGES = frozenset({"product"})
 
 def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
     """Entries one by one."""
-    return [
-        ShownMenu(
-            menu_id=str(menu.id),
-            code=menu.code,
-            name=menu.name,
-            type=menu.type,
-            parent_id=None if menu.parent_id is None else str(menu.parent_id),
-        )
-        for menu in menus
-    ]
+    return [ShownMenu.from_fields(menu, menu_id=str(menu.id)) for menu in menus]
 
 
 def tree(menus: Sequence[Menu]) -> list[MenuNode]:
     """The roots with their children; an entry whose parent is not among `menus` is a root."""
     nodes = {
-        menu.id: MenuNode(**msgspec.structs.asdict(shown), children=[])
-        for menu, shown in zip(menus, flat(menus), strict=True)
+        menu.id: MenuNode.from_fields(menu, menu_id=str(menu.id), children=[]) for menu in menus
     }
     roots: list[MenuNode] = []
     for menu in menus:

@@ -53,11 +53,11 @@ class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
     def from_fields(cls, source: Any, **more: Any) -> Self:
         """Return what shows `source`: its attributes of the same names, and `more`.
 
-        Where text is shown, an id becomes decimal text and a time the text of its ms.
+        A time becomes its ms, and where text is shown, a number is written as decimal text.
         """
         kind: Any = type(source)
         shown = {
-            name: _text(getattr(source, name)) if is_text else getattr(source, name)
+            name: _shown(getattr(source, name), is_text=is_text)
             for name, is_text in _fields_of(cls, kind)
             if name not in more
         }
@@ -78,10 +78,10 @@ def _fields_of(kind: type[Shown], source: type) -> list[tuple[str, bool]]:
     ]
 
 
-def _text(value: Any) -> str | None:
+def _shown(value: Any, *, is_text: bool) -> Any:
     if isinstance(value, datetime):
         value = to_ms(value)
-    return str(value) if isinstance(value, int) else value
+    return str(value) if is_text and isinstance(value, int) else value
 
 
 class Page(msgspec.Struct, Generic[T], kw_only=True):

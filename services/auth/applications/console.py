@@ -116,12 +116,7 @@ async def take_device(
 
 
 def _secret(made: ApplicationSecret) -> ShownSecret:
-    return ShownSecret(
-        application_id=str(made.application_id),
-        name=made.name,
-        client_id=made.client_id,
-        client_secret=made.client_secret,
-    )
+    return ShownSecret.from_fields(made)
 
 
 ROUTER = Router(

@@ -87,14 +87,11 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     @property
     def response(self) -> "ShownApplication":
         """What the management API shows."""
-        return ShownApplication(
+        return ShownApplication.from_fields(
+            self,
             application_id=str(self.id),
             tenant_id=self.tenant,
-            name=self.name,
-            client_id=self.client_id,
-            events=self.events,
             allowed_addresses=list(self.allowed_addresses),
-            created_at=to_ms(self.created_at),
         )
 
 

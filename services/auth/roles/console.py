@@ -7,7 +7,6 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
-from libs.common.clock import to_ms
 from libs.common.http import RequestCaller
 from libs.common.http.console import Page, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins
@@ -167,11 +166,9 @@ async def _search(
 
 
 def _shown(role: Role, counts: RoleCounts) -> ShownRole:
-    return ShownRole(
+    return ShownRole.from_fields(
+        role,
         role_id=str(role.id),
-        name=role.name,
-        description=role.description,
-        created_at=str(to_ms(role.created_at)),
         user_role_count=str(counts.users),
         role_integration_count=str(counts.integrations),
     )

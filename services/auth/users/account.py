@@ -184,12 +184,10 @@ class OwnSessions:
 
 
 def _shown(login: Login, *, current: bool) -> OwnSession:
-    return OwnSession(
+    return OwnSession.from_fields(
+        login,
         session_id=login.family,
         current=current,
-        started_at=None if login.started_at is None else str(login.started_at),
-        renewed_at=None if login.renewed_at is None else str(login.renewed_at),
-        ends_at=str(login.ends_at),
         address=login.origin.address,
         user_agent=login.origin.agent,
     )

@@ -146,14 +146,8 @@ def _owners_of(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
 
 
 def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
-    return ShownUser(
-        tenant_id=user.tenant,
-        user_id=str(user.id),
-        nickname=user.nickname,
-        email=user.email,
-        created_at=str(to_ms(user.created_at)),
-        enabled=user.enabled,
-        roles=_shown_roles(user, roles),
+    return ShownUser.from_fields(
+        user, tenant_id=user.tenant, user_id=str(user.id), roles=_shown_roles(user, roles)
     )
 
 

@@ -283,14 +283,4 @@ def _checked(condition: Condition) -> Condition:
 
 
 def _shown(rule: Rule) -> ShownRule:
-    return ShownRule(
-        id=str(rule.id),
-        name=rule.name,
-        severity=rule.severity,
-        condition=rule.condition,
-        device_id=None if rule.device is None else str(rule.device),
-        product=rule.product,
-        enabled=rule.enabled,
-        created_at=rule.created_at,
-        updated_at=rule.updated_at,
-    )
+    return ShownRule.from_fields(rule, device_id=None if rule.device is None else str(rule.device))

@@ -183,27 +183,19 @@ class Alarms:
 
 
 def _shown(alarm: Alarm, place: Location | None) -> ShownAlarm:
-    return ShownAlarm(
-        id=str(alarm.id),
+    return ShownAlarm.from_fields(
+        alarm,
         alarm_status=alarm.claimed_at is None,
         alarm_time=alarm.raised_at,
         alarm_content=alarm.content,
         device_id=str(alarm.device),
-        device_name=alarm.device_name,
         latitude=place.latitude if place else None,
         longitude=place.longitude if place else None,
         address=place.address if place else None,
-        severity=alarm.severity,
         rule_id=None if alarm.rule is None else str(alarm.rule),
         flow_id=None if alarm.flow is None else str(alarm.flow),
-        open=alarm.open,
-        value=alarm.value,
         cleared_time=alarm.cleared_at,
-        cleared_by=alarm.cleared_by,
         claimed_time=alarm.claimed_at,
-        claimed_by=alarm.claimed_by,
-        claimed_name=alarm.claimed_name,
-        note=alarm.note,
     )
 
 

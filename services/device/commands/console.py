@@ -9,7 +9,6 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.clock import to_ms
 from libs.common.contracts.events import TaskStatus
 from libs.common.envelope import console_code
 from libs.common.errors import NotFound, ThingwayError
@@ -263,21 +262,8 @@ async def call_service_of_device(
 
 
 def _shown_command(command: Command) -> ShownCommand:
-    return ShownCommand(
-        id=str(command.id),
-        kind=command.kind,
-        status=command.status,
-        payload=shown_payload(command),
-        created_at=to_ms(command.created_at),
-        expires_at=to_ms(command.expires_at),
-        finished_at=to_ms(command.finished_at) if command.finished_at else None,
-        outputs=command.outputs,
-        error=command.error,
-        error_code=error_code(command) or None,
-        attempts=command.attempts,
-        carrier=command.carrier,
-        application_id=None if command.application_id is None else str(command.application_id),
-        user_id=None if command.user_id is None else str(command.user_id),
+    return ShownCommand.from_fields(
+        command, payload=shown_payload(command), error_code=error_code(command) or None
     )
 
 

@@ -56,7 +56,7 @@ class TagRef(msgspec.Struct):
     id: str
 
 
-class EntityTag(msgspec.Struct, kw_only=True):
+class EntityTag(Shown, kw_only=True):
     """A tag as an entity carries it."""
 
     id: str

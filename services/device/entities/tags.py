@@ -14,7 +14,6 @@ from functools import partial
 import msgspec
 from pymongo import DeleteOne, UpdateOne
 
-from libs.common.clock import to_ms
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
@@ -248,18 +247,7 @@ class EntityTags:
         tenant = principal.tenant
         found, total = await self._store.search(tenant, wanted)
         uses = await self._store.uses(tenant, [tag.id for tag in found])
-        rows = [
-            ShownTag(
-                id=str(tag.id),
-                name=tag.name,
-                description=tag.description,
-                color=tag.color,
-                created_at=to_ms(tag.created_at),
-                updated_at=to_ms(tag.updated_at),
-                tagged_entities_count=uses[tag.id],
-            )
-            for tag in found
-        ]
+        rows = [ShownTag.from_fields(tag, tagged_entities_count=uses[tag.id]) for tag in found]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def count(self, principal: Principal) -> int:
@@ -305,12 +293,7 @@ class EntityTags:
         tags = await self._store.tags_by_id(tenant)
         if not tags:
             return {}
-        shown = {
-            tag.id: EntityTag(
-                id=str(tag.id), name=tag.name, description=tag.description, color=tag.color
-            )
-            for tag in tags.values()
-        }
+        shown = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
         held = await self._store.find_tag_ids(tenant, entity_ids)
         return {entity: [shown[one] for one in ids if one in shown] for entity, ids in held.items()}
 

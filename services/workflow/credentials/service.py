@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.bus import RpcClient
-from libs.common.clock import to_ms
 from libs.common.contracts.auth import Done
 from libs.common.contracts.mqtt import CLOSE_MQTT_CLIENTS, CloseMqttClients, MqttLoggedIn, MqttLogin
 from libs.common.decoding import worded
@@ -268,15 +267,11 @@ def _check_mail(data: object) -> None:
 
 
 def _shown(one: Credential) -> ShownCredentials:
-    return ShownCredentials(
-        id=str(one.id),
+    return ShownCredentials.from_fields(
+        one,
         tenant_id=one.tenant,
         credentials_type=one.type.value,
-        description=one.description,
-        access_key=one.access_key,
         access_secret=one.secret,
         additional_data=one.data,
         editable=True,
-        created_at=to_ms(one.created_at),
-        updated_at=to_ms(one.updated_at),
     )

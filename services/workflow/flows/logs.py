@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from libs.common.contracts.entities import MOST
 from libs.common.errors import NotFound
 from libs.common.http import Requester, provide
-from libs.common.http.console import Page, PageRequest, get, post
+from libs.common.http.console import Page, PageRequest, Shown, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
@@ -76,7 +76,7 @@ class SearchLogs(PageRequest, kw_only=True):
     status: Literal["SUCCESS", "ERROR", ""] | None = None
 
 
-class ShownLog(msgspec.Struct, kw_only=True):
+class ShownLog(Shown, kw_only=True):
     """A run in the list; `start_time` and `time_cost` in ms."""
 
     id: str
@@ -86,7 +86,7 @@ class ShownLog(msgspec.Struct, kw_only=True):
     version: int
 
 
-class ShownRun(ShownLog, omit_defaults=True, kw_only=True):
+class ShownRun(ShownLog, kw_only=True):
     """A run with what each node did; the entry has only an output."""
 
     error_message: str | None = None
@@ -129,13 +129,7 @@ class LogService:
 
 
 def _shown(run: Run) -> ShownLog:
-    return ShownLog(
-        id=str(run.id),
-        start_time=run.started_at,
-        time_cost=run.time_cost,
-        status=ended(run),
-        version=run.version,
-    )
+    return ShownLog.from_fields(run, start_time=run.started_at, status=ended(run))
 
 
 @post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])

@@ -122,15 +122,7 @@ class FlowService:
             text = await self.store.design(user.tenant, flow_id, version)
         if text is None:
             raise NotFound(f"Version Not Found: {version}", field="version")
-        return ShownDesign(
-            id=str(flow.id),
-            name=flow.name,
-            remark=flow.remark,
-            enabled=flow.enabled,
-            stopped=flow.stopped,
-            version=flow.version,
-            design_data=openable(text),
-        )
+        return ShownDesign.from_fields(flow, design_data=openable(text))
 
     async def versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """The versions of a flow's design that are kept, the newest first."""
@@ -306,13 +298,6 @@ def _changed(flow: Flow, **fields: Any) -> Flow:
 
 
 def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
-    return ShownFlow(
-        id=str(flow.id),
-        name=flow.name,
-        remark=flow.remark,
-        enabled=flow.enabled,
-        stopped=flow.stopped,
-        user_nickname=names.get(flow.user_id) if flow.user_id is not None else None,
-        created_at=to_ms(flow.created_at),
-        updated_at=to_ms(flow.updated_at),
+    return ShownFlow.from_fields(
+        flow, user_nickname=names.get(flow.user_id) if flow.user_id is not None else None
     )

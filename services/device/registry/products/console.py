@@ -285,13 +285,11 @@ async def get_blueprint_source(principal: Requester, templates: Library) -> Blue
     library = await templates.source(principal.tenant)
     if library is None:
         return BlueprintSource(current_source_type="DEFAULT", synced_success=True)
-    return BlueprintSource(
+    return BlueprintSource.from_fields(
+        library,
         current_source_type="UPLOAD",
         synced_success=True,
         type="ZIP",
-        url=library.url,
-        file_name=library.file_name,
-        version=library.version,
         update_time=library.updated_at,
     )
 

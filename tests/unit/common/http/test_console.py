@@ -15,6 +15,7 @@ class Kept(msgspec.Struct):
     owner: int | None = None
     ready: bool = True
     secret: str = "secret"
+    changed_at: datetime = datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
 
     @property
     def size(self) -> int:
@@ -25,6 +26,7 @@ class ShownThing(Shown, kw_only=True):
     id: str
     name: str
     made_at: str
+    changed_at: int
     owner: str | None = None
     ready: bool
     size: int
@@ -33,13 +35,14 @@ class ShownThing(Shown, kw_only=True):
 
 @pytest.mark.parametrize(("owner", "shown"), [(9, {"owner": "9"}), (None, {})])
 def test_what_is_shown_is_filled_by_names(owner: int | None, shown: dict[str, str]):
-    """Ids and times are text where text is shown; the rest is given, and nothing else is shown."""
+    """Ids are text where text is shown, times are ms; the rest is given, nothing else is shown."""
     kept = Kept(7, "a", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), owner)
     found = ShownThing.from_fields(kept, rows=[1], name="b")
     assert msgspec.to_builtins(found) == {
         "id": "7",
         "name": "b",
         "made_at": "1000",
+        "changed_at": 2000,
         "ready": True,
         "size": 3,
         "rows": [1],
