@@ -374,19 +374,9 @@ def _service(codec: ProductCodec) -> str | None:
     return asked.service if asked and asked.fault is None else None
 
 
-def _product(document: dict[str, Any]) -> Product:
-    return Product(
-        model=document["_id"]["model"],
-        name=document["name"],
-        sn_prefixes=document["snPrefixes"],
-        device_type=document["deviceType"],
-        current_version=document["currentVersion"],
-        versions=document["versions"],
-        history_days=document.get("historyDays") or msgspec.UNSET,
-        frame_days=document.get("frameDays") or msgspec.UNSET,
-        device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
-        location_property=document.get("locationProperty") or msgspec.UNSET,
-        codec_version=document.get("codecVersion") or msgspec.UNSET,
-        created_at=to_ms(document["createdAt"]),
-        updated_at=to_ms(document["updatedAt"]),
-    )
+def _product(document: Document) -> Product:
+    """Read a product; what is None or 0 is unset."""
+    required = {"name", "snPrefixes"}
+    set_fields = {name: value for name, value in document.items() if value or name in required}
+    times = {name: to_ms(document[name]) for name in ("createdAt", "updatedAt")}
+    return msgspec.convert({**set_fields, "model": document["_id"]["model"], **times}, Product)

@@ -56,12 +56,12 @@ class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
     """`{message_id}-{node before}`."""
 
 
-class Run(msgspec.Struct, kw_only=True):
+class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """One run of a flow; the engine fills in what is unknown when it begins."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     tenant: str
-    flow_id: int
+    flow_id: int = msgspec.field(name="flow")
     version: int
     cause: Cause
     entered: Any

@@ -25,7 +25,7 @@ from libs.common.store.mongo import (
     drop_present,
     ids_in_turns,
 )
-from services.workflow.runs.model import Cause, Run, TraceItem
+from services.workflow.runs.model import Run, TraceItem
 
 COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """What a search can be sorted by."""
@@ -236,18 +236,9 @@ def _ended(run: Run) -> Document:
 
 def _run(document: Document) -> Run:
     trace, entered = document.get("trace"), document.get("entered")
-    return Run(
-        id=document["_id"],
-        tenant=document["tenant"],
-        flow_id=document["flow"],
-        version=document["version"],
-        cause=msgspec.convert(document["cause"], Cause),
-        entered=msgspec.json.decode(entered) if entered else None,
-        started_at=to_ms(document["startedAt"]),
-        status=document["status"],
-        time_cost=document.get("timeCost", 0),
-        error=document.get("error"),
-        traces=_traces(trace) if trace else [],
-        tries=document["tries"],
-        sealed=document.get("sealed", False),
-    )
+    read = {
+        "entered": msgspec.json.decode(entered) if entered else None,
+        "startedAt": to_ms(document["startedAt"]),
+        "traces": _traces(trace) if trace else [],
+    }
+    return msgspec.convert(document | read, Run)
