@@ -7,6 +7,7 @@ from functools import partial
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus
+from libs.common.device_client import DeviceClient
 from libs.common.http import Service, create_app, provide, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
@@ -55,7 +56,7 @@ def build_app(
     account = AccountService(changes, accounts, core.hashes, people, core.throttle)
     user_handlers = users.UserHandlers(
         accounts=account,
-        directory=UserDirectory(accounts, core.rpc),
+        directory=UserDirectory(accounts, DeviceClient(core.rpc)),
         people=people,
         sessions=OwnSessions(changes, core.user_tokens),
     )

@@ -9,6 +9,7 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.integrations import GetIntegrations, Manifest
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.contracts.names import DescribeIntegrations, ReadResource
+from libs.common.device_client import DeviceClient
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
@@ -22,7 +23,6 @@ from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.builtin import wiring as builtin_wiring
 from services.management.dashboards import wiring as dashboards_wiring
-from services.management.device_client import DeviceClient
 from services.management.integrations import console as integrations_console
 from services.management.integrations.registry import IntegrationStore, Registry
 from services.management.integrations.service import IntegrationService

@@ -8,7 +8,6 @@ from libs.common.bus.rpc import error_of
 from libs.common.contracts.entities import (
     CALL,
     MOST,
-    RESOLVE,
     UPDATE,
     VALUES,
     CalledServices,
@@ -16,9 +15,7 @@ from libs.common.contracts.entities import (
     EntityUpdate,
     EntityValues,
     ReadEntities,
-    ResolvedEntities,
     ResolvedEntity,
-    ResolveEntities,
     UpdatedEntities,
     UpdateEntities,
     UpdateOutcome,
@@ -33,6 +30,7 @@ from libs.common.contracts.flows import (
     RemoveFlowService,
     Settled,
 )
+from libs.common.device_client import DeviceClient
 from libs.common.errors import TooLarge
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
@@ -106,8 +104,7 @@ class Entities:
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
         """Those of `keys` that there are."""
-        wanted = ResolveEntities(tenant=tenant, keys=list(keys))
-        return (await self._rpc.call(RESOLVE, wanted, ResolvedEntities)).entities
+        return await DeviceClient(self._rpc).resolve(tenant, keys=list(keys))
 
     async def put_service(self, service: PutFlowService) -> None:
         """Make a flow's service like this."""

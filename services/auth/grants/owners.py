@@ -10,12 +10,12 @@ import msgspec
 from libs.common.bus import NobodyAnswers, RpcClient
 from libs.common.contracts import names
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
 from libs.common.contracts.integrations import (
     GET_INTEGRATIONS,
     GetIntegrations,
     KnownIntegrations,
 )
+from libs.common.device_client import DeviceClient
 from libs.common.http.console import LARGEST_PAGE
 from services.auth.accounts.grants import Resource
 
@@ -58,11 +58,16 @@ class ResourceOwners:
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
         """Dashboards by name; none where nobody offers any."""
-        wanted = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
         try:
-            found = await self.rpc.call(names.DASHBOARDS, wanted, names.DescribedDashboards)
+            return await self._dashboards(tenant, ids, keyword)
         except NobodyAnswers:
             return []
+
+    async def _dashboards(
+        self, tenant: str, ids: Sequence[int] | None, keyword: str = ""
+    ) -> list[names.DescribedDashboard]:
+        wanted = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
+        found = await self.rpc.call(names.DASHBOARDS, wanted, names.DescribedDashboards)
         return found.dashboards
 
     async def missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
@@ -87,27 +92,21 @@ class ResourceOwners:
     async def _found(self, kind: ResourceType, tenant: str, ids: list[Any]) -> list[Any]:
         match kind:
             case ResourceType.DEVICE:
-                wanted = names.DescribeDevices(tenant, ids, limit=len(ids), counted=False)
-                devices = await self.rpc.call(names.DEVICES, wanted, names.DescribedDevices)
-                return [one.id for one in devices.devices]
+                devices = await DeviceClient(self.rpc).describe_devices(tenant, ids)
+                return [one.id for one in devices]
             case ResourceType.DEVICE_GROUP:
                 groups = await self.rpc.call(
                     names.GROUPS, names.DescribeGroups(tenant, ids), names.DescribedGroups
                 )
                 return groups.ids
             case ResourceType.ENTITY:
-                asked = ResolveEntities(tenant=tenant, ids=ids)
-                entities = await self.rpc.call(RESOLVE, asked, ResolvedEntities)
-                return [one.id for one in entities.entities]
+                entities = await DeviceClient(self.rpc).resolve(tenant, ids=ids)
+                return [one.id for one in entities]
             case ResourceType.INTEGRATION:
                 known = await self.rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
                 return [one.manifest.id for one in known.integrations]
             case ResourceType.DASHBOARD:
-                described = names.DescribeDashboards(tenant, ids)
-                dashboards = await self.rpc.call(
-                    names.DASHBOARDS, described, names.DescribedDashboards
-                )
-                return [one.id for one in dashboards.dashboards]
+                return [one.id for one in await self._dashboards(tenant, ids)]
             case ResourceType.WORKFLOW:
                 flows = await self.rpc.call(
                     names.FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows

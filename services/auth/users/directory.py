@@ -3,21 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.entities import (
-    RESOLVE,
-    ResolvedEntities,
-    ResolvedEntity,
-    ResolveEntities,
-)
-from libs.common.contracts.names import (
-    DEVICES,
-    DescribedDevice,
-    DescribedDevices,
-    DescribeDevices,
-)
+from libs.common.contracts.entities import ResolvedEntity
+from libs.common.contracts.names import DescribedDevice
+from libs.common.device_client import DeviceClient
 from libs.common.errors import Unauthenticated
 from libs.common.http.ids import parse_id
 from libs.common.identity import Principal
@@ -42,8 +32,8 @@ class UserDirectory:
     """Users as others see them, and as they see themselves."""
 
     accounts: Accounts
-    rpc: RpcClient
-    """Asks `device` where a device belongs."""
+    devices: DeviceClient
+    """Asked where a device belongs."""
 
     async def search(self, tenant: str, wanted: UserSearch) -> tuple[list[ShownUser], int]:
         """Users of a tenant, and how many there are on all pages."""
@@ -102,13 +92,11 @@ class UserDirectory:
     async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
         """What a resource is shown by besides itself, as far as there is such a resource."""
         if kind is ResourceType.DEVICE:
-            wanted = DescribeDevices(tenant, ids=[number])
-            found = await self.rpc.call(DEVICES, wanted, DescribedDevices)
-            return [owner for one in found.devices for owner in _owners_of(one)]
+            found = await self.devices.describe_devices(tenant, [number])
+            return [owner for one in found for owner in _owners_of(one)]
         if kind is not ResourceType.ENTITY:
             return []
-        asked = ResolveEntities(tenant=tenant, ids=[number])
-        entities = (await self.rpc.call(RESOLVE, asked, ResolvedEntities)).entities
+        entities = await self.devices.resolve(tenant, ids=[number])
         owners = [owner for one in entities for owner in _owners_of(one)]
         owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
         return owners

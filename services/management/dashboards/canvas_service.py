@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from libs.common.contracts.entities import ResolvedEntity
 from libs.common.contracts.names import AskCanvas, DescribedDevice, DeviceCanvas
+from libs.common.device_client import DeviceClient
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import ids_of, name_of
 from libs.common.identity import Principal
@@ -35,7 +36,6 @@ from services.management.dashboards.schemas import (
 )
 from services.management.dashboards.service import DashboardService, dashboard_missing
 from services.management.dashboards.store import CanvasStore, DashboardStore
-from services.management.device_client import DeviceClient
 
 LOOKS = {
     "DASHBOARD": (Function.DASHBOARD_VIEW,),

@@ -7,6 +7,7 @@ from litestar import Router
 from libs.common.bus import BatchConsumer, Bus, RpcClient, RpcServer
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import AskCanvas, DescribeDashboards
+from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader, Sharing
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
@@ -16,7 +17,6 @@ from services.management.dashboards.console import DashboardHandlers, create_rou
 from services.management.dashboards.events import create_consumer
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import CanvasStore, DashboardStore
-from services.management.device_client import DeviceClient
 from services.management.resources.store import ResourceStore
 
 ID_BLOCK = 100

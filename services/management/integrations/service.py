@@ -10,12 +10,12 @@ from libs.common.contracts.names import (
     DescribeIntegrations,
     DeviceCount,
 )
+from libs.common.device_client import DeviceClient
 from libs.common.errors import Forbidden, NotFound
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.things import integration_key, member_key
-from services.management.device_client import DeviceClient
 from services.management.integrations.registry import Registry, parse_tsl
 from services.management.integrations.schemas import (
     IntegrationDetail,

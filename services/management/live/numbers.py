@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from libs.common.changes import Changed
 from libs.common.contracts.entities import MOST
+from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.recent import Recent
 from libs.common.things import GENERIC, entity_id, number_of
-from services.management.device_client import DeviceClient
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from libs.common.contracts.entities import MOST
+from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.http.ids import find_id
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import Beside
 from libs.common.scheduling.turns import repeat
-from services.management.device_client import DeviceClient
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.frames import Pattern
 from services.management.live.hub import Hub

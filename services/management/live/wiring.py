@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from litestar import Router
 
 from libs.common.bus import Bus, RpcClient
+from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis
-from services.management.device_client import DeviceClient
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.events import create_consumer

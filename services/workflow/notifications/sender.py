@@ -14,7 +14,8 @@ from functools import partial
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.access import ACCESS, Access, UserRef
-from libs.common.contracts.names import DEVICES, MOST_DEVICES, DescribedDevices, DescribeDevices
+from libs.common.contracts.names import MOST_DEVICES
+from libs.common.device_client import DeviceClient
 from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
@@ -179,10 +180,9 @@ class NotificationSender:
         ids = sorted({notice.told.device_id for notice in notices})
         seen: set[int] = set()
         for first in range(0, len(ids), MOST_DEVICES):
-            some = DescribeDevices(tenant, ids[first : first + MOST_DEVICES], counted=False)
-            for one in (await self.rpc.call(DEVICES, some, DescribedDevices)).devices:
-                if grants.device(one.id, one.integration, one.group):
-                    seen.add(one.id)
+            some = ids[first : first + MOST_DEVICES]
+            found = await DeviceClient(self.rpc).describe_devices(tenant, some)
+            seen |= {one.id for one in found if grants.device(one.id, one.integration, one.group)}
         return seen
 
 
