@@ -19,7 +19,8 @@ from services.auth.app import build_app as build_auth
 from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
 from services.device.process import wire_foundation
-from services.device.settings import DeviceSettings, create_clients
+from services.device.settings import Clients as DeviceClients
+from services.device.settings import DeviceSettings
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
@@ -47,7 +48,7 @@ def device(public_key: str) -> Litestar:
     """The service `device`."""
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
     settings = DeviceSettings(internal_public_key=public_key)
-    foundation = wire_foundation(create_clients(settings, silent(), mongo, bus))
+    foundation = wire_foundation(DeviceClients(settings, silent(), mongo, bus))
     return build_device(foundation, _bus())
 
 
@@ -62,7 +63,7 @@ def workflow(public_key: str) -> Litestar:
     """The service `workflow`."""
     settings = WorkflowSettings(internal_public_key=public_key, secrets_key=public_key)
     mongo, bus = Mongo(NOWHERE, "workflow"), _bus()
-    clients = WorkflowClients.connected(settings, silent(), mongo, bus)
+    clients = WorkflowClients(settings, silent(), mongo, bus)
     return build_workflow(wire_workflow(clients))
 
 

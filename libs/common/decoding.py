@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding JSON raises: msgspec raises the second for text that is not UTF-8."""
@@ -25,6 +26,12 @@ _MARKS = (
 _UTF8 = "utf-8"
 _READ_AS_UTF8 = frozenset({"ascii", "idna", "punycode", "unicode_escape", "raw_unicode_escape"})
 """ASCII, which is part of it, and codecs of Python that are the charset of no document."""
+
+
+def copy_fields(kind: type[S], source: Any, **more: Any) -> S:
+    """Return a struct of `kind`: attributes of `source` named as its fields are, and `more`."""
+    names = (name for name in kind.__struct_fields__ if hasattr(source, name))
+    return kind(**{name: getattr(source, name) for name in names} | more)
 
 
 def is_json(content_type: str) -> bool:

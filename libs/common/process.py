@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from litestar import Router
 from litestar.types import ControllerRouterHandler
 
-from libs.common.bus import Bus
+from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.http import provide
 from libs.common.http.guards import applications
+from libs.common.identity.grants import GrantReader
 from libs.common.jobs import running
+from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import StoreSettings, load
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import Migration, migrate
@@ -95,8 +97,8 @@ async def start_and_stop(
 S = TypeVar("S", bound=StoreSettings)
 
 
-class Clients(NamedTuple, Generic[S]):
-    """The settings of a process, and its clients."""
+class Connections(NamedTuple, Generic[S]):
+    """The settings of a process, and its connections."""
 
     settings: S
     telemetry: Telemetry
@@ -104,10 +106,20 @@ class Clients(NamedTuple, Generic[S]):
     bus: Bus
 
 
+class Clients(Generic[S]):
+    """The connections of a process, and clients of the bus and of other services that use them."""
+
+    def __init__(self, settings: S, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> None:
+        """Take the fields of `Connections`."""
+        self.settings, self.telemetry, self.mongo, self.bus = settings, telemetry, mongo, bus
+        self.rpc, self.outbox = RpcClient(bus), Outbox(mongo.database, bus)
+        self.limits, self.grants = KnownLimits(self.rpc), GrantReader(self.rpc)
+
+
 @asynccontextmanager
 async def connected(
     kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
-) -> AsyncIterator[Clients[S]]:
+) -> AsyncIterator[Connections[S]]:
     """Connect and migrate a process of `service`, by default its only one; close in order."""
     settings, process = load(kind), process or service
     async with AsyncExitStack() as stack:
@@ -125,4 +137,4 @@ async def connected(
         )
         stack.push_async_callback(bus.drain)
         await migrate(mongo.database, migrations)
-        yield Clients(settings, telemetry, mongo, bus)
+        yield Connections(settings, telemetry, mongo, bus)

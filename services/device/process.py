@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from libs.common.process import connected
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
-from services.device.settings import Clients, DeviceSettings, create_clients
+from services.device.settings import Clients, DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.wiring import ThingsPackage, wire_things
 
@@ -37,6 +37,6 @@ def wire_foundation(clients: Clients) -> Foundation:
 async def started(process: str) -> AsyncIterator[Foundation]:
     """Connect and migrate a process of the service, and disconnect it at the end."""
     async with connected(DeviceSettings, "device", MIGRATIONS, process=process) as connections:
-        foundation = wire_foundation(create_clients(*connections))
+        foundation = wire_foundation(Clients(*connections))
         await foundation.things.directory.watch(foundation.clients.bus)
         yield foundation

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common import process
+from libs.common.bus import Bus
 from libs.common.bus.streams import Partitions
-from libs.common.identity.grants import GrantReader
 from libs.common.integrations.client import IntegrationClient, Integrations
-from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import Count, Days, Seconds, StoreSettings
 from libs.common.store.mongo import MOST_DAYS, Mongo
 from libs.common.telemetry import Telemetry
@@ -51,36 +50,13 @@ class DeviceSettings(StoreSettings):
     """Ingest batches of a partition in hand at the same time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clients:
-    """The settings of a process and its clients of databases, the bus and other services."""
+class Clients(process.Clients[DeviceSettings]):
+    """The clients of a process of the service."""
 
-    settings: DeviceSettings
-    telemetry: Telemetry
-    mongo: Mongo
-    bus: Bus
-    rpc: RpcClient
-    outbox: Outbox
-    limits: KnownLimits
-    grants: GrantReader
-    integrations: Integrations
-    integration_client: IntegrationClient
-
-
-def create_clients(
-    settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
-) -> Clients:
-    """Create the clients that use the connections to MongoDB and NATS."""
-    rpc = RpcClient(bus)
-    return Clients(
-        settings=settings,
-        telemetry=telemetry,
-        mongo=mongo,
-        bus=bus,
-        rpc=rpc,
-        outbox=Outbox(mongo.database, bus),
-        limits=KnownLimits(rpc),
-        grants=GrantReader(rpc),
-        integrations=Integrations(rpc),
-        integration_client=IntegrationClient(rpc, settings.service_call_timeout),
-    )
+    def __init__(
+        self, settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
+    ) -> None:
+        """Take connections to MongoDB and NATS."""
+        super().__init__(settings, telemetry, mongo, bus)
+        self.integrations = Integrations(self.rpc)
+        self.integration_client = IntegrationClient(self.rpc, settings.service_call_timeout)

@@ -155,5 +155,5 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
 async def main() -> None:
     """Run the service until it is told to end."""
     async with connected(WorkflowSettings, "workflow", MIGRATIONS) as connections:
-        clients = Clients.connected(*connections)
+        clients = Clients(*connections)
         await serve(build_app(wire(clients)), clients.settings)

@@ -1,13 +1,12 @@
 """Settings of `workflow`, and the clients that its packages share."""
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated
 
 import msgspec
 
-from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
-from libs.common.identity.grants import GrantReader
-from libs.common.limits.tenants import KnownLimits
+from libs.common import process
+from libs.common.bus import Bus, RpcServer
 from libs.common.settings import Count, Days, Key, StoreSettings
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
@@ -43,26 +42,12 @@ class WorkflowSettings(StoreSettings):
     separated by commas (`10.1.0.0/16,127.0.0.1`)."""
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(process.Clients[WorkflowSettings]):
     """What all packages of a process share."""
 
-    settings: WorkflowSettings
-    telemetry: Telemetry
-    mongo: Mongo
-    bus: Bus
-    rpc: RpcClient
-    server: RpcServer
-    """Answers the operations that packages offer on the bus."""
-    outbox: Outbox
-    limits: KnownLimits
-    grants: GrantReader
-
-    @classmethod
-    def connected(
-        cls, settings: WorkflowSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
-    ) -> Self:
-        """Return the clients of a process that is connected to MongoDB and to the bus."""
-        rpc, server = RpcClient(bus), RpcServer(bus, "workflow")
-        outbox, limits, grants = Outbox(mongo.database, bus), KnownLimits(rpc), GrantReader(rpc)
-        return cls(settings, telemetry, mongo, bus, rpc, server, outbox, limits, grants)
+    def __init__(
+        self, settings: WorkflowSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
+    ) -> None:
+        """Take connections to MongoDB and NATS."""
+        super().__init__(settings, telemetry, mongo, bus)
+        self.server = RpcServer(bus, "workflow")

@@ -71,7 +71,7 @@ class ConsoleOperation(Operation):
 
 
 def operations_of(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
-    """The operations that stand in a module, of which `globals()` are given, in their order."""
+    """Return the operations that a module has defined so far, in order; it passes `globals()`."""
     return [
         one
         for one in module.values()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from libs.common.decoding import copy_fields
 from services.device.alarms.condition_checks import LONGEST_VALUE, Judge, Verdict
 from services.device.alarms.model import (
     Checkpoint,
@@ -336,15 +337,7 @@ def _thinned(points: Sequence[Checkpoint], newest: int) -> list[Checkpoint]:
 
 
 def _present(state: State, until: int) -> Checkpoint:
-    return Checkpoint(
-        until=until,
-        status=state.status,
-        since=state.since,
-        arrival=state.arrival,
-        value=state.value,
-        at=state.at,
-        sequence=state.sequence,
-    )
+    return copy_fields(Checkpoint, state, until=until)
 
 
 def _age(row: Row) -> int:

@@ -11,6 +11,7 @@ from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import alarm_event, look_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, AlarmChanged, DeviceProfile
+from libs.common.decoding import copy_fields
 from services.device.alarms.model import Alarm
 
 
@@ -44,24 +45,16 @@ def alarm_changed(
     alarm: Alarm, change: AlarmChange, profile: DeviceProfile, hops: int = 0
 ) -> OutboxEntry:
     """`event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""
-    event = AlarmChanged(
+    event = copy_fields(
+        AlarmChanged,
+        alarm,
         event_id=uuid4().hex,
         created_at=now_ms(),
-        tenant=alarm.tenant,
         device=profile,
         change=change,
         alarm_id=alarm.id,
         rule_id=alarm.rule,
         flow_id=alarm.flow,
-        severity=alarm.severity,
-        content=alarm.content,
-        value=alarm.value,
-        raised_at=alarm.raised_at,
-        cleared_at=alarm.cleared_at,
-        cleared_by=alarm.cleared_by,
-        claimed_at=alarm.claimed_at,
-        claimed_by=alarm.claimed_by,
-        note=alarm.note,
     )
     subject = alarm_event(alarm.tenant, alarm.device, change)
     return OutboxEntry(subject, fitted(event), headers=hops_header(hops))

@@ -13,6 +13,7 @@ from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, get, ids_of, post, put
 from libs.common.http.guards import commanders, holders, users
 from libs.common.http.ids import Id, PathId
+from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
@@ -255,22 +256,7 @@ async def delete_entities(
 
 ROUTER = Router(
     "/entity",
-    route_handlers=[
-        search_entities,
-        search_entities_by_columns,
-        get_entity_statuses,
-        list_entity_children,
-        get_entity_meta,
-        get_entity_status,
-        search_entity_history,
-        aggregate_entity_history,
-        export_entity_history,
-        update_entity_properties,
-        call_entity_services,
-        create_entity,
-        update_entity,
-        delete_entities,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Entities"],
 )
 

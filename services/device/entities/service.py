@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import to_ms
+from libs.common.decoding import copy_fields
 from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.http.streaming import Streamed, each, in_parts
 from libs.common.identity import Principal
@@ -337,15 +338,12 @@ def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -
 def meta_of(entity: Entity) -> EntityMeta:
     """What is known of an entity besides its value."""
     thing, member = entity.thing, entity.member
-    return EntityMeta(
+    return copy_fields(
+        EntityMeta,
+        member,
         id=str(entity.id),
         key=entity.key,
-        name=member.name,
-        type=member.type,
-        access_mod=member.access_mod,
-        value_type=member.value_type,
         value_attribute=member.attribute,
-        description=member.description,
         customized=entity.customized,
         device_id=str(thing.id) if thing.device else None,
         device_name=thing.name,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from libs.common.decoding import copy_fields
 from libs.common.http.streaming import cut_page, in_parts
 from libs.common.identity import Principal
 from libs.common.store.mongo import Document
@@ -63,16 +64,12 @@ class FrameService:
 def _record(found: tuple[Document, Document | None]) -> FrameRecord:
     row, values = found
     key, frame = bytes(row["_id"]), frame_of(row)
-    return FrameRecord(
+    return copy_fields(
+        FrameRecord,
+        frame,
         ts=KEY.unpack(key)[1],
-        port=frame.port,
         hex=frame.data.hex(),
-        session=frame.session,
-        counter=frame.counter,
-        confirmed=frame.confirmed,
         rate=frame.data_rate,
-        frequency=frame.frequency,
-        gateways=frame.gateways,
         values=values,
         reason=row.get("w"),
         codec=row["c"].partition("/")[0],

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from pymongo import UpdateOne
 
+from libs.common.decoding import copy_fields
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
@@ -250,9 +251,7 @@ def _before(key: bytes) -> bytes:
 def _record(gap: Gap, kept: list[KeptGap]) -> GapRecord:
     """A gap with what became of it, or of the one that it is left of."""
     there = next((one for one in kept if one.start <= gap.start and gap.end <= one.end), None)
-    record = GapRecord(
-        start=gap.start, end=gap.end, counter=gap.counter, missing=gap.missing, state="OPEN"
-    )
+    record = copy_fields(GapRecord, gap, state="OPEN")
     if there is not None:
         for name in ("state", "asks", "asked", "found", "reason"):
             setattr(record, name, getattr(there, name))

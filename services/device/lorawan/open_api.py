@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.http import Requester
 from libs.common.http.open_api import delete, get, post, put
+from libs.common.http.operations import operations_of
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.gaps import GapService
@@ -84,14 +85,7 @@ async def put_product_healing(
 
 CODEC_ROUTER = Router(
     "/device/openapi/v1/products",
-    route_handlers=[
-        get_product_codec,
-        put_product_codec,
-        delete_product_codec,
-        try_product_codec,
-        get_product_healing,
-        put_product_healing,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Products"],
 )
 

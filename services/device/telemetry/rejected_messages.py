@@ -18,6 +18,7 @@ from libs.common.bus.retained_messages import Kept, newest
 from libs.common.bus.subjects import dead_uplink, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
+from libs.common.decoding import copy_fields
 from libs.common.http import Requester
 from libs.common.http.console import Shown
 from libs.common.http.ids import PathId
@@ -142,17 +143,8 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
 
 def _of_dead(one: Kept) -> Refusal:
     body = _dead(one.message.data)
-    return Refusal(
-        id=f"d{one.sequence}",
-        received_at=body.received_at,
-        channel=body.subject.rpartition(".")[2],
-        whole=True,
-        reason=body.reason,
-        faults=body.faults,
-        payload=body.payload,
-        base64=body.base64,
-        truncated=body.truncated,
-    )
+    channel = body.subject.rpartition(".")[2]
+    return copy_fields(Refusal, body, id=f"d{one.sequence}", channel=channel, whole=True)
 
 
 def _of_event(one: Kept) -> Refusal | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import Id, OptionalId
 from libs.common.store.mongo import Stored
@@ -165,17 +166,7 @@ class Dashboard(Content, frozen=True, kw_only=True):
     @property
     def main_canvas(self) -> Canvas:
         """The canvas that is in the dashboard's document."""
-        return Canvas(
-            id=self.id,
-            tenant=self.tenant,
-            name=self.name,
-            attach_type="DASHBOARD",
-            attach_id=self.id,
-            created_at=self.created_at,
-            widgets=self.widgets,
-            entity_ids=self.entity_ids,
-            device_ids=self.device_ids,
-        )
+        return copy_fields(Canvas, self, attach_type="DASHBOARD", attach_id=self.id)
 
 
 class DashboardChanges(Stored, frozen=True, kw_only=True):

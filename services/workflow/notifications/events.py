@@ -12,7 +12,7 @@ from libs.common.bus.publishing import acknowledge
 from libs.common.changes import ALARMS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import INVALID_JSON, copy_fields
 from libs.common.telemetry.tracing import batch, trace_of
 from services.workflow.notifications.model import Notice, Subscriber, Told, due_time
 from services.workflow.notifications.store import NotificationStore
@@ -68,16 +68,9 @@ def wants(subscriber: Subscriber, event: AlarmChanged) -> bool:
 
 
 def _told(event: AlarmChanged) -> Told:
-    return Told(
-        change=event.change,
-        alarm_id=event.alarm_id,
-        severity=event.severity,
-        content=event.content,
-        value=event.value,
-        raised_at=event.raised_at,
-        cleared_at=event.cleared_at,
-        device_id=event.device.device_id,
-        device_name=event.device.name or event.device.sn,
+    device = event.device
+    return copy_fields(
+        Told, event, device_id=device.device_id, device_name=device.name or device.sn
     )
 
 

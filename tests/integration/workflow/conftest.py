@@ -218,7 +218,7 @@ async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
     telemetry = Telemetry(None, MeterProvider())
-    core = wire(Clients.connected(settings, telemetry, mongo, bus))
+    core = wire(Clients(settings, telemetry, mongo, bus))
     device = PlayedDevice(others)
     await device.start()
     people = RpcServer(others, "auth")

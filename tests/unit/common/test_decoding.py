@@ -2,9 +2,10 @@
 
 import codecs
 
+import msgspec
 import pytest
 
-from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
+from libs.common.decoding import INVALID_JSON, copy_fields, decode_json, decode_text, is_json
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,22 @@ def test_what_is_no_json_has_one_name(body: bytes) -> None:
     """Whatever the decoder raises."""
     with pytest.raises(INVALID_JSON):
         decode_json(body)
+
+
+class Stored(msgspec.Struct):
+    """What is copied."""
+
+    name: str
+    secret: str
+
+
+class Answer(msgspec.Struct):
+    """What it is copied to."""
+
+    id: int
+    name: str
+
+
+def test_a_struct_gets_the_fields_of_the_same_name_and_those_that_are_given():
+    assert copy_fields(Answer, Stored("Roof", "x"), id=1) == Answer(1, "Roof")
+    assert copy_fields(Answer, Stored("Roof", "x"), id=1, name="Cellar") == Answer(1, "Cellar")

@@ -12,6 +12,7 @@ from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, get, ids_of, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
 from libs.common.http.request import is_seen
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
@@ -161,20 +162,7 @@ async def clear_device_location(
 
 ROUTER = Router(
     "/device",
-    route_handlers=[
-        find_devices,
-        create_device,
-        delete_devices,
-        move_devices,
-        get_device_detail,
-        rename_device,
-        issue_device_credentials,
-        get_refused_login,
-        get_device_location,
-        get_device_canvas,
-        set_device_location,
-        clear_device_location,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Devices"],
 )
 

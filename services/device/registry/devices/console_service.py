@@ -9,6 +9,7 @@ from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import CANVAS_OF_DEVICE, AskCanvas, DeviceCanvas
+from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.http.streaming import Streamed, each, in_parts
@@ -287,14 +288,12 @@ def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:
 
 def _shown(entity: Entity) -> DeviceEntity:
     member = entity.member
-    return DeviceEntity(
+    return copy_fields(
+        DeviceEntity,
+        member,
         id=str(entity.id),
         key=entity.key,
-        name=member.name,
-        type=member.type,
         value_attribute=member.attribute,
-        value_type=member.value_type,
-        description=member.description,
     )
 
 

@@ -41,6 +41,7 @@ from libs.common.contracts.names import (
     DeviceCount,
     DeviceCounts,
 )
+from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.integrations.client import Integrations
 from libs.common.store.mongo import Document, containing
@@ -313,15 +314,12 @@ def _described(
     value = entity.value_in(values) if member.type == "PROPERTY" else None
     if value is not None and "enum" in member.attribute:
         value = str(value)  # consoles look it up among the keys of the enumeration
-    return ThingEntity(
+    return copy_fields(
+        ThingEntity,
+        member,
         id=entity.id,
         key=entity.key,
         parent=entity.parent_key,
-        name=member.name,
-        description=member.description,
-        type=member.type,
-        value_type=member.value_type,
-        access_mod=member.access_mod,
         value_attribute=attribute,
         value=value,
     )

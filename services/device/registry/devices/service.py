@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from libs.common.contracts.auth import DeviceCredentials
+from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
@@ -118,30 +119,13 @@ def ref_of(device: Device) -> DeviceRef:
 def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
     """The whole record; `reported` (ms) is the newest report that latest values know."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
-    return DeviceRecord(
-        sn=device.sn,
+    return copy_fields(
+        DeviceRecord,
+        device,
         device_id=device.id,
-        dev_eui=device.dev_eui,
-        imei=device.imei,
-        name=device.name,
-        description=device.description,
-        project=device.project,
-        tag=device.tag,
-        model=device.model,
-        tsl_version=device.tsl_version,
-        device_type=device.device_type,
-        connect_status=device.connect_status,
-        license_status=device.license_status,
-        rps_status=device.rps_status,
         autop_status=device.rps_status,
-        hardware_version=device.hardware_version,
-        firmware_version=device.firmware_version,
         electricity=None if device.electricity is None else int(device.electricity),
         last_update_time=max(times, default=None),
-        application=device.application,
-        mac=device.mac,
-        wlan_mac=device.wlan_mac,
-        data_storage=device.data_storage,
     )
 
 

@@ -13,6 +13,7 @@ from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.registry.imports.schemas import (
     ExportDevices,
@@ -150,18 +151,6 @@ def _file(content: bytes, name: str, form: Format) -> Response[bytes]:
 
 ROUTER = Router(
     "/device-batch",
-    route_handlers=[
-        make_device_sheet,
-        parse_device_sheet,
-        fill_device_errors,
-        import_devices,
-        list_imports,
-        get_import,
-        cancel_import,
-        list_import_faults,
-        get_import_errors,
-        get_import_keys,
-        export_devices,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Devices"],
 )

@@ -11,6 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import Requester
 from libs.common.http.console import Page, PageRequest, Shown, delete, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from libs.common.settings import Days
 from libs.common.things import GENERIC
@@ -215,14 +216,7 @@ def _spelled(path: str) -> str:
 
 ROUTER = Router(
     "/product",
-    route_handlers=[
-        find_products,
-        get_product_detail,
-        get_product_version,
-        save_product,
-        check_product,
-        remove_product,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Products"],
 )
 """Beside `/device/openapi/v1/products`, which does the same for applications."""

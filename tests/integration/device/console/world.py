@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.products.rps import RpsStore
 from services.device.registry.products.service import ProductService
-from services.device.settings import DeviceSettings, create_clients
+from services.device.settings import Clients, DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
@@ -195,8 +195,8 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
     auth_rpc.offer("describe_users", DescribeUsers, _describe_users)
     private, public = make_keys()
     settings = DeviceSettings(internal_public_key=public)
-    clients = create_clients(settings, Telemetry(None, MeterProvider()), mongo, bus)
-    clients = replace(clients, outbox=outbox, limits=limits_of())
+    clients = Clients(settings, Telemetry(None, MeterProvider()), mongo, bus)
+    clients.outbox, clients.limits = outbox, limits_of()
     foundation, rpc = wire_foundation(clients), RpcServer(bus, "device")
     things = foundation.things
     app = create_app(

@@ -43,7 +43,7 @@ from services.device.lorawan import healing
 from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.registry.products.service import ProductService
-from services.device.settings import Clients, DeviceSettings, create_clients
+from services.device.settings import Clients, DeviceSettings
 from services.device.telemetry.partitions import Partitions, history_key, partition_of
 from services.device.telemetry.wiring import DURABLE
 from services.device.things.product_model import PutProduct
@@ -319,7 +319,7 @@ def _foundation(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Founda
         service_call_timeout=CALL_TIMEOUT,
     )
     telemetry = Telemetry(None, MeterProvider())
-    return wire_foundation(create_clients(settings, telemetry, mongo, bus))
+    return wire_foundation(Clients(settings, telemetry, mongo, bus))
 
 
 def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:

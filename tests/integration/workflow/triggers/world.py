@@ -79,7 +79,7 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Packages]:
     mongo = Mongo(servers.mongo_url, core.clients.mongo.database.name)
     bus = await Bus.connect(servers.nats_url, name="workflow-2")
     telemetry = Telemetry(None, MeterProvider())
-    second = wire(Clients.connected(core.clients.settings, telemetry, mongo, bus))
+    second = wire(Clients(core.clients.settings, telemetry, mongo, bus))
     async with running(build_app(second)):
         yield second
     await bus.drain()
