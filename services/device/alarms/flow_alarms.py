@@ -14,7 +14,7 @@ from libs.common.contracts.flows import (
 )
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, Mongo, Session
+from libs.common.store.mongo import Collection, Document, Mongo, Session
 from services.device.alarms.events import alarm_changed
 from services.device.alarms.model import Alarm, read, too_many_alarms, written
 from services.device.alarms.store import BY_FLOW, cleared_fields
@@ -27,13 +27,15 @@ MOST_OF_FLOWS = 100
 
 
 class FlowAlarmStore:
-    """Writes alarms of flows."""
+    """Writes alarms of flows into the collection that `AlarmStore` opens."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
+    def __init__(
+        self, mongo: Mongo, outbox: Outbox, devices: DeviceStore, alarms: Collection
+    ) -> None:
         self._mongo = mongo
         self._outbox = outbox
         self._devices = devices
-        self._alarms = mongo.database["alarms"]
+        self._alarms = alarms
         self._steps = mongo.database["alarm_steps"]
         self._ids = IdAllocator(mongo.database, "alarms")
 

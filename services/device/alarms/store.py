@@ -71,7 +71,7 @@ class AlarmStore:
         self._outbox = outbox
         self._devices = devices
         self._states = mongo.database["alarm_states"]
-        self._alarms = mongo.database["alarms"]
+        self.collection = self._alarms = mongo.database["alarms"]
         self.queries = AlarmQueries(self._alarms, mongo.direct["alarms"])
         self._ids = IdAllocator(mongo.database, "alarms")
 

@@ -52,7 +52,8 @@ def wire_alarms(
     history = History(mongo, settings.retention_days)
     uplink = UplinkReader(bus, settings.uplink_partitions)
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
-    FlowAlarms(FlowAlarmStore(mongo, clients.outbox, devices), entities).offer(rpc)
+    flow_store = FlowAlarmStore(mongo, clients.outbox, devices, store.collection)
+    FlowAlarms(flow_store, entities).offer(rpc)
     handlers = AlarmHandlers(
         alarms=Alarms(store, devices, grants),
         alarm_rules=AlarmRules(rules, devices, things.products, grants),
