@@ -120,7 +120,7 @@ class Contest(ABC):
         """Start listeners of this process, which stay while the attack runs."""
 
     async def progress(self, ground: Ground) -> int | None:
-        """Return how much work of the attacker is done; None if its own count says so."""
+        """Return the amount of the attacker's work that is done; None: use its own count."""
         return None
 
     async def pending(self, ground: Ground) -> int:

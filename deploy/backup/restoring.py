@@ -33,7 +33,7 @@ from libs.common.bus import Bus
 
 
 class Checked:
-    """The records of an archive; what it says of itself stands here behind the last."""
+    """Iterates over the records of an archive, and holds its head and moment after the last one."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = self._checked(records)
@@ -43,14 +43,14 @@ class Checked:
 
     @property
     def head(self) -> Head:
-        """What this is a backup of."""
+        """Return the head of the archive; raise `ArchiveBroken` when it lacks one."""
         if self._head is None:
             raise ArchiveBroken("the archive does not say what it is")
         return self._head
 
     @property
     def moment(self) -> Moment:
-        """What the backup is of; raises `ArchiveBroken` when it does not say so."""
+        """Return the moment of the backup; raise `ArchiveBroken` when the archive lacks it."""
         if self._moment is None:
             raise ArchiveBroken("the archive does not say of which moment it is")
         return self._moment
@@ -59,7 +59,7 @@ class Checked:
         return self
 
     def __next__(self) -> Record:
-        """The next record; raises `ArchiveBroken` for what is not as it was written."""
+        """Return the next record; raise `ArchiveBroken` for one that was changed or lost."""
         return next(self._records)
 
     def _checked(self, records: Iterable[Record]) -> Iterator[Record]:

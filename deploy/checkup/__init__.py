@@ -67,9 +67,9 @@ def addresses_of(settings: Settings) -> dict[str, str]:
 
 
 async def examine(services: Collection[Settings], addresses: Mapping[str, str]) -> list[Finding]:
-    """What the settings of `services` let see, and what processes say at `addresses`, by name.
+    """Return the findings of the stores in the settings of `services`, and of their processes.
 
-    What several services see alike is looked at once.
+    `addresses` has the URLs of processes by name. A check that several services share runs once.
     """
     checks: dict[tuple[str, ...], Check] = {}
     for settings in services:
@@ -87,7 +87,7 @@ async def examine(services: Collection[Settings], addresses: Mapping[str, str]) 
 
 
 def _checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:
-    """What one service's settings let see, with what tells it from the same of another's."""
+    """Return the checks that a service's settings allow; equal keys name equal checks."""
     given = {name.removeprefix(PREFIX).lower(): value for name, value in settings.items()}
     if url := given.get("mongo_url"):
         database = given.get("mongo_database", "")

@@ -101,7 +101,7 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
 
 
 def hand_out(out: Path, share: Share) -> None:
-    """Write a share into its volume, readable by its user only; what is there is left alone."""
+    """Write a share into its volume, readable by its user only; keep files that exist."""
     directory, owner = out / share.part, OWNERS.get(share.part, OURS)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")

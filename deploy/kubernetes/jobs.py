@@ -58,7 +58,7 @@ class Secrets:
     """
 
     def __init__(self, name: str, manager: str) -> None:
-        """`manager` names the owner of what is written."""
+        """Take the release's name, and `manager`, the field owner of each write."""
         self._name = name
         self._manager = manager
         self._namespace = (ACCOUNT / "namespace").read_text()
@@ -137,7 +137,7 @@ def write_state(secrets: Secrets, part: str, state: State) -> None:
 
 
 def hand_out(secrets: Secrets, places: Places) -> None:
-    """Make, keep, hand out. What is kept comes first: nobody has a secret that is kept nowhere."""
+    """Create the secrets, store all of them, and only then give each part its own."""
     state = read_state(secrets, ALL)
     console.adopt_client(state, os.environ)
     shares = prepare(state, places)

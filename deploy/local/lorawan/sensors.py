@@ -48,7 +48,7 @@ class Uplink(NamedTuple):
 
 
 class Reader:
-    """What the platform would make of uplinks of a product: its decoder, then its TSL."""
+    """Decodes uplinks of a product as the platform does: by its decoder, then by its TSL."""
 
     def __init__(self, workers: CodecWorkers, codec: Codec, document: TslDocument) -> None:
         self.codec = codec
@@ -65,9 +65,9 @@ class Reader:
         return [judge(self.codec, one, self._tsl, at, at) for one in outcomes]
 
     async def keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
-        """The properties of each; none of what is refused, or remembers what was before.
+        """Return the properties of each uplink; none for rejected ones and past readings.
 
-        What a decoder tells beside the properties of the TSL is no fault of an uplink.
+        Values that the TSL does not declare do not make an uplink faulty.
         """
         return [
             frozenset() if self._faulty(one) else frozenset(one.properties)
@@ -114,7 +114,7 @@ async def _parts(reader: Reader, ports: Iterable[int], rng: random.Random) -> li
 
 
 def _numbers(codec: Codec) -> list[int]:
-    """The bytes that stand in the scripts of a decoder."""
+    """Return the bytes that the scripts of a decoder contain as literals."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
     found = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
     return sorted(set(found) & set(range(256)))
