@@ -13,10 +13,17 @@ from libs.common.bus.retained_messages import count_messages
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
+from services.auth.tenants import event_shares
 from services.auth.tenants.event_shares import HIGH, LOW, EventShares
 
 MOST = 4 * 1024**2
 """Bytes of the stream here."""
+
+
+@pytest.fixture(autouse=True)
+def one_look_of_its_own(monkeypatch):
+    """The service looks once, at its start: shares are enforced when a test does."""
+    monkeypatch.setattr(event_shares, "PERIOD", 3600)
 
 
 @pytest_asyncio.fixture
