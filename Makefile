@@ -12,6 +12,7 @@ NPM := $(BIN)/python console/npm.py
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 NODE := .venv/.installed-node
+DOCS := .venv/.installed-docs
 CONSOLE := console/dist/index.html
 ARGS ?=
 
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console resolve bench compose image clean
+.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console resolve docs bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -47,7 +48,7 @@ compiled: $(DEV) ## Compile what tests import, once and not in each of their pro
 test-all: $(DEV) $(CONSOLE) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
 	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
+test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
@@ -69,6 +70,9 @@ lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOA
 resolve: $(DEV) ## Check that all requirements have wheels for the image, on x86-64 and arm64
 	@$(BIN)/python .ci/resolve_requirements.py
 
+docs: $(DOCS) ## Build the documentation as a site with search in site/
+	@$(BIN)/zensical build --clean --strict
+
 bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)
 
@@ -83,7 +87,7 @@ image: ## Build the image, tagged with its version and as thingway:local (ARGS: 
 	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
 clean: ## Remove the environment and all caches; data in .data stay
-	@rm -rf .venv tests/clients/node_modules console/node_modules console/dist console/src/api/generated .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	@rm -rf .venv tests/clients/node_modules console/node_modules console/dist console/src/api/generated site .cache .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -98,6 +102,10 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 	@echo "installing what Thingway runs on (first time: a minute)"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt
 	@$(PIP) install --no-deps -e .
+	@touch $@
+
+$(DOCS): requirements-docs.txt | $(BIN)/python
+	@$(PIP) install -r requirements-docs.txt
 	@touch $@
 
 $(NODE): requirements-node.txt $(RUN)

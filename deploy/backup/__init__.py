@@ -1,1 +1,1 @@
-"""Backups: a whole installation or one tenant as one stream, and back (docs/backup.md)."""
+"""Backups: a whole installation or one tenant as one stream, and back (docs/how-to/backup.md)."""

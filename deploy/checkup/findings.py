@@ -5,7 +5,7 @@ from typing import Literal
 
 from libs.common.telemetry.logs import without_logins
 
-_RUNBOOKS = "docs/runbooks.md#"
+_RUNBOOKS = "docs/how-to/runbooks.md#"
 Section = Literal[
     "certificates",
     "clock",

@@ -1,11 +1,11 @@
-"""Lamps: an integration as a process of its own.
+"""An example integration with imaginary lamps, which runs as a separate process.
 
     thingway integration create lamps          # prints NATS user and secret, once
     NATS_URL=nats://localhost:4222 NATS_USER=integration.lamps NATS_SECRET=… \\
         python examples/integrations/lamps.py
 
-The lamps are imaginary: what a real integration would send to hardware or to a vendor's cloud
-happens in `Lamps.switch`. The rest is what every integration does.
+A real integration would call hardware or a vendor's cloud in `Lamps.switch`. Every other part is
+needed by each integration.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from libs.common.integrations import (
     ServiceResult,
 )
 
-REMEMBERED = 1000  # answers to commands that may come again
-LAMP = {  # the product: what one lamp reports, and what it can be asked to do
+REMEMBERED = 1000  # replies that are kept to answer repeated commands
+LAMP = {  # thing specification of the product: a lamp
     "version": "v1.0",
     "properties": [
         {"id": "on", "name": "On", "accessMode": "RW", "dataSpec": {"dataType": "BOOL"}},
@@ -42,7 +42,7 @@ LAMP = {  # the product: what one lamp reports, and what it can be asked to do
     "events": [],
     "services": [{"id": "toggle", "name": "Toggle", "callType": "SYNC", "inputs": []}],
 }
-BRIDGE = {  # the integration's own TSL: how devices are added and deleted, and what it can do
+BRIDGE = {  # thing specification of the integration: services to add and delete lamps
     "version": "v1.0",
     "properties": [],
     "events": [],
@@ -82,7 +82,7 @@ BRIDGE = {  # the integration's own TSL: how devices are added and deleted, and 
 
 
 class Lamps(Integration):
-    """Answers what the platform asks; `self.things` tells it what happens."""
+    """Answers requests of the platform and reports through `self.things`."""
 
     manifest = Manifest(
         id="lamps",
@@ -99,23 +99,23 @@ class Lamps(Integration):
         self.answered: dict[Any, dict[str, Any]] = {}
 
     async def recover(self) -> None:
-        """After a start: which lamps there are, the platform knows."""
+        """Read the lamps from the platform after a start."""
         async for device in self.things.devices():
             self.lamps.setdefault((device.tenant, device.identifier), {"on": False, "level": 50})
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Say what the device is; the platform stores it, so nothing is remembered yet."""
+        """Return the identifier and product of a new lamp, which the platform then stores."""
         serial = wanted.params["serial"]
         if not serial.isalnum():
             raise InvalidInput("must be letters and digits", field="serial")
         return NewDevice(identifier=serial, model="LAMP-1", tsl=LAMP)
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Let a lamp go; one that is gone already is fine, for the platform may ask twice."""
+        """Forget a lamp; the platform may repeat the request."""
         self.lamps.pop((device.tenant, device.identifier), None)
 
     async def command(self, wanted: DeviceCommand) -> None:
-        """Do it once; a copy of a command is only answered again."""
+        """Execute a command once, and answer copies of it with the same reply."""
         lamp, command = wanted.device, wanted.command
         reply = self.answered.get(command["commandId"])
         if reply is None:
@@ -125,7 +125,7 @@ class Lamps(Integration):
         await self.things.reply(lamp.tenant, lamp.identifier, command["commandId"], **reply)
 
     async def switch(self, lamp: DeviceRef, command: dict[str, Any]) -> dict[str, Any]:
-        """What a real integration would do out there; then report what is so now."""
+        """Switch a lamp, report its state, and return the fields of the reply."""
         state = self.lamps.setdefault((lamp.tenant, lamp.identifier), {"on": False, "level": 50})
         match command["kind"]:
             case "SET_PROPERTIES":
@@ -133,12 +133,12 @@ class Lamps(Integration):
             case "CALL_SERVICE":
                 state["on"] = not state["on"]
             case kind:
-                return {"status": "FAILED", "error": f"lamps know no {kind}"}
+                return {"status": "FAILED", "error": f"lamps do not support {kind}"}
         await self.things.report(lamp.tenant, lamp.identifier, state)
         return {"status": "SUCCESS"}
 
     async def call(self, wanted: CallService) -> ServiceResult:
-        """A service of the integration itself, in one tenant."""
+        """Return the number of lamps of a tenant."""
         if wanted.service_id != "count":
             raise NotFound(f"there is no service {wanted.service_id}", field="service_id")
         own = [serial for tenant, serial in self.lamps if tenant == wanted.tenant]
@@ -146,7 +146,7 @@ class Lamps(Integration):
 
 
 async def main() -> None:
-    """Connect, and be there until told to end."""
+    """Serve the integration until SIGINT or SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -31,7 +31,7 @@ from tests.faults.operations import Operations, Verdict
 from tests.faults.places import HAS_CLOCK, Places
 from tests.faults.writing import Writers
 
-PAGE = Path("docs", "faults.md")
+PAGE = Path("docs", "explanation", "faults.md")
 PATIENCE = 120.0
 """Seconds in which it serves again after any fault, on a busy machine."""
 CROWD = 9

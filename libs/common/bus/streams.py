@@ -7,7 +7,7 @@ has stored it. That stream is its own `$MQTT_msgs` unless another one takes the 
 no bounds.
 
 With partitions, nats-server maps what devices say to `uplink.{partition}.{sn}.{channel}`, by the
-SN, and each partition has a stream of its own beside `UPLINK` (docs/scale.md).
+SN, and each partition has a stream of its own beside `UPLINK` (docs/explanation/scale.md).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The AsyncAPI 3 document of the public events, made from their structs.
 
-`python -m libs.common.contracts.asyncapi > docs/asyncapi.json`; a unit test fails when the
-file is stale, and when a subject or field that was promised has gone.
+`python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json`; a unit test fails
+when the file is stale, and when a subject or field that was promised has gone.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0
 """
 
@@ -112,7 +112,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Thingway events",
             "version": VERSION,
-            "description": "What Thingway says on NATS; docs/nats.md tells how to listen.",
+            "description": "Events that Thingway publishes on NATS. "
+            "docs/reference/nats.md describes how to subscribe.",
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",

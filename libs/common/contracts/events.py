@@ -1,7 +1,7 @@
 """The events of `event.{tenant}.…`: a public contract, published as AsyncAPI.
 
 Each carries its own id (`eventId`; a reader drops a second copy), the time it was
-created (`createdAt`, ms) and the device it is about. `docs/nats.md` is made from these.
+created (`createdAt`, ms) and the device it is about. `docs/reference/nats.md` is made from these.
 """
 
 from typing import Any, Literal

@@ -10,7 +10,7 @@
         await host.things.report("default", "L1", {"on": True})
 
 The same can be done in any language: the subjects and shapes are those of
-`libs.common.contracts.integrations`; docs/integrations.md has the page.
+`libs.common.contracts.integrations`; docs/how-to/integrations.md has the page.
 """
 
 from libs.common.contracts.integrations import (

@@ -1,1 +1,1 @@
-"""Alarms: rules, what devices do against them, and who looks at it (docs/alarms.md)."""
+"""Alarms: rules, what devices do against them, and who looks at it (docs/how-to/alarms.md)."""

@@ -1,7 +1,7 @@
-"""`docs/nodes.md`, made from the parameter structs of the node types.
+"""Generator of `docs/reference/nodes.md` from the parameter structs of the node types.
 
-`python -m services.workflow.components.reference > docs/nodes.md`; a unit test fails when the file
-is not what the structs say.
+Run `python -m services.workflow.components.reference > docs/reference/nodes.md`. A unit test
+fails when the page differs from the structs.
 """
 
 import importlib

@@ -110,7 +110,7 @@ async def test_logging_in_has_an_end(auth, monkeypatch):
 
 @pytest.mark.parametrize("identifier", ["a.b", "a b", "a*", "a>", "a\tb"])
 async def test_a_client_id_with_a_character_of_subjects_is_refused(auth, identifier):
-    """nats-server refuses dots, asterisks, `>` and white space (docs/device-protocol.md)."""
+    """The broker rejects client ids with dots, asterisks, `>` or white space."""
     key = await issue(auth, "Dotted")
 
     with pytest.raises(MqttConnectError) as refused:
@@ -123,7 +123,7 @@ async def test_a_client_id_with_a_character_of_subjects_is_refused(auth, identif
     "topic", ["thing/Blank/up/re port", "thing/Blank/up/report ", "thing/Blank/up/\treport"]
 )
 async def test_white_space_in_a_topic_closes_the_connection(auth, topic):
-    """Another wrong topic leaves it open (docs/device-protocol.md)."""
+    """Another wrong topic leaves it open (docs/reference/device-protocol.md)."""
     key = await issue(auth, "Blank")
 
     async with mqtt(auth, "Blank", key, "Blank") as device:

@@ -1,4 +1,4 @@
-"""The designs of `docs/flows.md` run, and its page tells what there is."""
+"""The designs of `docs/reference/flows.md` run, and its page tells what there is."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from services.workflow.nodes.base import Entry
 from services.workflow.runs.model import MOST_HOPS, Cause, Deployed, Run
 from services.workflow.settings import WorkflowSettings
 
-PAGE = (Path(__file__).parents[3] / "docs/flows.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/flows.md").read_text()
 HOT, MEAN, SERVICE = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 ONE, TWO = "direct.device.SN1.temperature", "direct.device.SN2.temperature"
 SIREN, RESULT = "direct.device.SN2.siren", "system.integration.mean"

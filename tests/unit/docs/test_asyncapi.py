@@ -55,9 +55,9 @@ def _resolved(document: Json, schema: Json) -> Json:
 
 
 def test_the_file_is_what_the_structs_say():
-    """`docs/asyncapi.json` is generated anew with every change of the events."""
-    assert (ROOT / "docs/asyncapi.json").read_bytes() == asyncapi.render(), (
-        "python -m libs.common.contracts.asyncapi > docs/asyncapi.json"
+    """`docs/reference/asyncapi.json` is generated anew with every change of the events."""
+    assert (ROOT / "docs/reference/asyncapi.json").read_bytes() == asyncapi.render(), (
+        "python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json"
     )
 
 

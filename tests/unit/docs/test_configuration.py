@@ -1,4 +1,4 @@
-"""`docs/configuration.md` names every setting with its default, and no other."""
+"""`docs/reference/configuration.md` names every setting with its default, and no other."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from services.management.settings import ManagementSettings
 from services.workflow.settings import WorkflowSettings
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/configuration.md"
+PAGE = ROOT / "docs/reference/configuration.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
 KINDS: dict[str, type] = {
     "Every service": settings.ServiceSettings,

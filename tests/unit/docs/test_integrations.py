@@ -1,4 +1,4 @@
-"""`docs/integrations.md` shows the example as it is, and names what the contract has."""
+"""`docs/how-to/integrations.md` shows the example as it is, and names what the contract has."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from libs.common.contracts import integrations as contract
 from services.auth.callout.permissions import integration_permissions
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/integrations.md").read_text()
+PAGE = (ROOT / "docs/how-to/integrations.md").read_text()
 
 
 def test_the_page_shows_the_example():

@@ -16,7 +16,7 @@ def written(text: str) -> set[str]:
     return {SUFFIX.sub("", name.replace(".", "_")) for name in found}
 
 
-@pytest.mark.parametrize("page", ["operations.md", "accounts.md"])
+@pytest.mark.parametrize("page", ["how-to/operations.md", "how-to/accounts.md"])
 def test_every_metric_on_a_page_is_measured(page: str):
     """Whoever builds a dashboard of the page's names finds data under each of them."""
     sources = [
@@ -29,8 +29,8 @@ def test_every_metric_on_a_page_is_measured(page: str):
 
 
 def test_every_message_of_the_bus_is_on_its_page():
-    """`docs/nats.md` leaves out nothing of what `asyncapi.json` promises."""
-    page = (ROOT / "docs/nats.md").read_text()
-    channels = json.loads((ROOT / "docs/asyncapi.json").read_bytes())["channels"].values()
+    """`docs/reference/nats.md` leaves out nothing of what `asyncapi.json` promises."""
+    page = (ROOT / "docs/reference/nats.md").read_text()
+    channels = json.loads((ROOT / "docs/reference/asyncapi.json").read_bytes())["channels"].values()
     promised = {name for channel in channels for name in channel["messages"]}
     assert {name for name in promised if f"`{name}`" not in page} == set()

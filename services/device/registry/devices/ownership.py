@@ -1,10 +1,10 @@
-"""Ownership of devices: assigning them, and what ends when they leave (docs/ownership.md).
+"""Ownership of devices: assigning them, and what ends when they leave.
 
-What ends when a device leaves its application or the platform (docs/ownership.md).
+What ends when a device leaves its application or the platform (docs/reference/ownership.md).
 
 Its key and the connections that it opened end, and the tasks that nobody will answer.
 
-Frees the devices and RPS records of applications that are gone (docs/ownership.md).
+Frees the devices and RPS records of applications that are gone (docs/reference/ownership.md).
 
 A leader does it when it hears of the end of one, and looks from time to time for what it has
 missed; who wants to add such a device before that has it freed at once.

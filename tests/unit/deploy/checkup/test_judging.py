@@ -152,7 +152,7 @@ def test_what_a_finding_leads_to_is_in_the_runbook() -> None:
     """Each section that the checks name is a heading there."""
     headings = {
         line.lstrip("# ").lower().replace(" ", "-")
-        for line in (ROOT / "docs/runbooks.md").read_text().splitlines()
+        for line in (ROOT / "docs/how-to/runbooks.md").read_text().splitlines()
         if line.startswith("#")
     }
     assert set(get_args(Section)) <= headings

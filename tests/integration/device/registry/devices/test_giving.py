@@ -1,4 +1,4 @@
-"""Devices that users give to applications and take back (docs/ownership.md)."""
+"""Devices that users give to applications and take back (docs/reference/ownership.md)."""
 
 from typing import Any
 

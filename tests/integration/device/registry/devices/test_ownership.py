@@ -1,4 +1,4 @@
-"""Who owns a device: what moves with it, what ends, what stays (docs/ownership.md)."""
+"""Who owns a device: what moves with it, what ends, what stays (docs/reference/ownership.md)."""
 
 from typing import Any
 
