@@ -1,4 +1,4 @@
-"""Commands that network servers carry: their downlinks, and values that devices have shown."""
+"""Commands that network servers deliver as downlinks."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,23 +16,26 @@ FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "UNACKNOWLEDGED": (None, "SENT"),
     "REFUSED": (None, "SENT"),
 }
-"""What may have been told of a downlink before each state."""
+"""The states that may precede each downlink state."""
 MOST_AWAITED = 2_000
-"""Devices with open coded commands that are looked at whole."""
+"""Above this number of devices with open coded commands, the query names devices instead."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
-"""Not by id alone: each replica hands out ids of a block of its own."""
+"""Sorts by time: ids alone do not, because each replica allocates them in blocks."""
 
 
 class CodedCommands:
-    """Reads and writes what only such commands have."""
+    """Reads and writes the fields that only coded commands have."""
 
     def __init__(self, commands: Stored) -> None:
         self._commands = commands
 
-    async def keep_downlinks(
+    async def store_downlinks(
         self, command: Command, made: Sequence[SentDownlink]
     ) -> list[SentDownlink]:
-        """Keep the bytes of a command, unless it has some; those that it has now, while open."""
+        """Store the downlinks of a command unless it has some; return the stored ones.
+
+        Returns none when the command is closed.
+        """
         identity = {"_id": command.id}
         await self._commands.update_one(
             {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
@@ -43,12 +46,12 @@ class CodedCommands:
             return []
         return msgspec.convert(kept["downlinks"], list[SentDownlink])
 
-    async def note_state(
+    async def update_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
-        """Note what was told of the `number`th downlink of a command; the command then.
+        """Store the state of a downlink and return its command, or None.
 
-        What was told before, or after the end, changes nothing.
+        An earlier state, or one that arrives after the end, changes nothing.
         """
         place = f"downlinks.{number - 1}"
         query = {"_id": command_id, "thingId": thing_id}
@@ -66,10 +69,10 @@ class CodedCommands:
         )
         return msgspec.convert(await self._commands.find_one(query), Command | None)
 
-    async def awaited(self, thing_ids: Collection[int]) -> list[Command]:
-        """The open commands of some of these things that network servers carry.
+    async def list_awaited(self, thing_ids: Collection[int]) -> list[Command]:
+        """Return the open coded commands of these things.
 
-        All that are open anywhere are few mostly; then it costs one look at a small index.
+        Few coded commands are open at a time, so one read of a small index usually suffices.
         """
         everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
         open_things = {row["awaited"] async for row in everywhere.limit(MOST_AWAITED)}
@@ -81,8 +84,8 @@ class CodedCommands:
         found = self._commands.find({"awaited": {"$in": list(some)}}, sort=OLDEST_FIRST)
         return msgspec.convert(await found.to_list(None), list[Command])
 
-    async def note_shown(self, command: Command, keys: Collection[str]) -> list[str]:
-        """Note which values of a command its device has shown; all that it has shown now."""
+    async def add_shown(self, command: Command, keys: Collection[str]) -> list[str]:
+        """Add properties that the device has reported; return the whole list."""
         kept = await self._commands.find_one_and_update(
             {"_id": command.id},
             {"$addToSet": {"shown": {"$each": sorted(keys)}}},

@@ -1,7 +1,7 @@
-"""Completion of commands: by replies, by reports that show their values, by departures.
+"""Completion of commands: by replies, by reports that confirm values, by cancelling.
 
 The end of an answered command, its event, the history record of confirmed properties and the
-ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
+ledger's count are one transaction, keyed by the uplink. A repeated reply changes nothing.
 """
 
 import logging
@@ -21,8 +21,8 @@ from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Mongo, Session
 from libs.common.tsl import InvalidValues, UnknownService
-from services.device.commands.events import confirmed, finished
-from services.device.commands.model import OPEN, Command, Reason, TaskType
+from services.device.commands.events import confirmed_entry, finished_entry
+from services.device.commands.model import OPEN, Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import GoodReport
 from services.device.telemetry.batch_store import ReportStore
@@ -51,28 +51,28 @@ class CommandCompletion(CommandCloser):
     alarms: AlarmTrigger
 
     async def close_by_reply(self, uplink: Uplink, thing: Thing) -> str | None:
-        """Close the command that `uplink` answers; return why not, when it is refused."""
+        """Close the command that `uplink` answers; return why a reply is rejected."""
         try:
             reply, command_id = read_reply(uplink.payload)
         except InvalidInput as error:
-            return f"not a reply: {error.text}"
+            return f"invalid reply: {error.text}"
         command = await self.commands.find_for_thing(command_id, thing.id)
         if command is not None and command.status in OPEN:
             command = command.readable_by(thing.tsl)
             if refusal := await self._refusal(command, reply, thing, uplink.received):
                 return f"command {command_id}: {refusal}"
             properties = _confirmed(command, thing)
-            if properties is not None:  # who sees the command closed finds these values
+            if properties is not None:  # the values must be readable before the command is closed
                 await self.latest.apply([(thing.id, uplink.received, properties)])
             if await self._close(command, thing, uplink):
                 return None
             command = await self.mongo.transaction(
                 lambda session: self.commands.find_for_thing(command_id, thing.id, session)
-            )  # as the failed attempt saw it: a plain majority read may lag behind it
+            )  # in a transaction: a plain majority read may lag behind the failed attempt
         if command is None:
-            return f"commandId {command_id} is not a command of this device"
+            return f"the device has no command {command_id}"
         if command.closed_by is None:
-            return f"command {command_id} expired before this answer"
+            return f"command {command_id} expired before this reply"
         if command.closed_by != uplink.key:
             await self.reports.store_repetition(uplink)
         return None
@@ -80,9 +80,8 @@ class CommandCompletion(CommandCloser):
     async def _refusal(
         self, command: Command, reply: Reply, thing: Thing, received: int
     ) -> str | None:
-        """Let a command end as the reply says; return why not, when the reply is refused."""
         try:
-            _answer(command, reply, thing, received)
+            _apply_reply(command, reply, thing, received)
         except InvalidValues as error:
             return str(error)
         properties = _confirmed(command, thing) or {}
@@ -100,9 +99,11 @@ class CommandCompletion(CommandCloser):
             written.clear()
             if not await self.commands.close(command, session, closed_by=uplink.key):
                 return False
-            entries = [finished(command)]
+            entries = [finished_entry(command)]
             if properties is not None:
-                entries.append(confirmed(command, properties, uplink.received, f"r-{uplink.key}"))
+                entries.append(
+                    confirmed_entry(command, properties, uplink.received, f"r-{uplink.key}")
+                )
                 entries += pointers
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
                 settings = thing.tsl.readable(dict(command.settings()))
@@ -118,11 +119,12 @@ class CommandCompletion(CommandCloser):
         return closed
 
     async def confirm_by_reports(self, reports: Sequence[GoodReport]) -> None:
-        """Close property updates whose values stored reports show. Repeating it changes nothing.
+        """Close property updates whose values stored reports show.
 
-        A command that sets write-only values ends when it is acknowledged: no report shows them.
+        Repeating it changes nothing. No report shows a write-only value, so commands that set one
+        end when the network server reports an acknowledgement.
         """
-        awaited = await self.commands.coded.awaited({report.thing.id for report in reports})
+        awaited = await self.commands.coded.list_awaited({report.thing.id for report in reports})
         if not awaited:
             return
         by_thing: dict[int, list[GoodReport]] = defaultdict(list)
@@ -140,9 +142,9 @@ class CommandCompletion(CommandCloser):
             for report in reports
             if report.ts >= since
             for key, value in report.properties.items()
-            if key in wanted and shows(value, wanted[key])
+            if key in wanted and matches(value, wanted[key])
         }
-        if shown and len(await self.commands.coded.note_shown(command, shown)) == len(wanted):
+        if shown and len(await self.commands.coded.add_shown(command, shown)) == len(wanted):
             provisioned = self.devices.notes.provisioned
             await self.commands.end(
                 command,
@@ -153,23 +155,23 @@ class CommandCompletion(CommandCloser):
 
 
 def _confirmed(command: Command, thing: Thing) -> dict[str, Any] | None:
-    """The properties that a device says are in force, if it does and they can be read."""
+    """Return the readable properties that a successful command has set, or None."""
     if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
         return thing.tsl.readable(command.payload["properties"]) or None
     return None
 
 
-def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:
-    """Let a command end as the reply says; raise `InvalidValues` for outputs that cannot be.
+def _apply_reply(command: Command, reply: Reply, thing: Thing, received: int) -> None:
+    """Set status, error and outputs of a command; raise `InvalidValues`.
 
-    Of a service that the TSL has lost meanwhile nothing is known: it ends without outputs.
+    A service that the TSL no longer declares ends without outputs.
     """
     command.status = "SUCCESS" if reply.status == "SUCCESS" else "FAILED"
     command.finished_at = from_ms(received)
     if reply.error is not None:
         text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
         error = text if isinstance(text, str) else text.decode()
-        command.error = command.masked(error)[:LONGEST_ERROR]
+        command.error = command.mask(error)[:LONGEST_ERROR]
     done = command.status == "SUCCESS"
     if command.kind == "CALL_SERVICE" and (done or reply.outputs is not None):
         try:
@@ -180,25 +182,27 @@ def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None
             command.outputs = None if reply.outputs is None else outputs
 
 
-def shows(value: Any, wanted: Any) -> bool:
-    """Whether what was reported is what was wanted; a STRUCT may have more."""
+def matches(value: Any, wanted: Any) -> bool:
+    """Return whether a reported value equals the wanted one; a STRUCT may have more."""
     if isinstance(value, dict) and isinstance(wanted, dict):
-        return all(key in value and shows(value[key], wanted[key]) for key in wanted)
+        return all(key in value and matches(value[key], wanted[key]) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)
 
 
-class CommandEnding:
-    """Ends commands, and takes back those that nats-server keeps for the device's return."""
+class CommandCanceller:
+    """Ends open commands of devices and deletes their copies in nats-server."""
 
     def __init__(self, commands: CommandStore, bus: Bus) -> None:
         self._commands = commands
         self._bus = bus
 
-    async def end(self, device: Device, reason: Reason) -> None:
+    async def end(self, device: Device, reason: FailureReason) -> None:
         """End the open commands of a device as FAILED."""
         await self._commands.fail_all(device.id, reason)
         subject = f"$MQTT.msgs.{down_command(device.sn)}"
         try:
             await self._bus.js.purge_stream(MQTT, subject=subject)
         except (NatsError, APIError, TimeoutError) as error:
-            log.warning("device %d: commands wait for its MQTT session: %r", device.id, error)
+            log.warning(
+                "device %d: its stored MQTT messages could not be deleted: %r", device.id, error
+            )

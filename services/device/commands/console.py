@@ -1,4 +1,4 @@
-"""Property updates and commands of devices on the console."""
+"""Console operations on properties and commands of devices."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ from services.device.things.model import Thing
 from services.device.things.schemas import DeleteDevices, DeviceResult
 
 Configured = dict[int, Command | ThingwayError]
-"""Devices by id, each with its task or with what went wrong."""
+"""The issued command or the error of each device, by device id."""
 
 
 @dataclass(frozen=True)
-class Selections:
-    """Asks each device of a selection to take on the same properties."""
+class BatchConfigurator:
+    """Issues the same property update to several devices."""
 
     commands: CommandService
     devices: DeviceStore
@@ -47,9 +47,9 @@ class Selections:
     async def configure(
         self, principal: Principal, ids: Sequence[int], properties: dict[str, Any]
     ) -> Configured:
-        """Write a task for each device that the user sees and whose TSL takes the properties.
+        """Issue a command for each device that the user sees and whose TSL accepts it.
 
-        All of these are written, or none. Raises `TooLarge` for too many bytes.
+        All of these commands are stored, or none. Raises `TooLarge`.
         """
         grants = await self.grants.of(principal)
         results: Configured = {
@@ -73,7 +73,7 @@ class Selections:
 
 @dataclass(frozen=True)
 class DeviceCommands:
-    """What one device that a user sees is asked to do, and what it was asked."""
+    """Commands of one device, for a user with a grant for it."""
 
     commands: CommandService
     store: CommandStore
@@ -88,9 +88,9 @@ class DeviceCommands:
         skip: int,
         limit: int,
     ) -> tuple[AsyncGenerator[Command, None], int]:
-        """Up to `limit` commands of any of `statuses`, the newest first, and how many there are.
+        """Return up to `limit` commands, newest first, and how many match.
 
-        No `statuses` are all of them. Of earlier owners' commands none is shown.
+        No `statuses` means all. Commands of earlier owners are excluded.
         """
         device = await self.devices.find(principal, device_id)
         commands, total = await self.store.page(device, statuses, skip, limit)
@@ -98,24 +98,22 @@ class DeviceCommands:
         return (command.readable_by(tsl) async for command in commands), total
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
-        """The TSL that a device follows."""
+        """Return the TSL document of a device."""
         return (await self._thing(principal, device_id)).tsl.document
 
     async def update(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
-        """Ask a device to take on properties; a single bad one refuses them all."""
+        """Issue a property update; one invalid value rejects the update."""
         thing = await self._thing(principal, device_id)
         return await self.commands.update_thing(principal, thing, properties)
 
     async def call(
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
-        """Ask a device to run a service of its TSL."""
+        """Issue a call of a service in the device's TSL."""
         thing = await self._thing(principal, device_id)
-        draft = self.commands.check_call(thing, service_id, inputs)
-        (command,) = await self.commands.issue(principal, [draft])
-        return command
+        return await self.commands.call_thing_service(principal, thing, service_id, inputs)
 
     async def _thing(self, principal: Principal, device_id: int) -> Thing:
         return await self.things.thing(await self.devices.find(principal, device_id))
@@ -125,19 +123,19 @@ Commands = NamedDependency[DeviceCommands]
 
 
 class ConfigureDevices(DeleteDevices):
-    """Body of `POST /device-batch/configure`; properties as their TSL has them."""
+    """Body of `POST /device-batch/configure`; `properties` follow the TSL."""
 
     properties: dict[str, Any]
 
 
 class ConfiguredDevice(DeviceResult, kw_only=True):
-    """What became of one device: its task, whose end an event tells."""
+    """Result for one device: its task, or an error."""
 
     task_id: str | None = None
 
 
 class ConfiguredDevices(msgspec.Struct):
-    """One result for each device, in the order they came."""
+    """One result for each device, in the order of the request."""
 
     results: list[ConfiguredDevice]
 
@@ -148,31 +146,36 @@ class ConfiguredDevices(msgspec.Struct):
     example={"device_id_list": [], "properties": {"interval": 60}},
 )
 async def configure_each_device(
-    principal: Requester, selections: NamedDependency[Selections], data: JSONBody[ConfigureDevices]
+    principal: Requester,
+    configurator: NamedDependency[BatchConfigurator],
+    data: JSONBody[ConfigureDevices],
 ) -> ConfiguredDevices:
-    """Ask devices to take on properties, each as a task; whoever is away gets it later."""
+    """Update the same properties of several devices, one task per device.
+
+    Offline devices receive the update when they connect.
+    """
     ids = ids_of(data.device_id_list)
-    results = await selections.configure(principal, ids, data.properties)
+    results = await configurator.configure(principal, ids, data.properties)
     return ConfiguredDevices([_shown(one, results[one]) for one in ids])
 
 
 class FindCommands(PageRequest, kw_only=True):
-    """Body of `POST /device/{device_id}/commands/search`, the newest first."""
+    """Body of `POST /device/{device_id}/commands/search`; results are newest first."""
 
     largest: ClassVar[int] = 100
     status: Annotated[list[TaskStatus], msgspec.Meta(max_length=5)] | None = None
 
 
 class ShownCommand(Shown, kw_only=True):
-    """What a device was asked to do, and what became of it; times in ms."""
+    """A command of a device and its result; times are in ms."""
 
     id: str
     kind: Kind
     status: TaskStatus
     payload: dict[str, Any]
-    """Its part of the wire: `properties`, `values`, or `serviceId` and `inputs`.
+    """`properties`, `values`, or `serviceId` and `inputs`.
 
-    Of a setting that is write-only it has `******`.
+    A write-only value is shown as `******`.
     """
     created_at: int
     expires_at: int
@@ -183,7 +186,7 @@ class ShownCommand(Shown, kw_only=True):
     attempts: int
     """How often it was sent."""
     carrier: str | None = None
-    """The integration that carries it; without one it goes to the device itself."""
+    """The integration that delivers it; absent for a device that is connected directly."""
     application_id: str | None = None
     user_id: str | None = None
 
@@ -199,7 +202,7 @@ async def find_device_commands(
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
 ) -> Streamed[Page[ShownCommand]]:
-    """What the device was asked to do; commands are kept for 90 days after their end."""
+    """Search the commands of a device; closed commands are kept for 90 days."""
     wanted = data or FindCommands()
     found, total = await device_commands.page(
         principal, device_id, wanted.status or (), wanted.skip, wanted.size
@@ -212,13 +215,13 @@ async def find_device_commands(
 
 
 class SetProperties(msgspec.Struct, kw_only=True):
-    """Body of `POST /device/{device_id}/properties`; properties as their TSL has them."""
+    """Body of `POST /device/{device_id}/properties`; `properties` follow the TSL."""
 
     properties: dict[str, Any]
 
 
 class CallDeviceService(msgspec.Struct, kw_only=True):
-    """Body of `POST /device/{device_id}/services/call`; inputs by short member name."""
+    """Body of `POST /device/{device_id}/services/call`; `inputs` by short member name."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     inputs: dict[str, Any] | None = None
@@ -228,7 +231,7 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
 async def get_device_tsl(
     principal: Requester, device_commands: Commands, device_id: PathId
 ) -> TslDocument:
-    """What the device has and can do: what forms are made from."""
+    """Return the thing specification (TSL) that the device follows."""
     return await device_commands.tsl(principal, device_id)
 
 
@@ -239,9 +242,9 @@ async def set_device_properties(
     device_id: PathId,
     data: JSONBody[SetProperties],
 ) -> ShownCommand:
-    """Ask the device to take on properties; it has them once the command is a SUCCESS.
+    """Update properties of a device; they apply when the command is a SUCCESS.
 
-    Faults name the value: `properties.interval`.
+    Errors name the value, such as `properties.interval`.
     """
     return _shown_command(await device_commands.update(principal, device_id, data.properties))
 
@@ -253,9 +256,9 @@ async def call_service_of_device(
     device_id: PathId,
     data: JSONBody[CallDeviceService],
 ) -> ShownCommand:
-    """Ask the device to run a service; its outputs stand in the command once it is a SUCCESS.
+    """Call a service of a device; a successful command contains its outputs.
 
-    Faults name the value: `inputs.seconds`.
+    Errors name the value, such as `inputs.seconds`.
     """
     command = await device_commands.call(principal, device_id, data.service_id, data.inputs)
     return _shown_command(command)
@@ -268,7 +271,7 @@ def _shown_command(command: Command) -> ShownCommand:
 
 
 def shown_payload(command: Command) -> dict[str, Any]:
-    """Return the payload of a command with a mask for each setting of which nothing can be read."""
+    """Return the payload of a command with a mask for each write-only value."""
     missing = command.write_only and [k for k, v in command.shown_settings() if v is None]
     if not missing:
         return command.payload

@@ -1,15 +1,11 @@
-"""Delivery of commands: carries them to devices, and sends them again until they are answered.
+"""Delivery of commands to devices, and repetition until they are answered.
 
-Runs in one replica (a lease), where tenants take turns. What it sends may arrive twice; devices
-tell by `commandId`.
+One replica delivers (a lease); tenants take turns. A device may receive a command twice and
+recognizes it by `commandId`.
 
-Hands commands to integrations that carry them to their devices, as they are or as bytes.
-
-Bytes are made once and kept with the command, so that it is the same ones that are handed over
-again.
-
-It is done beside the request: a command that an integration did not take is handed over again
-by the delivery, until its device answers or its time is over.
+An integration receives commands as they are or as downlinks. Downlinks are encoded once and
+stored with the command, so that a repetition sends the same bytes. A request does not wait for
+the integration: delivery repeats until the device answers or the command expires.
 """
 
 import logging
@@ -28,7 +24,7 @@ from libs.common.integrations.client import CARRY_SECONDS, Carries, IntegrationC
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
-from services.device.commands.events import to_device
+from services.device.commands.events import command_messages
 from services.device.commands.model import (
     DELETED,
     NOT_RESTORED,
@@ -37,7 +33,7 @@ from services.device.commands.model import (
     Command,
     DownlinkEncoder,
     downlink_id,
-    now,
+    utc_now,
 )
 from services.device.commands.store import CommandStore
 from services.device.things.codec_model import CodecFailed
@@ -47,14 +43,14 @@ log = logging.getLogger(__name__)
 
 LONGEST_ERROR = 1000
 CARRYING_WORKERS, WAITING = 512, 10_000
-"""Commands that are handed over at a time, and those of a tenant that wait in memory."""
+"""Commands that are being handed to integrations at a time, and waiting ones per tenant."""
 REFUSALS = range(400, 500)
-"""Statuses by which an integration says that it will not carry a command."""
+"""HTTP statuses by which an integration rejects a command."""
 
 
 @dataclass(frozen=True)
 class CommandCarrier:
-    """Hands commands over; tenants take turns."""
+    """Hands commands to integrations; tenants take turns."""
 
     devices: DeviceStore
     integrations: Integrations
@@ -67,11 +63,11 @@ class CommandCarrier:
     )
 
     async def carries(self, integration: str) -> Carries:
-        """What of commands goes to the integration instead of to the device."""
+        """Return in which form the integration receives commands, if it does."""
         return await self.integrations.carries(integration)
 
     async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
-        """Raise `InvalidInput` for a product (tenant and model) whose codec encodes nothing."""
+        """Raise `InvalidInput` for a product (tenant, model) whose codec cannot encode."""
         for product in products:
             try:
                 await self.encoder.check(*product)
@@ -81,12 +77,10 @@ class CommandCarrier:
     def send(
         self, commands: Iterable[Command], additional: Mapping[int, dict[str, Any]] | None = None
     ) -> None:
-        """Hand over those that are carried, without waiting.
+        """Start handing over those commands that an integration delivers.
 
-        The delivery sends again those that have no room, as it does all that get no answer.
-
-        `additional` is what integrations keep with devices, by id, of devices that have just
-        been read.
+        `additional` holds the integration's data of devices that have just been read, by id.
+        Delivery repeats commands for which the queue has no room.
         """
         for command in commands:
             if command.carrier:
@@ -103,7 +97,7 @@ class CommandCarrier:
             if command.coded:
                 await self._carry_downlinks(command, carrier, device)
                 return
-            wanted = DeviceCommand(device=device, command=command.wire())
+            wanted = DeviceCommand(device=device, command=command.to_wire())
             await self.client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
         except CodecFailed as error:
             await self._refuse(command, f"the codec {error}")
@@ -111,18 +105,15 @@ class CommandCarrier:
             if error.status in REFUSALS:
                 await self._refuse(command, f"integration {carrier} refused: {error.text}")
             else:
-                log.warning("command %d waits: %s", command.id, command.masked(str(error)))
+                log.warning("command %d will be repeated: %s", command.id, command.mask(str(error)))
         except StoreError as error:
-            log.warning("command %d waits: %s", command.id, error)
+            log.warning("command %d will be repeated: %s", command.id, error)
 
     async def _carry_downlinks(self, command: Command, carrier: str, device: DeviceRef) -> None:
-        """Let an integration queue what nothing was told of yet.
-
-        Raises `CodecFailed` with what keeps the codec from it, and what the integration says.
-        """
+        """Send downlinks without a reported state; raise `CodecFailed` or the error."""
         if command.downlinks is None:
             made = await self.encoder.encode(command, device.model)
-            command.downlinks = await self.commands.coded.keep_downlinks(command, made)
+            command.downlinks = await self.commands.coded.store_downlinks(command, made)
         waiting = [
             Downlink(
                 id=downlink_id(command.id, number),
@@ -138,7 +129,7 @@ class CommandCarrier:
             await self.client.carry(carrier, device, waiting)
 
     async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
-        """The device as its integration knows it; read anew when the command comes again."""
+        """Return the device as its integration knows it; read it for a repetition."""
         name, model = command.profile.name, command.profile.model
         if additional is None:
             device = await self.devices.with_id(command.thing_id)
@@ -155,20 +146,22 @@ class CommandCarrier:
 
     async def _refuse(self, command: Command, reason: str) -> None:
         try:
-            await self.commands.end(command, "FAILED", command.masked(reason)[:LONGEST_ERROR])
+            await self.commands.end(command, "FAILED", command.mask(reason)[:LONGEST_ERROR])
         except StoreError as failure:
-            log.warning("command %d is refused, and that is not stored: %s", command.id, failure)
+            log.warning(
+                "command %d was rejected, but this could not be stored: %s", command.id, failure
+            )
 
 
 WORKERS, CHUNK = 4, 500
-"""Tenants that have a turn at a time, and commands of one."""
+"""Concurrent tenants, and commands of one tenant that are read together."""
 PERIOD = 0.3
-"""Seconds between looks at what is due."""
+"""Seconds between two queries for due commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Sends due commands, and ends those whose time is over."""
+    """Sends due commands and ends expired ones."""
 
     devices: DeviceStore
     bus: Bus
@@ -176,21 +169,21 @@ class Delivery:
     carrier: CommandCarrier
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         await take_turns("delivery", WORKERS, self.commands.tenants_due, self.steps, PERIOD)
 
     async def steps(self, tenant: str) -> Steps:
-        """Deal with the commands of a tenant until none is due."""
+        """Process the due commands of a tenant, a batch at a time."""
         while await self.deliver(tenant) == CHUNK:
             yield
 
     async def deliver(self, tenant: str) -> int:
-        """Deal with commands that are due now, those due first at first; return their number.
+        """Process due commands, oldest first; return how many were due.
 
-        Those that their device will not answer any more end.
+        A command fails when its device has been deleted or has changed its application.
         """
-        moment = now()
-        due = await self.commands.due(tenant, moment, CHUNK)
+        moment = utc_now()
+        due = await self.commands.list_due(tenant, moment, CHUNK)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
             await self.commands.end(command, "TIMEOUT", "the device did not answer in time")
@@ -212,14 +205,14 @@ class Delivery:
         online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
-        await self.commands.sent(here, moment)
-        await self.commands.rest(away)
+        await self.commands.mark_sent(here, moment)
+        await self.commands.suspend(away)
         self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
         return len(due)
 
     async def _send(self, commands: Sequence[Command]) -> None:
-        entries = [entry for command in commands for entry in to_device(command)]
+        entries = [entry for command in commands for entry in command_messages(command)]
         await self.bus.publish(
             [
                 Outgoing(entry.subject, entry.payload, headers=entry.headers)

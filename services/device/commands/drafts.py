@@ -1,4 +1,4 @@
-"""Checks what is asked of devices against their TSL: drafts of commands."""
+"""Checks of requested changes against the TSL; the result is a draft of a command."""
 
 import re
 from collections.abc import Iterable
@@ -11,34 +11,36 @@ from libs.common.errors import InvalidInput, TooLarge
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Fault, InvalidValues
 from libs.common.tsl.limits import unstorable
-from services.device.commands.model import Config, Draft, Kind, concealed
+from services.device.commands.model import Config, Draft, Kind, conceal_payload
 from services.device.things.model import Thing
 
 MOST_DEVICES = 1000
-"""Devices of one `POST /tasks`."""
+"""Maximum number of devices in `POST /tasks`."""
 LAYOUTS = {"PROFILE": "values", "TSL": "properties"}
-"""Types of configurations, and what each has."""
+"""Types of configurations and the field that each requires."""
 LARGEST_COMMAND = 256 * 1024
-"""Bytes of one command, which is one message of the bus."""
+"""Maximum bytes of a command, which is one message on the bus."""
 LARGEST_REQUEST = 8 * 1024**2
-"""Bytes of all commands of one request, which is one transaction."""
+"""Maximum bytes of all commands of a request, which is one transaction."""
 
 
 def check_size(drafts: Iterable[Draft]) -> None:
     """Raise `TooLarge` when one transaction cannot hold all commands."""
     if sum(len(draft.encoded) for draft in drafts) > LARGEST_REQUEST:
-        raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
+        raise TooLarge(f"the commands of a request must not exceed {LARGEST_REQUEST} bytes")
 
 
 def check_layout(kind: str, config: Config) -> None:
-    """Check what a configuration of a kind has, whichever device it is for."""
+    """Raise `InvalidInput` when a configuration lacks the fields of its type."""
     kind = kind.upper()
     if kind not in LAYOUTS:
         raise InvalidInput("must be PROFILE or TSL", field="type")
     given = {"properties": config.properties, "values": config.values}
     for name, value in given.items():
         if name != LAYOUTS[kind] and value is not None:
-            raise InvalidInput(f"is nothing of type {kind}", field=f"config.{name}")
+            raise InvalidInput(
+                f"must be absent in a configuration of type {kind}", field=f"config.{name}"
+            )
     if not given[LAYOUTS[kind]]:
         raise InvalidInput("must not be empty", field=f"config.{LAYOUTS[kind]}")
     faults = [
@@ -51,24 +53,27 @@ def check_layout(kind: str, config: Config) -> None:
 
 
 def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
-    """Check a configuration whose layout is right; `current` is what the thing has and is to have.
+    """Return the draft of a configuration whose layout is valid.
 
-    `version` and, as the type of a TSL, `type` may name the TSL version that the thing follows.
+    `current` has the thing's values and pending settings. `version` and, in type TSL, `type` may
+    name the TSL version of the thing.
     """
     kind, follows = kind.upper(), thing.tsl_version
     if config.version is not None and config.version != follows:
-        raise InvalidInput(f"must be {follows}, which the device follows", field="config.version")
+        raise InvalidInput(
+            f"must be {follows}, the TSL version of the device", field="config.version"
+        )
     types = {kind, follows.upper()} if kind == "TSL" else {kind}
     if config.type is not None and config.type.upper() not in types:
-        raise InvalidInput(f"must be {kind} as type is", field="config.type")
+        raise InvalidInput(f"must be {kind}, the type of the task", field="config.type")
     if kind == "TSL":
         return draft_properties(thing, config.properties or {}, "config.properties", current)
     values = [{"key": entry.key, "value": entry.value} for entry in config.values or []]
     return draft_command(thing, "SET_PROFILE", {"values": values})
 
 
-def error_of_device(device_id: int, error: InvalidInput) -> InvalidInput:
-    """Return an error that also names the device."""
+def name_device(device_id: int, error: InvalidInput) -> InvalidInput:
+    """Return an error whose text also names the device."""
     about = f"(device {device_id})"
     if error.faults:
         return InvalidInput.of_faults(
@@ -80,7 +85,10 @@ def error_of_device(device_id: int, error: InvalidInput) -> InvalidInput:
 def draft_properties(
     thing: Thing, properties: dict[str, Any], field: str, current: dict[str, Any]
 ) -> Draft:
-    """Check a property update; `current` is what the thing has, `field` where faults are."""
+    """Return the draft of a property update; raise `InvalidInput`.
+
+    `current` has the thing's values. Faults have paths below `field`.
+    """
     try:
         whole = thing.tsl.check_write(properties, current)
     except InvalidValues as error:
@@ -92,21 +100,21 @@ def draft_properties(
 
 
 def is_partial(properties: dict[str, Any]) -> bool:
-    """Whether a STRUCT may be given in part."""
+    """Return whether the properties include a STRUCT, which may be partial."""
     return any(isinstance(value, dict) for value in properties.values())
 
 
 def draft_command(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
-    """A draft of a command that the bus can carry."""
+    """Return the draft of a command; raise `TooLarge`."""
     encoded = msgspec.json.encode(payload)
     if len(encoded) > LARGEST_COMMAND:
-        raise TooLarge(f"a command may have {LARGEST_COMMAND} bytes")
-    shown, write_only = concealed(kind, payload, thing.tsl)
+        raise TooLarge(f"a command must not exceed {LARGEST_COMMAND} bytes")
+    shown, write_only = conceal_payload(kind, payload, thing.tsl)
     return Draft(thing, kind, shown, encoded, payload if write_only else None, write_only)
 
 
 def read_device_ids(given: "list[int | str] | str") -> list[int]:
-    """Read `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
+    """Parse `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
     parts = given if isinstance(given, list) else [given]
     ids: list[int] = []
     for part in parts:

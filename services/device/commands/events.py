@@ -1,4 +1,4 @@
-"""What commands say on the bus."""
+"""Events of commands and messages to devices."""
 
 from typing import Any
 from uuid import uuid4
@@ -21,40 +21,36 @@ from libs.common.contracts.events import (
 from services.device.commands.model import Command
 
 QOS_1 = {"Nmqtt-Pub": "1"}
-"""How nats-server marks an MQTT message of QoS 1."""
+"""The header by which nats-server marks MQTT messages of QoS 1."""
 
 ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did_not_answer"}
 
 
 def error_code(command: Command) -> str:
-    """Why a command ended, empty where nothing went wrong."""
+    """Return why a command ended, or an empty string for success."""
     return command.error_code or ERROR_CODES.get(command.status, "")
 
 
-def _ms(command: Command) -> int:
-    return to_ms(command.finished_at or command.created_at)
-
-
 def subcommands(command: Command) -> list[Subcommand]:
-    """The settings of a command, each with the command's state; write-only ones have no value."""
+    """Return the settings of a command with its status; write-only ones have no value."""
     return [Subcommand(key, command.status, value) for key, value in command.shown_settings()]
 
 
 def _header(command: Command) -> dict[str, Any]:
-    """What the events of a command begin with."""
     return {
         "event_id": uuid4().hex,
-        "created_at": _ms(command),
+        "created_at": to_ms(command.finished_at or command.created_at),
         "tenant": command.tenant,
         "device": command.profile,
         "task_id": command.id,
     }
 
 
-def created(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
-    """`task.{id}.created` or `service.{deviceId}.called`, and the command, unless it is carried.
+def created_entries(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
+    """Return the outbox entries of a new command: its event and its MQTT messages.
 
-    `payload` is the whole one as JSON, when it has been encoded already.
+    The event is `task.{id}.created` or `service.{deviceId}.called`. Integrations deliver carried
+    commands, which have no messages. `payload` is the encoded payload, if the caller has it.
     """
     header = _header(command)
     body: ServiceCalled | TaskCreated
@@ -65,45 +61,47 @@ def created(command: Command, payload: bytes | None = None) -> list[OutboxEntry]
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    said = [] if command.carrier else to_device(command, payload)
+    messages = [] if command.carrier else command_messages(command, payload)
     if command.write_only and command.status == "PENDING":
-        said = said[1:]  # nothing secret waits in nats-server: it is sent when the device connects
-    return [OutboxEntry(subject, fitted(body)), *said]
+        messages = messages[1:]  # nats-server must not store secrets until the device connects
+    return [OutboxEntry(subject, fitted(body)), *messages]
 
 
-def stored_down(sn: str) -> str:
-    """The subject on which nats-server keeps the commands of a device."""
+def stored_subject(sn: str) -> str:
+    """Return the subject under which nats-server stores commands of a device."""
     return f"$MQTT.msgs.{down_command(sn)}"
 
 
-def outbox_key(command: Command) -> str:
-    """By which the outbox finds what goes to the device of a command with write-only values."""
+def withdrawal_key(command: Command) -> str:
+    """Return the outbox key by which messages with write-only values are withdrawn."""
     return f"command-{command.id}" if command.write_only else ""
 
 
-def to_device(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
-    """The command, twice: kept for MQTT subscriptions of QoS 1, plainly for all others.
+def command_messages(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
+    """Return the messages to the device, for MQTT subscriptions of QoS 1 and QoS 0.
 
-    nats-server gives an MQTT client of QoS 1 only what stands in its message stream, also
-    when it was away, and everybody else only the plain copy (docs/decisions/0003).
+    nats-server delivers only messages of its MQTT stream with QoS 1, also after a reconnect, and
+    only plain messages to all others (docs/decisions/0003).
     """
     subject = down_command(command.sn)
-    payload = msgspec.json.encode(command.wire()) if encoded is None else _wire(command, encoded)
+    payload = msgspec.json.encode(command.to_wire()) if encoded is None else _wire(command, encoded)
     plain = QOS_1 | hops_header(command.hops)
     return [
-        OutboxEntry(stored_down(command.sn), payload, headers=QOS_1, key=outbox_key(command)),
-        OutboxEntry(subject, payload, stream=False, headers=plain, key=outbox_key(command)),
+        OutboxEntry(
+            stored_subject(command.sn), payload, headers=QOS_1, key=withdrawal_key(command)
+        ),
+        OutboxEntry(subject, payload, stream=False, headers=plain, key=withdrawal_key(command)),
     ]
 
 
 def _wire(command: Command, payload: bytes) -> bytes:
-    """Return `Command.wire` as JSON, with a payload that is JSON already."""
+    """Return `Command.to_wire` as JSON around a payload that is encoded already."""
     head = msgspec.json.encode({"commandId": command.id, "kind": command.kind})
     return b'%b,%b,"expiresAt":%d}' % (head[:-1], payload[1:-1], to_ms(command.expires_at))
 
 
-def finished(command: Command) -> OutboxEntry:
-    """`task.{id}.finished` or `service.{deviceId}.replied`."""
+def finished_entry(command: Command) -> OutboxEntry:
+    """Return the event `task.{id}.finished` or `service.{deviceId}.replied`."""
     header = _header(command) | {"status": command.status}
     body: ServiceReplied | TaskFinished
     if command.kind == "CALL_SERVICE":
@@ -126,8 +124,10 @@ def finished(command: Command) -> OutboxEntry:
     return OutboxEntry(subject, fitted(body))
 
 
-def confirmed(command: Command, properties: dict[str, Any], ts: int, event_id: str) -> OutboxEntry:
-    """`device.{id}.reported`: the device says that these properties are in force now."""
+def confirmed_entry(
+    command: Command, properties: dict[str, Any], ts: int, event_id: str
+) -> OutboxEntry:
+    """Return the event `device.{id}.reported` of properties that a device confirmed."""
     body = PropertiesReported(
         event_id=event_id,
         created_at=ts,

@@ -1,8 +1,8 @@
-"""Commands, and their fields on the wire.
+"""Commands, their states and their fields on the wire.
 
-A task is a command seen by the application. It is `PENDING` until it is first sent,
-`SENT` until the device says `SUCCESS` or `FAILED`, and `TIMEOUT` when it never does.
-MQTT from NATS is QoS 0, so sending proves nothing.
+A task is a command as its application sees it: `PENDING` until it is sent, `SENT` until the
+device answers with `SUCCESS` or `FAILED`, and `TIMEOUT` when the device does not answer.
+NATS sends MQTT messages with QoS 0, so sending proves nothing.
 """
 
 from abc import abstractmethod
@@ -24,32 +24,32 @@ from services.device.things.model import Thing
 Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
 
 OPEN = ("PENDING", "SENT")
-"""States of a command that still waits for its device."""
+"""States of a command that its device has not answered."""
 
 
 LONGEST_ID = 24
-"""Characters of the id of a downlink that may be one of ours."""
+"""Maximum number of characters of our downlink ids."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Why commands end before their device answers, as their tasks tell it."""
+class FailureReason:
+    """Why a command fails without an answer of its device."""
 
     code: str
     text: str
 
 
-DELETED = Reason("device_deleted", "the device was deleted")
-REMOVED = Reason("device_removed", "the device was removed from its application")
-NOT_RESTORED = Reason(
+DELETED = FailureReason("device_deleted", "the device was deleted")
+REMOVED = FailureReason("device_removed", "the device was removed from its application")
+NOT_RESTORED = FailureReason(
     "values_not_restored",
     "the backup that was restored holds no write-only values: send them again",
 )
-ORPHANED = Reason("application_deleted", "the application of the device was deleted")
+ORPHANED = FailureReason("application_deleted", "the application of the device was deleted")
 
 
 class TaskType(StrEnum):
-    """What the application asked for."""
+    """Type of a task."""
 
     CONFIG = "CONFIG"
     """A configuration task or a property update."""
@@ -58,21 +58,20 @@ class TaskType(StrEnum):
 
 
 class SentDownlink(msgspec.Struct, rename="camel", kw_only=True):
-    """Bytes that a codec made of a command, and what became of them."""
+    """One downlink of a command: bytes of the codec and their delivery state."""
 
     port: int
     data: bytes
     keys: list[str] = []
-    """What it sets, where it is not all of the command."""
+    """The settings in it, unless it contains the whole command."""
     state: DownlinkState | None = None
-    """What its integration told of it last."""
+    """The last state that the integration reported."""
 
 
 class Command(msgspec.Struct, rename="camel", kw_only=True):
-    """One command to one device, as it is stored.
+    """A command to a device, as it is stored.
 
-    `payload` is its kind's part of the wire without write-only values, which is what everybody
-    may read. Only delivery reads `sealed`.
+    `payload` has no write-only values and may be shown. Only delivery reads `sealed`.
     """
 
     id: int = msgspec.field(name="_id")
@@ -80,55 +79,55 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     sn: str
     tenant: str
     application_id: int | None
-    """Who asked for it, when that was an application: only its author finds it as a task."""
+    """The application that requested it; only this application finds it as a task."""
     kind: Kind
     payload: dict[str, Any]
     sealed: dict[str, Any] | None = None
-    """The whole payload while the command is open, where a part of it is write-only."""
+    """The whole payload of an open command that has write-only values."""
     write_only: list[str] = []
-    """The settings that are write-only, or have a member that is."""
+    """Settings that are write-only or have a write-only member."""
     profile: DeviceProfile
     created_at: datetime
     expires_at: datetime
     user_id: int | None = None
-    """Who asked for it, when that was a user."""
+    """The user who requested it."""
     hops: int = 0
-    """How many flows have led to it (`libs.common.bus.hops`)."""
+    """Number of flows that led to it (`libs.common.bus.hops`)."""
     carrier: str | None = None
-    """The integration that carries it to the device; None when it goes there directly."""
+    """The integration that delivers it; None for a device that is connected directly."""
     coded: bool = False
-    """Whether its integration carries bytes, which the codec of its product makes of it."""
+    """Whether the product's codec encodes it into downlinks."""
     downlinks: list[SentDownlink] | None = None
-    """These bytes; None until they are made."""
+    """Its downlinks; None until they are encoded."""
     shown: list[str] = []
-    """The properties whose values the device has shown since."""
+    """Properties that the device has reported with the requested value."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
     error: str | None = None
     error_code: str | None = None
-    """Why it ended, where its status does not say it."""
+    """Why it ended, unless its status says so."""
     closed_by: str | None = None
     """The key of the reply that closed it."""
     attempts: int = 0
 
     @property
     def type(self) -> TaskType:
-        """The type that the task shows."""
+        """Return the type of its task."""
         return TaskType.SERVICE if self.kind == "CALL_SERVICE" else TaskType.CONFIG
 
     @property
-    def queued(self) -> bool:
-        """Whether it waits for its device to connect, or to be heard by a network server."""
+    def is_queued(self) -> bool:
+        """Return whether it waits for its device to connect or to send an uplink."""
         return self.status == "PENDING" and (self.coded or self.carrier is None)
 
     @property
     def service_id(self) -> str:
-        """The service that a `CALL_SERVICE` calls."""
+        """Return the service that it calls, or an empty string."""
         return str(self.payload.get("serviceId", ""))
 
-    def wire(self) -> dict[str, Any]:
-        """The command as the device reads it; `expiresAt` in ms."""
+    def to_wire(self) -> dict[str, Any]:
+        """Return the command as its device reads it; `expiresAt` is in ms."""
         return {
             "commandId": self.id,
             "kind": self.kind,
@@ -138,32 +137,32 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether its write-only values are there; a backup has none."""
+        """Return whether it has its write-only values; a restored backup has none."""
         return self.sealed is not None or not self.write_only
 
-    def masked(self, text: str) -> str:
-        """Return a text of a device, a codec or an integration unless it has a secret of ours."""
+    def mask(self, text: str) -> str:
+        """Return `text` without write-only values of this command."""
         if self.sealed is None:
             return text
         return mask_text(text, texts_beyond(self.sealed, self.payload))
 
-    def values(self) -> dict[str, Any]:
-        """What its codec makes bytes of: properties, settings, or a service with its inputs.
+    def encoder_input(self) -> dict[str, Any]:
+        """Return the properties or settings that the codec encodes, or the service call.
 
-        A service that takes one `value` has it itself, one that takes nothing has true.
+        A service call maps the service to its `value`, to its inputs, or to true without inputs.
         """
         if self.kind != "CALL_SERVICE":
-            return dict(settings_of(self.kind, self.sealed or self.payload))
+            return dict(settings_in(self.kind, self.sealed or self.payload))
         inputs = self.payload["inputs"]
         return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
     def settings(self) -> list[tuple[str, Any]]:
-        """What is set, key by key, without write-only values."""
-        return settings_of(self.kind, self.payload)
+        """Return its readable settings as pairs of key and value."""
+        return settings_in(self.kind, self.payload)
 
     def readable_by(self, tsl: Tsl) -> "Command":
-        """Return the command as it may be read under the TSL of today; delivery still has all."""
-        payload, more = concealed(self.kind, self.payload, tsl)
+        """Return the command without values that `tsl` declares write-only."""
+        payload, more = conceal_payload(self.kind, self.payload, tsl)
         if not more:
             return self
         write_only = list(dict.fromkeys([*self.write_only, *more]))
@@ -171,14 +170,14 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return msgspec.structs.replace(self, payload=payload, write_only=write_only, sealed=sealed)
 
     def shown_settings(self) -> list[tuple[str, Any]]:
-        """What is set, key by key; None is the value of one of which nothing can be read."""
+        """Return its settings; the value of a write-only setting is None."""
         shown = self.settings()
         known = {key for key, _ in shown}
         return shown + [(key, None) for key in self.write_only if key not in known]
 
 
-def settings_of(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What a payload sets, key by key."""
+def settings_in(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the settings of a payload as pairs of key and value."""
     if kind == "SET_PROPERTIES":
         return list(payload["properties"].items())
     if kind == "SET_PROFILE":
@@ -186,11 +185,13 @@ def settings_of(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
     return []
 
 
-def concealed(kind: Kind, payload: dict[str, Any], tsl: Tsl) -> tuple[dict[str, Any], list[str]]:
-    """Return a payload without write-only values, and the settings that have some."""
+def conceal_payload(
+    kind: Kind, payload: dict[str, Any], tsl: Tsl
+) -> tuple[dict[str, Any], list[str]]:
+    """Return a payload without write-only values, and the keys of these settings."""
     if not tsl.conceals or kind == "CALL_SERVICE":
         return payload, []
-    settings = dict(settings_of(kind, payload))
+    settings = dict(settings_in(kind, payload))
     shown = tsl.readable(settings)
     write_only = [key for key in settings if key not in shown or shown[key] != settings[key]]
     if not write_only:
@@ -202,7 +203,7 @@ def concealed(kind: Kind, payload: dict[str, Any], tsl: Tsl) -> tuple[dict[str, 
 
 @dataclass(slots=True, frozen=True)
 class Draft:
-    """A command that has been checked and not yet written."""
+    """A command that is checked but not stored."""
 
     thing: Thing
     kind: Kind
@@ -210,28 +211,28 @@ class Draft:
     encoded: bytes
     """The whole payload as JSON."""
     sealed: dict[str, Any] | None = None
-    """The whole payload, where that of the draft lacks write-only values."""
+    """The whole payload when `payload` lacks write-only values."""
     write_only: Sequence[str] = ()
-    """The settings that lack some."""
+    """Settings whose values `payload` lacks."""
     given: dict[str, Any] | None = None
-    """The properties as asked for, when a STRUCT among them was completed from others."""
+    """The requested properties when they include a partial STRUCT."""
 
 
 def downlink_id(command_id: int, number: int) -> str:
-    """How integrations know the `number`th downlink of a command."""
+    """Return the id by which integrations refer to a downlink of a command."""
     return f"{command_id}-{number}"
 
 
 def read_downlink_id(text: str) -> tuple[int, int] | None:
-    """The command and the number; None when it names no command's."""
+    """Return command id and downlink number of an id, or None when it is not ours."""
     command, dash, number = text.partition("-")
     if not dash or not (command.isdecimal() and number.isdecimal() and text.isascii()):
         return None
     return (int(command), int(number)) if len(text) <= LONGEST_ID else None
 
 
-def now() -> datetime:
-    """The time, aware, in UTC."""
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -245,30 +246,30 @@ class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UpdatedProperties(msgspec.Struct):
-    """Its answer: what was accepted, converted and rounded, without write-only values.
+    """Accepted properties, converted and rounded, without write-only values.
 
-    Of a STRUCT it has the members that were sent.
+    A STRUCT has the members that were sent.
     """
 
     properties: dict[str, Any]
 
 
 class CallService(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Body of `POST …/services/call`; inputs by short member name."""
+    """Body of `POST …/services/call`; the keys of `inputs` are short member names."""
 
     service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     inputs: dict[str, Any] | None = None
 
 
 class ProfileValue(msgspec.Struct, forbid_unknown_fields=True):
-    """One setting of a `PROFILE` configuration."""
+    """A setting of a `PROFILE` configuration."""
 
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     value: Any = None
 
 
 class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A configuration: of type `TSL` with `properties`, of type `PROFILE` with `values`."""
+    """A configuration: type `TSL` has `properties`, type `PROFILE` has `values`."""
 
     version: Text | None = None
     type: Text | None = None
@@ -277,7 +278,7 @@ class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class CreateTasks(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Body of `POST /tasks`; `deviceIds` may be text with commas or semicolons."""
+    """Body of `POST /tasks`; text in `deviceIds` is separated by commas or semicolons."""
 
     type: Annotated[
         str,
@@ -323,12 +324,12 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DownlinkEncoder(Protocol):
-    """Makes bytes of commands for devices that take no other."""
+    """Encodes commands for devices that receive bytes."""
 
     @abstractmethod
     async def check(self, tenant: str, model: str) -> None:
-        """Raise `CodecFailed` for a product without a codec that encodes."""
+        """Raise `CodecFailed` when the product has no codec that encodes."""
 
     @abstractmethod
     async def encode(self, command: Command, model: str) -> list[SentDownlink]:
-        """Return the bytes of a command for its device; raise `CodecFailed`."""
+        """Return the downlinks of a command; raise `CodecFailed`."""

@@ -1,4 +1,4 @@
-"""Property updates, configuration, service calls and tasks over HTTP."""
+"""Device API operations on properties, configuration, service calls and tasks."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ from services.device.things.schemas import DeviceId
 
 TASKS = "/device/openapi/v1/tasks"
 
-TaskId = Annotated[Id, PathParameter(description="Id given when it was made")]
+TaskId = Annotated[Id, PathParameter(description="Id of the task")]
 Commands = NamedDependency[CommandService]
 
 
@@ -42,7 +42,7 @@ _ADDRESS = [
 
 
 def task_address(task_id: int) -> dict[str, str]:
-    """Where the progress of a call can be read."""
+    """Return the headers that point to a task."""
     return {"Location": f"{TASKS}/{task_id}"}
 
 
@@ -59,7 +59,7 @@ async def update_device_properties(
     device_id: DeviceId,
     data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
-    """Update device properties incrementally; `Location` names the task."""
+    """Update properties of a device; `Location` names the task."""
     command = await commands.update_properties(principal, device_id, data.properties)
     taken = accepted(data.properties, command.payload["properties"])
     answer = ok(request, UpdatedProperties(taken))
@@ -70,7 +70,7 @@ async def update_device_properties(
 async def get_device_config(
     principal: Requester, commands: Commands, device_id: DeviceId
 ) -> Config:
-    """Get device configuration, in the shape that a task takes."""
+    """Return the configuration of a device in the shape that a task accepts."""
     return await commands.config(principal, device_id)
 
 
@@ -87,7 +87,7 @@ async def call_device_service(
     device_id: DeviceId,
     data: JSONBody[CallService],
 ) -> Response[Success[None]]:
-    """Invoke a service asynchronously; `Location` names the task."""
+    """Call a service of a device; `Location` names the task."""
     command = await commands.call_service(principal, device_id, data.service_id, data.inputs)
     answer: Success[None] = ok(request)
     return Response(answer, headers=task_address(command.id))
@@ -105,14 +105,14 @@ async def call_device_service(
 async def create_tasks(
     principal: Requester, commands: Commands, data: JSONBody[CreateTasks]
 ) -> CreatedTasks:
-    """Create configuration tasks for one or many devices."""
+    """Configure one or several devices, one task per device."""
     relations = await commands.create_tasks(principal, data)
     return CreatedTasks(relations)
 
 
 @get("/tasks/{task_id:str}", tags=["Tasks"])
 async def get_task(principal: Requester, commands: Commands, task_id: TaskId) -> Task:
-    """The state of a configuration task or of a call."""
+    """Return the state of a configuration task or service call."""
     return await commands.task(principal, task_id)
 
 

@@ -1,4 +1,4 @@
-"""`GET /ingest/v1/{sn}/commands`: commands for devices that fetch them over HTTP."""
+"""`GET /ingest/v1/{sn}/commands`: command delivery to devices that poll over HTTP."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,27 +20,24 @@ from libs.common.http.open_api import get
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
 from libs.common.jobs import happened
-from services.device.commands.model import now
+from services.device.commands.model import utc_now
 from services.device.commands.store import CommandStore
 from services.device.telemetry.http_presence import HttpPresence
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
 LONGEST_POLL = 60
-"""Seconds that a device may wait for commands."""
+"""Maximum seconds that a poll may wait."""
 
 
 class Commands(msgspec.Struct):
-    """The commands that wait for the device, oldest first."""
+    """Open commands of the device, oldest first."""
 
     commands: list[dict[str, Any]]
 
 
 class CommandPolls:
-    """The polls that this process holds; one subscription hears the commands of all devices.
-
-    A poll costs an entry here and nothing on the bus.
-    """
+    """Waiting polls of this process, which share one subscription to all commands."""
 
     def __init__(
         self, bus: Bus, things: ThingDirectory, store: CommandStore, presence: HttpPresence
@@ -53,39 +50,39 @@ class CommandPolls:
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
-        """Begin to hear commands."""
+        """Subscribe to commands."""
         subject = down_command("*")
-        self._subscription = await self._bus.client.subscribe(subject, cb=self._heard)
+        self._subscription = await self._bus.client.subscribe(subject, cb=self._on_command)
 
     async def stop(self) -> None:
-        """Hear no more."""
+        """End the subscription."""
         if self._subscription is not None and self._bus.connected:
             await self._subscription.unsubscribe()
 
     async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:
-        """The commands that the device has not answered; wait up to `wait` s for a first."""
+        """Return open commands of a device; wait up to `wait` seconds for the first."""
         thing = await self._things.speaking(principal, sn)
         await self._presence.heard(thing)
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:
             while await self._is_owned_as(thing):
-                taken = await self._store.take_for_poll(thing.id, now())
+                taken = await self._store.fetch_for_poll(thing.id, utc_now())
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
-                    return Commands([one.wire() for one in taken if one.is_deliverable])
+                    return Commands([one.to_wire() for one in taken if one.is_deliverable])
                 await happened(arrived, left)
                 arrived.clear()
         return Commands([])
 
     async def _is_owned_as(self, thing: Thing) -> bool:
-        """Whether the device belongs to whom it belonged to: else the poll's key has ended."""
+        """Return whether the device has the same owner: only then is the key still valid."""
         known = (await self._things.by_sn([thing.sn])).get(thing.sn)
         ours = (thing.id, thing.application_id)
         return known is not None and (known.id, known.application_id) == ours
 
     @contextmanager
     def waiting(self, sn: str) -> Iterator[asyncio.Event]:
-        """An event that is set when a command goes to the device, while the block lasts."""
+        """Yield an event that is set when a command is sent to the device."""
         arrived = asyncio.Event()
         subject = down_command(sn)
         events = self._waiting.setdefault(subject, set())
@@ -97,7 +94,7 @@ class CommandPolls:
             if not events:
                 del self._waiting[subject]
 
-    async def _heard(self, message: Msg) -> None:
+    async def _on_command(self, message: Msg) -> None:
         for arrived in self._waiting.get(message.subject, ()):
             arrived.set()
 
@@ -109,9 +106,9 @@ async def fetch_commands(
     sn: FromPath[str],
     wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
 ) -> Commands:
-    """The commands that wait, after `wait` seconds at the latest.
+    """Return the open commands of the device, after at most `wait` seconds.
 
-    Each comes again after 30 s until it is answered.
+    Each command is returned again after 30 s until the device answers it.
     """
     return await command_polls.commands(principal, sn, wait)
 

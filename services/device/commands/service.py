@@ -1,4 +1,4 @@
-"""Property updates, service calls, configuration and tasks: what an application asks for."""
+"""Use cases of commands: property updates, service calls, configuration and tasks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -26,11 +26,11 @@ from services.device.commands.drafts import (
     draft_command,
     draft_config,
     draft_properties,
-    error_of_device,
     is_partial,
+    name_device,
     read_device_ids,
 )
-from services.device.commands.events import created, error_code, subcommands
+from services.device.commands.events import created_entries, error_code, subcommands
 from services.device.commands.model import (
     Command,
     Config,
@@ -38,21 +38,21 @@ from services.device.commands.model import (
     DeviceTask,
     Draft,
     Task,
-    now,
+    utc_now,
 )
-from services.device.commands.store import CommandStore, Made
+from services.device.commands.store import CommandStore, CommandsWithEvents
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.directory import ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing
 
 READ_AT_ONCE = 100
-"""Devices whose record and values are held in memory at the same time."""
+"""Devices whose records and values are in memory at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandService:
-    """Checks what is asked against the TSL, and writes it down as commands."""
+    """Checks requested changes against the TSL and issues them as commands."""
 
     things: ThingDirectory
     store: CommandStore
@@ -65,7 +65,7 @@ class CommandService:
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
-        """Ask a device to take on `properties`; a single bad one refuses them all."""
+        """Issue a property update to a device; one invalid value rejects the update."""
         return await self.update_thing(
             principal, await self.things.visible(principal, device_id), properties
         )
@@ -73,7 +73,7 @@ class CommandService:
     async def update_thing(
         self, principal: Principal, thing: Thing, properties: dict[str, Any]
     ) -> Command:
-        """Ask a device that the caller sees to take on `properties`, all of them or none."""
+        """Issue a property update to a device that the caller may see."""
         (draft,) = await self.check_properties([(thing, properties)])
         if isinstance(draft, InvalidInput):
             raise draft
@@ -83,8 +83,14 @@ class CommandService:
     async def call_service(
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
-        """Ask a device to run a service of its TSL."""
+        """Issue a call of a service in the device's TSL."""
         thing = await self.things.visible(principal, device_id)
+        return await self.call_thing_service(principal, thing, service_id, inputs)
+
+    async def call_thing_service(
+        self, principal: Principal, thing: Thing, service_id: str, inputs: dict[str, Any] | None
+    ) -> Command:
+        """Issue a service call to a device that the caller may see."""
         draft = self.check_call(thing, service_id, inputs)
         (command,) = await self.issue(principal, [draft])
         return command
@@ -92,10 +98,10 @@ class CommandService:
     async def check_properties(
         self, updates: Sequence[tuple[Thing, dict[str, Any]]]
     ) -> list[Draft | InvalidInput]:
-        """Check what devices are to take on; return why not (faults at `properties.…`) or a draft.
+        """Return a draft for each property update, or the error that rejects it.
 
-        What they have is read together, and only of those whose STRUCTs are given in part.
-        Raises `TooLarge` for what the bus cannot carry.
+        Faults have paths such as `properties.interval`. Current values are read only for devices
+        whose update contains a STRUCT, because a STRUCT may be partial. Raises `TooLarge`.
         """
         checked: list[Draft | InvalidInput] = []
         for start in range(0, len(updates), READ_AT_ONCE):
@@ -112,7 +118,7 @@ class CommandService:
         return checked
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
-        """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
+        """Return the draft of a service call; faults are at `serviceId` and `inputs.…`."""
         try:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
         except (InvalidValues, UnknownService) as error:
@@ -120,32 +126,34 @@ class CommandService:
         return draft_command(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
-        """Configure many devices; nothing is sent unless everything is right for all."""
+        """Configure several devices; one invalid configuration rejects the request."""
         ids = read_device_ids(request.device_ids)
         check_layout(request.type, request.config)
         drafts: list[Draft] = []
         for start in range(0, len(ids), READ_AT_ONCE):
-            drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
+            drafts += await self._draft_configs(
+                principal, ids[start : start + READ_AT_ONCE], request
+            )
             check_size(drafts)
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
     async def validate(self, device: Device, config: dict[str, Any]) -> None:
-        """Raise `InvalidInput` when a new device's TSL does not accept its first configuration."""
+        """Raise `InvalidInput` when a new device's TSL rejects its first configuration."""
         await self._draft_first(device, config)
 
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
-        """Send a device that has just been added its first configuration, as a task."""
+        """Issue the first configuration of a device that has just been added."""
         application = str(device.application_id)
         principal = Principal(CallerKind.APPLICATION, device.tenant, application)
         await self.issue(principal, [await self._draft_first(device, config)])
 
     async def forget(self, thing_id: int) -> None:
-        """Forget what a device that gets another owner has been configured to."""
+        """Delete the configuration of a device whose owner changes."""
         await self.store.forget(thing_id)
 
     async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
-        """Check a configuration whose own `type` says what it is."""
+        """Return the draft of a configuration that names its own `type`."""
         try:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:
@@ -157,14 +165,14 @@ class CommandService:
         return draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
-        """What the device is configured to, in the shape that a task takes.
+        """Return the configuration of a device in the shape that a task accepts.
 
-        What it has confirmed or reported, with what it is still to take on laid over it.
+        Settings of open commands override confirmed and reported values.
         """
         thing = await self.things.visible(principal, device_id)
         if thing.device_type == "GATEWAY":
             values = await self.store.profile(thing.id)
-            pending = await self.store.pending([thing.id], "SET_PROFILE")
+            pending = await self.store.pending_settings([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
             shown = thing.tsl.readable(values)
             listed = [{"key": key, "value": value} for key, value in shown.items()]
@@ -174,19 +182,19 @@ class CommandService:
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
     async def task(self, principal: Principal, task_id: int) -> Task:
-        """The state of a task of the caller."""
+        """Return a task of the calling application; raise `NotFound`."""
         command = await self.store.find_task(task_id, principal.tenant, principal.application_id)
         if command is None:
-            raise NotFound(f"there is no task {task_id}", field="taskId", code="task_not_found")
-        with suppress(NotFound):  # of a device that is gone nothing is known
+            raise NotFound(f"task {task_id} does not exist", field="taskId", code="task_not_found")
+        with suppress(NotFound):  # the device may have been deleted
             thing = await self.things.visible(principal, command.thing_id)
             command = command.readable_by(thing.tsl)
         return describe(command)
 
-    async def _drafts(
+    async def _draft_configs(
         self, principal: Principal, ids: Sequence[int], request: CreateTasks
     ) -> list[Draft]:
-        """Check the configuration for some devices; the first that refuses it is named."""
+        """Return drafts of a configuration; an error names the device that rejects it."""
         things = await self.things.all_visible(principal, ids)
         current = await self._current(things.values())
         drafts = []
@@ -196,19 +204,20 @@ class CommandService:
             try:
                 draft = draft_config(things[one], request.type, request.config, current[one])
             except InvalidInput as error:
-                raise error_of_device(one, error) from error
+                raise name_device(one, error) from error
             drafts.append(draft)
         return drafts
 
     async def _current(
         self, things: Collection[Thing], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """What can be read of each thing, with what it is still to take on laid over it.
+        """Return the readable values of each thing, overridden by its open commands.
 
-        In this order: what is pending no more has become a latest value before.
+        Open commands are read first: a command that closes in between has already updated the
+        latest values.
         """
         ids = [thing.id for thing in things]
-        pending = await self.store.pending(ids, "SET_PROPERTIES", session)
+        pending = await self.store.pending_settings(ids, "SET_PROPERTIES", session)
         latest = await self.latest.of(ids, session)
         return {
             thing.id: thing.tsl.readable({**latest.get(thing.id, {}), **pending.get(thing.id, {})})
@@ -216,15 +225,15 @@ class CommandService:
         }
 
     async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
-        """Write and send what was checked, all of it or nothing; the caller is its author.
+        """Store and send the commands of drafts, all or none, in the caller's name.
 
-        STRUCTs given in part are completed anew when nobody else can write to their things:
-        of several updates at once, each builds on the one before.
+        Partial STRUCTs are completed again inside the transaction, so that concurrent updates of
+        one device build on each other.
         """
         integrations = {draft.thing.integration for draft in drafts}
         carriers = {one: await self.carrier.carries(one) for one in integrations}
         if principal.kind is CallerKind.APPLICATION:
-            _check_taken(carriers)
+            _check_deliverable(carriers)
         coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
         await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
@@ -232,18 +241,18 @@ class CommandService:
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
         if partial:
 
-            async def make(session: Session) -> Made:
-                whole = await self._completed(drafts, session)
-                return self._made(principal, whole, ids, carriers)
+            async def make(session: Session) -> CommandsWithEvents:
+                whole = await self._complete_structs(drafts, session)
+                return self._build(principal, whole, ids, carriers)
 
-            commands = await self.store.write_in_turn(partial, make)
+            commands = await self.store.insert_serialized(partial, make)
         else:
-            commands = await self.store.write(self._made(principal, drafts, ids, carriers))
+            commands = await self.store.write(self._build(principal, drafts, ids, carriers))
         known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
         self.carrier.send(commands, known)
         return commands
 
-    async def _completed(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
+    async def _complete_structs(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
         whole: list[Draft] = []
         for start in range(0, len(drafts), READ_AT_ONCE):
             some = drafts[start : start + READ_AT_ONCE]
@@ -259,16 +268,15 @@ class CommandService:
             ]
         return whole
 
-    def _made(
+    def _build(
         self,
         principal: Principal,
         drafts: Sequence[Draft],
         ids: Sequence[int],
         carriers: Mapping[str, Carries],
-    ) -> Made:
-        """Return commands of drafts and what they say; raise `TooLarge`."""
+    ) -> CommandsWithEvents:
         check_size(drafts)
-        moment, applies = now(), principal.kind is CallerKind.APPLICATION
+        moment, applies = utc_now(), principal.kind is CallerKind.APPLICATION
 
         def command_of(draft: Draft, command_id: int, carries: Carries) -> Command:
             coded = carries == "frames"
@@ -299,20 +307,20 @@ class CommandService:
         return commands, [
             entry
             for command, draft in zip(commands, drafts, strict=True)
-            for entry in created(command, draft.encoded)
+            for entry in created_entries(command, draft.encoded)
         ]
 
 
-def _check_taken(carriers: Mapping[str, Carries]) -> None:
-    """Raise `Conflict` for an integration whose devices, which users gave, take no commands."""
+def _check_deliverable(carriers: Mapping[str, Carries]) -> None:
+    """Raise `Conflict` for an integration that does not accept commands."""
     for integration, carries in carriers.items():
         if integration != DIRECT and not carries:
-            text = f"the integration {integration} takes no commands for its devices"
+            text = f"the integration {integration} does not accept commands"
             raise Conflict(text, field="deviceId", code="device_of_integration")
 
 
 def describe(command: Command) -> Task:
-    """The task that a command is to its application."""
+    """Return the task of a command, as its application sees it."""
     return Task(
         task_id=command.id,
         device_id=command.thing_id,

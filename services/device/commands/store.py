@@ -1,6 +1,6 @@
-"""Commands in MongoDB: `commands`, `profiles` and `command_turns`.
+"""Commands in MongoDB: collections `commands`, `profiles` and `command_turns`.
 
-What a command says is written in the transaction that makes it true, and said after it.
+Events of a command are stored in the outbox by the same transaction and relayed afterwards.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from libs.common.store.mongo import (
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
-from services.device.commands.events import finished, outbox_key
+from services.device.commands.events import finished_entry, withdrawal_key
 from services.device.commands.model import (
     DELETED,
     OPEN,
     Command,
+    FailureReason,
     Kind,
-    Reason,
-    now,
-    settings_of,
+    settings_in,
+    utc_now,
 )
 from services.device.commands.write_only import WriteOnlyCommands
 from services.device.telemetry.ports import ReconnectListener
@@ -44,23 +44,23 @@ from services.device.things.model import Device
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
 CODED_RESEND = (5, 10, 30, 120, 600)
-"""The same of one that a network server queues until something is told of it."""
+"""The same for a coded command, until the network server reports a state for each downlink."""
 POLL_AGAIN = timedelta(seconds=30)
-"""An unanswered command is given to a polling device again after this."""
+"""An unanswered command is returned to a polling device again after this time."""
 FIRST_ATTEMPT = 2
-"""A command that was just sent begins here in `RESEND`."""
+"""Index in `RESEND` of the first pause of a command that was just sent."""
 ENDED_AT_ONCE = 100
-"""Commands that are read at a time where all of a thing end."""
+"""Commands that are read at a time when all commands of a thing end."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 DUE_INDEX = "due"
-"""Name of an index that begins with the tenant."""
+"""Name of an index whose first field is the tenant."""
 
-Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
-"""New commands, and what they say."""
+CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
+"""New commands and their outbox entries."""
 
 
 def to_document(command: Command) -> Document:
-    """A new command as it is stored; it has no field yet for what became of it."""
+    """Return the document of a new command, without the fields of its result."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
     for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown"):
         del fields[later]
@@ -74,7 +74,7 @@ def to_document(command: Command) -> Document:
 
 
 def from_document(document: Document | None) -> Command | None:
-    """The command that was stored, if one was found."""
+    """Return the command of a document, or None."""
     return msgspec.convert(document, Command | None)
 
 
@@ -91,28 +91,28 @@ class CommandStore(ReconnectListener, ThingDataStore):
         self._turns = mongo.database["command_turns"]
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
-    async def write(self, made: Made) -> Sequence[Command]:
-        """Write new commands and relay what they say; return them."""
+    async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
+        """Insert new commands and relay their events."""
         written = await self._mongo.transaction(partial(self._insert, made))
         await self._outbox.relay(written)
         return made[0]
 
-    async def write_in_turn(
-        self, thing_ids: Sequence[int], make: Callable[[Session], Awaitable[Made]]
+    async def insert_serialized(
+        self, thing_ids: Sequence[int], make: Callable[[Session], Awaitable[CommandsWithEvents]]
     ) -> Sequence[Command]:
-        """Write the commands that `make` gives and relay what they say; return them.
+        """Insert the commands that `make` returns and relay their events.
 
-        `make` may run again after a conflict. Nobody else makes commands for these things
-        in turn meanwhile, so what it reads of them in its session still holds.
+        Calls for the same thing run one after the other, so that values which `make` reads in its
+        session are current. `make` runs again after a write conflict.
         """
-        things = sorted(set(thing_ids))  # whoever takes several takes them in the same order
+        things = sorted(set(thing_ids))  # one order of locks prevents deadlocks
 
         async def insert_in_turn(session: Session) -> tuple[Sequence[Command], list[Document]]:
-            await self._take_turns(things, session)
+            await self._lock_things(things, session)
             made = await make(session)
             return made[0], await self._insert(made, session)
 
-        async with AsyncExitStack() as turns:  # conflicts are for those of other processes
+        async with AsyncExitStack() as turns:  # only other processes cause write conflicts
             for thing in things:
                 lock = self._in_turn.setdefault(thing, asyncio.Lock())
                 await turns.enter_async_context(lock)
@@ -120,13 +120,13 @@ class CommandStore(ReconnectListener, ThingDataStore):
         await self._outbox.relay(written)
         return commands
 
-    async def _insert(self, made: Made, session: Session) -> list[Document]:
+    async def _insert(self, made: CommandsWithEvents, session: Session) -> list[Document]:
         commands, entries = made
         await self._commands.insert_many([to_document(one) for one in commands], session=session)
         return await self._outbox.add(entries, session)
 
-    async def _take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
-        """Let the caller's transaction conflict with every other that takes a turn of these."""
+    async def _lock_things(self, thing_ids: Sequence[int], session: Session) -> None:
+        """Write the lock document of each thing, so that concurrent writers conflict."""
         change = {"$set": {"at": datetime.now(UTC)}, "$inc": {"taken": 1}}
         turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
         await self._turns.bulk_write(turns, session=session)
@@ -139,11 +139,11 @@ class CommandStore(ReconnectListener, ThingDataStore):
         code: str | None = None,
         also: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
-        """End a command that its device does not, unless somebody else was faster.
+        """End an open command without an answer of its device.
 
-        `also` is done in the same transaction.
+        `also` runs in the same transaction. Nothing happens when the command is closed already.
         """
-        command.status, command.error, command.finished_at = status, error, now()
+        command.status, command.error, command.finished_at = status, error, utc_now()
         command.error_code = code
 
         async def close_command(session: Session) -> list[dict[str, Any]]:
@@ -151,12 +151,12 @@ class CommandStore(ReconnectListener, ThingDataStore):
                 return []
             if also is not None:
                 await also(session)
-            return await self._outbox.add([finished(command)], session)
+            return await self._outbox.add([finished_entry(command)], session)
 
         await self._outbox.relay(await self._mongo.transaction(close_command))
 
-    async def fail_all(self, thing_id: int, reason: Reason) -> None:
-        """End the open commands of a thing that will not answer them."""
+    async def fail_all(self, thing_id: int, reason: FailureReason) -> None:
+        """End the open commands of a thing as FAILED."""
         last = -1
         while True:
             query = {"thingId": thing_id, "status": {"$in": OPEN}, "_id": {"$gt": last}}
@@ -169,25 +169,25 @@ class CommandStore(ReconnectListener, ThingDataStore):
             last = commands[-1].id
 
     async def find_command(self, command_id: int) -> Command | None:
-        """A command, whoever asked for it."""
+        """Return a command, or None."""
         return from_document(await self._commands.find_one({"_id": command_id}))
 
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
-        """A command that an application has asked for."""
+        """Return a command that this application requested, or None."""
         query = {"_id": command_id, "tenant": tenant, "applicationId": application_id}
         return from_document(await self._commands.find_one(query))
 
     async def find_for_thing(
         self, command_id: int, thing_id: int, session: Session | None = None
     ) -> Command | None:
-        """A command of one thing."""
+        """Return a command of this thing, or None."""
         query = {"_id": command_id, "thingId": thing_id}
         return from_document(await self._commands.find_one(query, session=session))
 
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
     ) -> tuple[AsyncGenerator[Command, None], int]:
-        """Return commands of a device since its owner has it, the newest first, and how many."""
+        """Return commands of a device of its current owner, newest first, and the number."""
         since = datetime.fromtimestamp(device.owned_since / 1000, UTC)
         query: Document = {
             "thingId": device.id,
@@ -202,21 +202,21 @@ class CommandStore(ReconnectListener, ThingDataStore):
         commands = (msgspec.convert(row, Command) async for row in rows)
         return commands, await self._commands.count_documents(query)
 
-    async def pending(
+    async def pending_settings(
         self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """What things are still to take on, by thing and setting: the newest command wins."""
+        """Return the settings in open commands by thing; the newest command wins."""
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}, "kind": kind}
         fields = {"thingId": 1, "payload": 1, "createdAt": 1}
         cursor = self._commands.find(query, fields, session=session)
         found: dict[int, dict[str, Any]] = {}
         async for document in cursor.sort(OLDEST_FIRST):
-            settings = settings_of(kind, document["payload"])
+            settings = settings_in(kind, document["payload"])
             found.setdefault(document["thingId"], {}).update(settings)
         return found
 
-    async def take_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
-        """Open commands for a device that fetches them; hidden for a while once taken."""
+    async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
+        """Return open commands for a polling device and hide them for `POLL_AGAIN`."""
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
         query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
@@ -231,11 +231,11 @@ class CommandStore(ReconnectListener, ThingDataStore):
     async def close(
         self, command: Command, session: Session, *, closed_by: str | None = None
     ) -> bool:
-        """Write the end of a command; False when somebody else has closed it.
+        """Store the end of a command; return False when it is closed already.
 
-        Its write-only values go with it: nobody reads them after that.
+        Its write-only values are deleted, because only delivery reads them.
         """
-        command.error = command.error and command.masked(command.error)
+        command.error = command.error and command.mask(command.error)
         changes = {
             "status": command.status,
             "finishedAt": command.finished_at,
@@ -245,7 +245,7 @@ class CommandStore(ReconnectListener, ThingDataStore):
             "closedBy": closed_by,
         }
         if command.write_only:
-            changes["wipeAt"] = now()
+            changes["wipeAt"] = utc_now()
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
             {"$set": changes, "$unset": {"nextSendAt": "", "awaited": "", "sealed": ""}},
@@ -257,23 +257,23 @@ class CommandStore(ReconnectListener, ThingDataStore):
                 {"$set": {"downlinks.$[].data": b""}},
                 session=session,
             )
-            await self._outbox.withdraw(outbox_key(command), session)
+            await self._outbox.withdraw(withdrawal_key(command), session)
         return bool(result.modified_count)
 
     async def tenants_due(self) -> list[str]:
-        """Return the tenants of commands that `due` returns now."""
-        return await distinct_values(self._commands, "tenant", _due(now()), DUE_INDEX)
+        """Return the tenants that have due commands."""
+        return await distinct_values(self._commands, "tenant", _due(utc_now()), DUE_INDEX)
 
-    async def due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
-        """Return open commands of a tenant that are to be sent again or have expired."""
+    async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
+        """Return open commands of a tenant that must be sent again or have expired."""
         query = {"tenant": tenant, **_due(moment)}
         cursor = self._commands.find(query, sort=[("nextSendAt", 1)], limit=limit, hint=DUE_INDEX)
         return msgspec.convert(await cursor.to_list(), list[Command])
 
-    async def sent(self, commands: Sequence[Command], now: datetime) -> None:
-        """Note that commands were sent, and when they are to be sent again.
+    async def mark_sent(self, commands: Sequence[Command], now: datetime) -> None:
+        """Record that commands were sent and schedule the next attempt.
 
-        One that a network server queues is sent when that says so.
+        A coded command becomes SENT when its network server reports so.
         """
 
         def again(command: Command) -> datetime:
@@ -283,27 +283,27 @@ class CommandStore(ReconnectListener, ThingDataStore):
         await self._reschedule(plain, again, {"status": "SENT"})
         await self._reschedule([command for command in commands if command.coded], again, {})
 
-    async def downlink_told(
+    async def update_downlink_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
-        """Note what was told of the `number`th downlink of a command; the command then.
+        """Store the state of a downlink and return its command, or None.
 
-        It rests once something was told of each.
+        A command is suspended when each of its downlinks has a state.
         """
-        command = await self.coded.note_state(command_id, thing_id, number, state)
+        command = await self.coded.update_state(command_id, thing_id, number, state)
         if command and command.downlinks and all(one.state for one in command.downlinks):
-            await self.rest([command])
+            await self.suspend([command])
         return command
 
-    async def rest(self, commands: Sequence[Command]) -> None:
-        """Let commands lie until their device connects or they expire.
+    async def suspend(self, commands: Sequence[Command]) -> None:
+        """Send commands again only when their devices connect.
 
-        Nothing that is write-only lies in nats-server meanwhile.
+        Copies with write-only values are deleted from nats-server.
         """
         plain = [one for one in commands if not one.write_only]
         secret = [one for one in commands if one.write_only]
         await self._reschedule(plain, lambda one: one.expires_at, {})
-        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": now()})
+        await self._reschedule(secret, lambda one: one.expires_at, {"wipeAt": utc_now()})
 
     async def _reschedule(
         self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
@@ -324,21 +324,21 @@ class CommandStore(ReconnectListener, ThingDataStore):
             )
 
     async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
-        """Send the open commands of things again from `at` on: they have connected."""
+        """Send the open commands of connected things again from `at` on."""
         await self._commands.update_many(
             {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
         )
 
     async def profile(self, thing_id: int, session: Session | None = None) -> dict[str, Any]:
-        """The profile values that a thing has confirmed."""
+        """Return the profile values that a thing has confirmed."""
         document = await self._profiles.find_one({"_id": thing_id}, session=session)
         return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
 
     async def confirm_profile(
         self, thing_id: int, settings: Sequence[tuple[str, Any]], session: Session
     ) -> None:
-        """Add to the profile values that a thing has confirmed."""
+        """Add confirmed values to the profile of a thing."""
         values = await self.profile(thing_id, session) | dict(settings)
         listed = [{"key": key, "value": value} for key, value in values.items()]
         await self._profiles.replace_one(
@@ -346,12 +346,15 @@ class CommandStore(ReconnectListener, ThingDataStore):
         )
 
     async def forget(self, thing_id: int, session: Session | None = None) -> None:
-        """Delete the profile and the turn of a thing; its commands remain."""
+        """Delete the profile and the lock document of a thing, but not its commands."""
         for collection in (self._profiles, self._turns):
             await collection.delete_one({"_id": thing_id}, session=session)
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
-        """Delete the profile of a thing, and end its open commands in transactions of their own."""
+        """Delete the profile of a thing and end its open commands.
+
+        Each command ends in a transaction of its own.
+        """
         await self.forget(thing_id, session)
         await self.fail_all(thing_id, DELETED)
 

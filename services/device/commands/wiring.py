@@ -1,12 +1,12 @@
-"""The wiring of commands."""
+"""Wiring of the commands package."""
 
 from dataclasses import dataclass
 
 from libs.common.process import Parts, provided_routers, start_and_stop
 from libs.common.store.ids import IdAllocator
-from services.device.commands.completion import CommandCompletion, CommandEnding
+from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.console import ROUTER as CONSOLE
-from services.device.commands.console import DeviceCommands, Selections
+from services.device.commands.console import BatchConfigurator, DeviceCommands
 from services.device.commands.delivery import CommandCarrier, Delivery
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.open_api import ROUTER as OPEN_API
@@ -29,17 +29,17 @@ class CommandHandlers:
 
     commands: CommandService
     command_polls: CommandPolls
-    selections: Selections
+    configurator: BatchConfigurator
     device_commands: DeviceCommands
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandsPackage:
-    """Commands to devices."""
+    """Interface of the commands package."""
 
     service: CommandService
     store: CommandStore
-    ending: CommandEnding
+    canceller: CommandCanceller
     parts: Parts
 
 
@@ -51,7 +51,7 @@ def wire_commands(
     store: CommandStore,
     encoder: DownlinkEncoder,
 ) -> CommandsPackage:
-    """Construct commands and their delivery."""
+    """Construct the command service, its handlers and delivery."""
     settings, bus = clients.settings, clients.bus
     devices, directory, granted = things.devices, things.directory, things.granted_devices
     carrier = CommandCarrier(
@@ -71,13 +71,13 @@ def wire_commands(
     handlers = CommandHandlers(
         commands=service,
         command_polls=polls,
-        selections=Selections(service, devices, directory, clients.grants),
+        configurator=BatchConfigurator(service, devices, directory, clients.grants),
         device_commands=DeviceCommands(service, store, granted, directory),
     )
     return CommandsPackage(
         service=service,
         store=store,
-        ending=CommandEnding(store, bus),
+        canceller=CommandCanceller(store, bus),
         parts=Parts(
             routers=provided_routers(handlers, open_api=[OPEN_API], others=[POLLING, CONSOLE]),
             resources=[start_and_stop(polls.start, polls.stop)],
@@ -95,7 +95,7 @@ def wire_completion(
     reports: ReportStore,
     alarms: AlarmTrigger,
 ) -> CommandCloser:
-    """Construct what closes commands by the replies and reports of devices."""
+    """Construct the component that closes commands by replies and reports."""
     return CommandCompletion(
         mongo=clients.mongo,
         devices=things.devices,

@@ -1,4 +1,4 @@
-"""Write-only values of commands, and their removal, also from what nats-server keeps for MQTT."""
+"""Write-only values of commands, and their deletion from MongoDB and nats-server."""
 
 import logging
 from datetime import datetime, timedelta
@@ -14,52 +14,52 @@ from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, distinct_values
 from libs.common.tsl import Tsl, mask_text, texts_beyond
-from services.device.commands.events import stored_down
-from services.device.commands.model import OPEN, Command, now
+from services.device.commands.events import stored_subject
+from services.device.commands.model import OPEN, Command, utc_now
 
 log = logging.getLogger(__name__)
 
 WORKERS = 4
-"""Tenants that have a turn at a time."""
+"""Concurrent tenants."""
 PERIOD = 1.0
-"""Seconds between looks at what is due."""
+"""Seconds between two queries for due commands."""
 LATE = timedelta(seconds=30)
-"""After this no process publishes a command any more that it read when it was open."""
+"""After this time no process publishes a command that it read while the command was open."""
 RETRY = timedelta(seconds=10)
-"""Until the next attempt, while the bus is away."""
+"""Time until the next attempt when NATS is unavailable."""
 
 WIPE_INDEX = "wipe"
-"""Name of an index that begins with the tenant."""
+"""Name of an index whose first field is the tenant."""
 
 _decode = msgspec.json.decode
 
 
 class WriteOnlyCommands:
-    """Finds and removes write-only values in commands and profiles."""
+    """Finds and deletes write-only values in commands and profiles."""
 
     def __init__(self, commands: Collection, profiles: Collection) -> None:
         self._commands = commands
         self._profiles = profiles
 
     async def tenants_to_wipe(self) -> list[str]:
-        """Return the tenants of commands that `to_wipe` returns now."""
-        return await distinct_values(self._commands, "tenant", _to_wipe(now()), WIPE_INDEX)
+        """Return the tenants of commands that `list_to_wipe` returns now."""
+        return await distinct_values(self._commands, "tenant", _to_wipe(utc_now()), WIPE_INDEX)
 
-    async def to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
-        """Return commands whose write-only values nats-server may keep and must not."""
+    async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
+        """Return commands whose messages in nats-server must be deleted."""
         query = {"tenant": tenant, **_to_wipe(moment)}
         found = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
         return msgspec.convert(await found.to_list(), list[Command])
 
-    async def wiped(self, command: Command, again: datetime | None) -> None:
-        """Note that nats-server keeps nothing of a command; look once more at `again`."""
+    async def mark_wiped(self, command: Command, again: datetime | None) -> None:
+        """Record that messages were deleted; `again` is when to repeat it."""
         change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
         await self._commands.update_one({"_id": command.id}, change)
 
     async def conceal(self, thing_id: int, tsl: Tsl) -> list[int]:
-        """Remove from commands and profile of a thing what its TSL conceals.
+        """Remove values that `tsl` conceals from commands and profile of a thing.
 
-        Return the ids of the commands that had such values; open ones keep them for delivery.
+        Return the ids of changed commands. Open commands keep the values for delivery.
         """
         changed: list[int] = []
         kinds = ["SET_PROPERTIES", "SET_PROFILE"]
@@ -72,7 +72,7 @@ class WriteOnlyCommands:
             if command.status in OPEN:
                 changes["sealed"] = command.sealed or command.payload
             else:
-                changes["wipeAt"] = now()
+                changes["wipeAt"] = utc_now()
                 changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
                 if command.error:
                     secrets = texts_beyond(command.payload, shown.payload)
@@ -89,42 +89,43 @@ class WriteOnlyCommands:
 
 
 class CommandWiper:
-    """Deletes stored messages of closed commands: at once, and once more after `LATE`."""
+    """Deletes stored messages of closed commands: immediately, and again after `LATE`."""
 
     def __init__(self, commands: WriteOnlyCommands, bus: Bus) -> None:
         self._commands = commands
         self._bus = bus
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         await take_turns("wiping", WORKERS, self._commands.tenants_to_wipe, self.steps, PERIOD)
 
     async def steps(self, tenant: str) -> Steps:
-        """Delete the messages of a tenant's commands until none is due."""
-        while await self.wipe(tenant, now()):
+        """Delete messages of a tenant's commands until none is due."""
+        while await self.wipe(tenant, utc_now()):
             yield
 
     async def wipe(self, tenant: str, moment: datetime) -> int:
-        """Delete the messages of closed commands, and of open ones whose device is away.
+        """Delete messages of closed commands, and of open ones with offline devices.
 
-        Return how many commands there were. An open one is sent again when its device connects.
+        Return how many commands were due. An open command is sent again when its device connects.
         """
-        commands = await self._commands.to_wipe(tenant, moment)
+        commands = await self._commands.list_to_wipe(tenant, moment)
         for command in commands:
             try:
                 await self._delete(command)
             except (NatsError, APIError, TimeoutError) as error:
-                log.warning("command %d: its stored messages remain: %r", command.id, error)
-                await self._commands.wiped(command, again=moment + RETRY)
+                log.warning(
+                    "command %d: its stored messages could not be deleted: %r", command.id, error
+                )
+                await self._commands.mark_wiped(command, again=moment + RETRY)
                 continue
             late = moment if command.status in OPEN else (command.finished_at or moment) + LATE
-            await self._commands.wiped(command, again=None if moment >= late else late)
+            await self._commands.mark_wiped(command, again=None if moment >= late else late)
         return len(commands)
 
     async def _delete(self, command: Command) -> None:
-        """Delete the stored messages of a command."""
         await delete_messages(
-            self._bus, MQTT, stored_down(command.sn), lambda raw: _command_id(raw) == command.id
+            self._bus, MQTT, stored_subject(command.sn), lambda raw: _command_id(raw) == command.id
         )
 
 

@@ -136,9 +136,9 @@ class EntityCaller:
         replies = ServiceReplies(self.bus, self.store, self.seconds)
         async with replies.listening(principal.tenant, ids):
             commands = await self.commands.issue(principal, drafts)
-            queued = [one for one in commands if one.queued]
+            queued = [one for one in commands if one.is_queued]
             answers = await asyncio.gather(
-                *(replies.outputs(one) for one in commands if not one.queued)
+                *(replies.outputs(one) for one in commands if not one.is_queued)
             )
         return Called(_together(answers), queued)
 

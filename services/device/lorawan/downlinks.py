@@ -72,7 +72,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
 
     async def encode(self, command: Command, model: str) -> list[SentDownlink]:
         """Return the bytes of a command for its device; raise `CodecFailed`."""
-        values = command.values()
+        values = command.encoder_input()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []
         last = await self.frames.newest(command.thing_id)
         largest = (
@@ -142,7 +142,7 @@ class DownlinksTold:
         read = read_downlink_id(told.downlink)
         if read is None:
             raise _unknown(told)
-        command = await self.commands.downlink_told(read[0], device.id, read[1], told.state)
+        command = await self.commands.update_downlink_state(read[0], device.id, read[1], told.state)
         if command is None or not 1 <= read[1] <= len(command.downlinks or []):
             raise _unknown(told)
         end = _end(command, told)

@@ -85,7 +85,7 @@ def wire_registry(
     devices, groups, grants = things.devices, things.groups, clients.grants
     integrations, integration_client = clients.integrations, clients.integration_client
     credentials, forgetting = members.credentials, GrantsOverRpc(clients.rpc)
-    leaving = Leaving(credentials, commands.ending)
+    leaving = Leaving(credentials, commands.canceller)
     records = RpsStore(mongo, clients.limits)
     orphans = Orphans(devices, records, ApplicationsOverRpc(clients.rpc), leaving)
     products = ProductService(things.products, things.specifications)

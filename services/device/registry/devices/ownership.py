@@ -24,8 +24,8 @@ from libs.common.contracts.auth import ApplicationRef as AuthApplicationRef
 from libs.common.errors import Conflict, NotFound, ThingwayError
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
-from services.device.commands.completion import CommandEnding
-from services.device.commands.model import ORPHANED, REMOVED, Reason
+from services.device.commands.completion import CommandCanceller
+from services.device.commands.model import ORPHANED, REMOVED, FailureReason
 from services.device.members.device_keys import CredentialsOverRpc, Step
 from services.device.registry.products.rps import RpsStore
 from services.device.things.device_store import DeviceStore
@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 class Leaving:
     """Lets devices go."""
 
-    def __init__(self, keys: CredentialsOverRpc, commands: CommandEnding) -> None:
+    def __init__(self, keys: CredentialsOverRpc, commands: CommandCanceller) -> None:
         self._keys = keys
         self._commands = commands
 
-    async def leave(self, device: Device, step: Step, reason: Reason) -> None:
+    async def leave(self, device: Device, step: Step, reason: FailureReason) -> None:
         """End the key, do the `step` by which the device leaves, and end its tasks.
 
         The key ends before, so that a crash in between leaves no key without an owner; and once
@@ -58,16 +58,16 @@ class Leaving:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
         await self._end(device, reason)
 
-    async def leave_application(self, device: Device, step: Step, reason: Reason) -> None:
+    async def leave_application(self, device: Device, step: Step, reason: FailureReason) -> None:
         """`leave`; but what goes back to the users, who gave it, keeps its key."""
         await (self.go_back if device.given else self.leave)(device, step, reason)
 
-    async def go_back(self, device: Device, step: Step, reason: Reason) -> None:
+    async def go_back(self, device: Device, step: Step, reason: FailureReason) -> None:
         """Do the `step` by which the device goes back to the users, and end its tasks."""
         await step()
         await self._end(device, reason)
 
-    async def _end(self, device: Device, reason: Reason) -> None:
+    async def _end(self, device: Device, reason: FailureReason) -> None:
         try:
             await self._commands.end(device, reason)
         except StoreError as error:

@@ -161,7 +161,7 @@ async def test_values_that_became_write_only_are_removed_from_the_stores(stored:
 
     found = await everything(stored)
     pending = await state(stored, 5)
-    assert pending.wire()["properties"] == {"interval": SECRET}
+    assert pending.to_wire()["properties"] == {"interval": SECRET}
     assert found.count(str(SECRET)) == 1  # of the open command
     readable = {"temperature": 21.5, "limits": {"high": 2}}
     assert [row["p"] for row in await stored.stored()] == [readable]

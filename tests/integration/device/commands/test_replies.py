@@ -13,9 +13,9 @@ from nats.js.errors import NotFoundError
 from libs.common.bus import OutboxEntry
 from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
-from services.device.commands.completion import CommandCompletion, CommandEnding
+from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.delivery import Delivery
-from services.device.commands.events import created, to_device
+from services.device.commands.events import command_messages, created_entries
 from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
 from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper
@@ -253,7 +253,7 @@ def secret_command(number: int) -> Command:
 
 async def issue_all(world: World, *commands: Command) -> None:
     """Write commands with what they say."""
-    await world.write(commands, [entry for one in commands for entry in created(one)])
+    await world.write(commands, [entry for one in commands for entry in created_entries(one)])
 
 
 @pytest.fixture
@@ -313,13 +313,13 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
     await wiper(world).wipe("default", now())
-    await world.outbox.relay(await added(world, to_device(late)))
+    await world.outbox.relay(await added(world, command_messages(late)))
     assert "s3cret-5" in await everything(world)
 
     await wiper(world).wipe("default", now() + LATE)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.write_only.to_wipe("default", now() + timedelta(days=1)) == []
+    assert await world.commands.write_only.list_to_wipe("default", now() + timedelta(days=1)) == []
 
 
 async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
@@ -360,11 +360,11 @@ async def test_bytes_of_a_closed_command_with_write_only_values_are_wiped(world:
     coded = secret_command(5)
     await issue(world, coded)
     made = [SentDownlink(port=85, data=b"s3cret-5")]
-    coded.downlinks = await world.commands.coded.keep_downlinks(coded, made)
+    coded.downlinks = await world.commands.coded.store_downlinks(coded, made)
     await world.commands.end(coded, "SUCCESS", None)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.coded.keep_downlinks(coded, made) == []
+    assert await world.commands.coded.store_downlinks(coded, made) == []
 
 
 async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
@@ -379,7 +379,7 @@ async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
 
     assert await kept_for_mqtt(world) == []
     assert (await state(world, 5)).sealed is not None
-    assert await world.commands.write_only.to_wipe("default", now() + timedelta(days=1)) == []
+    assert await world.commands.write_only.list_to_wipe("default", now() + timedelta(days=1)) == []
 
 
 async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: World, sn: str):
@@ -443,8 +443,8 @@ async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_
     await js.purge_stream(MQTT)
     await js.add_consumer(MQTT, consumer)
     for one in (command(5), command(6, thing=8)):
-        await world.write([one], created(one))
-    await CommandEnding(world.commands, world.bus).end(
+        await world.write([one], created_entries(one))
+    await CommandCanceller(world.commands, world.bus).end(
         await world.first.devices.with_id(7), REMOVED
     )
     kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
@@ -522,7 +522,7 @@ async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: Worl
     """Waking makes open commands due, oldest first, whatever their ids."""
     early = now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
-    await world.commands.rest([await state(world, 9), await state(world, 3)])
+    await world.commands.suspend([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     await delivery(world).deliver("default")
@@ -544,7 +544,7 @@ async def test_what_is_written_is_said_and_the_outbox_is_empty(world: World, sn:
     """Writing a command says its event and sends it, to stream and to listeners."""
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     one = command(5)
-    await world.write([one], created(one))
+    await world.write([one], created_entries(one))
     assert b'"commandId":5' in (await subscription.next_msg(timeout=5)).data
     assert subjects(await world.said()) == ["task.5.created"]
     assert await world.database["outbox"].count_documents({}) == 0

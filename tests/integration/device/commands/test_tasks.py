@@ -85,14 +85,14 @@ async def test_a_configuration_shows_what_is_confirmed_meanwhile(
 ):
     """What is answered while it is read is seen as still to come, or as taken on."""
     command = await service.update_properties(ME, 1, {"limits": {"high": 9}})
-    pending = world.commands.pending
+    pending = world.commands.pending_settings
 
     async def after_an_answer(*args: Any) -> Any:
         await world.say("SN1", {"commandId": command.id, "status": "SUCCESS"}, "reply")
         await world.deal(1)
         return await pending(*args)
 
-    monkeypatch.setattr(world.commands, "pending", after_an_answer)
+    monkeypatch.setattr(world.commands, "pending_settings", after_an_answer)
     assert (await service.config(ME, 1)).properties == {"limits": {"high": 9}}
 
 

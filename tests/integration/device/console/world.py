@@ -21,7 +21,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
-from services.device.commands.completion import CommandEnding
+from services.device.commands.completion import CommandCanceller
 from services.device.members.device_keys import CredentialsOverRpc
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
@@ -209,8 +209,8 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
         )
     )
     products = ProductService(things.products, things.specifications)
-    ending = CommandEnding(foundation.commands, bus)
-    leaving = Leaving(CredentialsOverRpc(clients.rpc), ending)
+    canceller = CommandCanceller(foundation.commands, bus)
+    leaving = Leaving(CredentialsOverRpc(clients.rpc), canceller)
     applications = ApplicationsOverRpc(clients.rpc)
     devices = DeviceService(
         things.devices,

@@ -27,7 +27,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
-from services.device.commands.events import created
+from services.device.commands.events import created_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.http_ingest import ROUTER, EdgeService
@@ -278,7 +278,7 @@ async def test_a_poll_of_before_hears_nothing_of_another_owner(world: World, dev
         await world.database["devices"].update_one({"_id": 7}, other)
         world.first.things.forget(7)
         one = command(5, application_id=2)
-        await world.write([one], created(one))
+        await world.write([one], created_entries(one))
         assert await poll == []
     assert await device.commands() == [5]
 
@@ -298,7 +298,7 @@ async def test_a_waiting_device_gets_a_command_at_once(world: World, device: Dev
     """The long poll ends with the first command."""
     async with device.polling(1) as (poll,):
         one = command(5)
-        await world.write([one], created(one))
+        await world.write([one], created_entries(one))
         async with asyncio.timeout(30):
             assert await poll == [5]
 
@@ -310,7 +310,7 @@ async def test_polls_cost_nothing_on_the_bus(world: World, device: Device):
     async with device.polling(100) as polls:
         assert len(world.bus.client._subs) == before
         one = command(5)
-        await world.write([one], created(one))
+        await world.write([one], created_entries(one))
         async with asyncio.timeout(30):
             (done, _) = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
         assert [5] in [poll.result() for poll in done]

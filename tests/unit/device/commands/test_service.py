@@ -15,7 +15,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.integrations.client import Carries
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.drafts import read_device_ids
-from services.device.commands.events import to_device
+from services.device.commands.events import command_messages
 from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, now
 from services.device.commands.service import READ_AT_ONCE, CommandService, describe
 from services.device.commands.store import Made
@@ -64,7 +64,7 @@ class World:
         self.number += 1
         return self.number
 
-    async def write_in_turn(self, thing_ids: Sequence[int], make: Any) -> Sequence[Command]:
+    async def insert_serialized(self, thing_ids: Sequence[int], make: Any) -> Sequence[Command]:
         self.in_turn = list(thing_ids)
         await make(None)  # a conflict
         return await self._insert(*await make(None))
@@ -210,9 +210,9 @@ def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any])
         created_at=moment,
         expires_at=moment,
     )
-    again = to_device(command)
-    assert to_device(command, msgspec.json.encode(payload)) == again
-    assert msgspec.json.decode(again[0].payload) == command.wire()
+    again = command_messages(command)
+    assert command_messages(command, msgspec.json.encode(payload)) == again
+    assert msgspec.json.decode(again[0].payload) == command.to_wire()
 
 
 async def test_an_integration_that_carries_nothing_takes_no_commands_of_applications(world: World):

@@ -7,8 +7,14 @@ import pytest
 
 from libs.common.tsl import accepted
 from services.device.commands.console import shown_payload
-from services.device.commands.events import finished, to_device
-from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, concealed
+from services.device.commands.events import command_messages, finished_entry
+from services.device.commands.model import (
+    Command,
+    Config,
+    CreateTasks,
+    ProfileValue,
+    conceal_payload,
+)
 from services.device.commands.service import describe
 from tests.unit.common.tsl.documents import prop, tsl
 from tests.unit.device.commands.test_service import ME, World
@@ -37,7 +43,7 @@ async def update(world: World) -> Command:
 async def test_the_device_gets_write_only_values(world: World):
     command = await update(world)
 
-    sent = msgspec.json.decode(to_device(command)[0].payload)
+    sent = msgspec.json.decode(command_messages(command)[0].payload)
     assert sent["properties"] == {
         "volume": 50.1,
         "pin": "8642",
@@ -49,7 +55,7 @@ async def test_all_that_people_read_of_a_command_lacks_write_only_values(world: 
     command = await update(world)
     command.status = "SUCCESS"
 
-    shown = [shown_payload(command), describe(command), finished(command).payload.decode()]
+    shown = [shown_payload(command), describe(command), finished_entry(command).payload.decode()]
     text = msgspec.json.encode(shown).decode()
     assert not any(secret in text for secret in SECRETS)
     assert shown[0] == {
@@ -83,14 +89,14 @@ async def test_a_profile_task_conceals_settings_that_are_write_only_in_the_tsl(w
 
     (command,) = world.commands
     assert command.payload == {"values": [{"key": "mode", "value": 1}]}
-    assert dict(command.values()) == {"pin": "8642", "wifi.key": "s3cret-wifi", "mode": 1}
+    assert dict(command.encoder_input()) == {"pin": "8642", "wifi.key": "s3cret-wifi", "mode": 1}
 
 
 async def test_an_error_that_repeats_a_write_only_value_is_masked(world: World):
     command = await update(world)
 
-    assert command.masked("the lock refused 8642") == "******"
-    assert command.masked("the lock is jammed") == "the lock is jammed"
+    assert command.mask("the lock refused 8642") == "******"
+    assert command.mask("the lock is jammed") == "the lock is jammed"
 
 
 async def test_a_command_from_before_a_property_became_write_only_is_read_without_it(world: World):
@@ -100,7 +106,7 @@ async def test_a_command_from_before_a_property_became_write_only_is_read_withou
 
     readable = command.readable_by(LOCK)
     assert shown_payload(readable) == {"properties": {"volume": 5, "pin": "******"}}
-    assert readable.masked("the lock refused 8642") == "******"
+    assert readable.mask("the lock refused 8642") == "******"
 
 
 async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delivered(world: World):
@@ -114,4 +120,4 @@ async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delive
 def test_a_command_without_write_only_values_is_stored_as_it_is():
     payload = {"properties": {"volume": 1}}
 
-    assert concealed("SET_PROPERTIES", payload, LOCK) == (payload, [])
+    assert conceal_payload("SET_PROPERTIES", payload, LOCK) == (payload, [])

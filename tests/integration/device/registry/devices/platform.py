@@ -27,7 +27,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.commands.model import Reason
+from services.device.commands.model import FailureReason
 from services.device.migrations import MIGRATIONS
 from services.device.registry.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.registry.devices.ownership import DeviceAssigner, Leaving, Orphans
@@ -103,7 +103,7 @@ class Provisioning:
     async def forget(self, thing_id: int) -> None:
         self.forgotten.append(thing_id)
 
-    async def end(self, device: Device, reason: Reason) -> None:
+    async def end(self, device: Device, reason: FailureReason) -> None:
         self.ended.append((device.id, reason.code))
 
 

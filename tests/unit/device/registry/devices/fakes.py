@@ -7,7 +7,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
-from services.device.commands.model import Reason
+from services.device.commands.model import FailureReason
 from services.device.things.model import Device
 from services.device.things.product_model import Product
 from services.device.things.serial_numbers import Holder, SerialTaken
@@ -121,7 +121,7 @@ class FakeEnding:
     def __init__(self, log: Log) -> None:
         self.log = log
 
-    async def end(self, device: Device, reason: Reason) -> None:
+    async def end(self, device: Device, reason: FailureReason) -> None:
         self.log.append(("end tasks", device.id))
 
 
