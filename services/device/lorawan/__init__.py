@@ -1,1 +1,1 @@
-"""LoRaWAN: codecs, frames and their gaps, downlinks, decoding frames again."""
+"""LoRaWAN: codecs of products, frames, downlinks, re-decoding and healing of gaps."""

@@ -1,4 +1,4 @@
-"""Codecs of products in memory, and the encoder of commands."""
+"""Cache of codecs, and the encoder of commands."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -6,44 +6,47 @@ from typing import Any, NamedTuple
 
 from libs.common.recent import Recent
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import Encoded, encoded
+from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.lorawan.codec_worker import Call
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import codec_of
 from services.device.things.product_store import ProductKey, ProductStore
 
-LIFE = 2.0
-"""Seconds after which it is asked anew which codec a product has."""
-KEPT = 2_000
-"""Products whose codecs are kept."""
+CODEC_SECONDS = 2.0
+"""Seconds after which the version of a cached codec is checked."""
+MAX_CODECS = 2_000
+"""Maximum number of products in the cache."""
 
 
-class KnownCodec(NamedTuple):
-    """What a product says of frames."""
+class CachedCodec(NamedTuple):
+    """The codec of a product and its retention of frames."""
 
     codec: Codec | None
-    """None when it has none."""
+    """None for a product without a codec."""
     version: str = ""
     frame_days: int | None = None
-    """Days for which frames are kept, when it has some of its own."""
+    """Retention of frames in days, if the product sets one."""
 
 
-class KnownCodecs:
-    """The codecs of one process; a change is known within seconds."""
+class CodecCache:
+    """Codecs of this process; a change takes effect within seconds."""
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._known: Recent[ProductKey, tuple[float, KnownCodec]] = Recent(KEPT)
+        self._known: Recent[ProductKey, tuple[float, CachedCodec]] = Recent(MAX_CODECS)
 
-    async def of(self, keys: Iterable[ProductKey]) -> dict[ProductKey, KnownCodec]:
-        """The codecs of products: one look at their versions, one more for each that is new."""
+    async def find_all(self, keys: Iterable[ProductKey]) -> dict[ProductKey, CachedCodec]:
+        """Return the codecs of products.
+
+        One query reads all versions that must be checked, and one more each codec that changed.
+        """
         now = time.monotonic()
-        found: dict[ProductKey, KnownCodec] = {}
+        found: dict[ProductKey, CachedCodec] = {}
         old: list[ProductKey] = []
         for key in keys:
-            read, known = self._known.get(key) or (-LIFE, KnownCodec(None))
+            read, known = self._known.get(key) or (-CODEC_SECONDS, CachedCodec(None))
             found[key] = known
-            if read + LIFE <= now:
+            if read + CODEC_SECONDS <= now:
                 old.append(key)
         if old:
             heads = await self._products.frame_heads(old)
@@ -54,37 +57,37 @@ class KnownCodecs:
                 self._known.put(key, (now, found[key]))
         return found
 
-    async def _codec(self, key: ProductKey, known: KnownCodec, version: str) -> KnownCodec:
+    async def _codec(self, key: ProductKey, known: CachedCodec, version: str) -> CachedCodec:
         if version == known.version:
             return known
         stored = await self._products.codecs.find(*key) if version else None
         if stored is None:
-            return KnownCodec(None)
-        return KnownCodec(codec_of(stored), stored.version)
+            return CachedCodec(None)
+        return CachedCodec(codec_of(stored), stored.version)
 
 
-class Encoder:
-    """Encodes for devices; one per process."""
+class CommandEncoder:
+    """Encodes commands; one per process."""
 
-    def __init__(self, codecs: KnownCodecs, workers: CodecWorkers) -> None:
+    def __init__(self, codecs: CodecCache, workers: CodecWorkers) -> None:
         self._codecs = codecs
         self._workers = workers
 
     async def codec(self, tenant: str, model: str) -> Codec:
-        """The codec of a product; raise `CodecFailed` when it has none that encodes."""
-        known = (await self._codecs.of([(tenant, model)]))[tenant, model]
+        """Return the codec of a product; raise `CodecFailed` if it cannot encode."""
+        known = (await self._codecs.find_all([(tenant, model)]))[tenant, model]
         if known.codec is None:
-            raise CodecFailed(f"is missing: product {model} has none")
+            raise CodecFailed(f"of product {model} is missing")
         if not known.codec.encoder:
-            raise CodecFailed(f"of product {model} encodes nothing")
+            raise CodecFailed(f"of product {model} has no encoder")
         return known.codec
 
     async def encode(
         self, tenant: str, model: str, values: Sequence[dict[str, Any]], port: int, at: int
-    ) -> list[Encoded | CodecFailed]:
-        """What becomes of each of `values` at a time (ms); raise `CodecFailed` as `codec` does.
+    ) -> list[EncodedDownlink | CodecFailed]:
+        """Encode each of `values` at a time (ms); raise `CodecFailed` as `codec` does.
 
-        `port` is where it goes unless the codec says another.
+        `port` applies unless the codec returns another one.
         """
         codec = await self.codec(tenant, model)
         calls = [Call("encode", one, port, at) for one in values]
@@ -92,10 +95,12 @@ class Encoder:
         return [_result(codec, one.value, one.fault, port) for one in outcomes]
 
 
-def _result(codec: Codec, value: Any, fault: str | None, port: int) -> Encoded | CodecFailed:
+def _result(
+    codec: Codec, value: Any, fault: str | None, port: int
+) -> EncodedDownlink | CodecFailed:
     if fault is not None:
         return CodecFailed(fault)
     try:
-        return encoded(codec.encoder, value, port)
+        return read_encoded(codec.encoder, value, port)
     except CodecFailed as error:
         return error

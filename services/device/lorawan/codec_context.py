@@ -1,4 +1,4 @@
-"""A codec that is loaded: its scripts are read once, and each call begins with fresh variables."""
+"""A loaded codec: scripts are evaluated once, each call has fresh variables."""
 
 import json
 import re
@@ -15,25 +15,25 @@ from services.device.things.codec_model import Codec, CodecFailed
 ENGINE = Path(__file__).with_name("engine.js").read_text()
 BUFFER = Path(__file__).with_name("buffer.js").read_text()
 MEMORY = 16 * 1024 * 1024
-"""Bytes that a context may use."""
+"""Maximum bytes of a context."""
 STACK = 256 * 1024
-"""Bytes of its stack."""
+"""Maximum bytes of its stack."""
 SECONDS = 0.1
-"""Seconds of the processor that a call may take."""
+"""Maximum processor time of a call, in seconds."""
 LOADING = 1.0
-"""The same of loading the scripts."""
+"""The same for loading the scripts."""
 NO_MEMORY = "needs too much memory"
-"""The fault of what wants more than `MEMORY`."""
+"""Fault of a script that exceeds `MEMORY`."""
 
 
-class CodecBroken(CodecFailed):
-    """It has to be loaded anew: it was ended in the middle of a call."""
+class CodecInterrupted(CodecFailed):
+    """A call was interrupted, so the codec must be loaded again."""
 
 
 _WHOLE = "this script is whole"
 _NO_REQUIRE = "require is not defined"
 _WORDLESS = ("null", "InternalError")
-"""What an end for want of memory is when there is none for words either."""
+"""Errors of QuickJS when it has no memory for an error message."""
 
 
 class _Answer(msgspec.Struct):
@@ -49,7 +49,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Engine:
-    """A context whose shared objects are frozen or restored after each call; for one thread."""
+    """A context that freezes or restores shared objects after each call.
+
+    Only one thread may use it.
+    """
 
     def __init__(self, scripts: Iterable[Script], changeable: Sequence[str] | None) -> None:
         """Let scripts change built-in objects with these paths; by default those that they name."""
@@ -69,13 +72,13 @@ class _Engine:
         try:
             return function(*given)
         except quickjs.JSException as error:
-            raise CodecBroken(_reason(str(error).partition("\n")[0])) from error
+            raise CodecInterrupted(_reason(str(error).partition("\n")[0])) from error
         except MemoryError as error:
-            raise CodecBroken(NO_MEMORY) from error
+            raise CodecInterrupted(NO_MEMORY) from error
 
 
 class LoadedCodec(_Engine):
-    """Calls a codec's functions."""
+    """A codec whose functions can be called."""
 
     def __init__(self, codec: Codec, changeable: Sequence[str] | None = None) -> None:
         """Raise `CodecFailed` when the scripts cannot be read.
@@ -97,12 +100,13 @@ class LoadedCodec(_Engine):
     def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
         """Decode a payload that was received at `at` (ms) and return the result.
 
-        Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
+        Raises `CodecFailed` with the thrown error, `CodecInterrupted` when the call was
+        interrupted.
         """
         return self._value(self._decode, port, payload.hex(), float(at), logging)
 
     def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
-        """Encode values and return the result; raise the same.
+        """Encode values and return the result; raise as `decode` does.
 
         An integer beyond 2^53 fails, too.
         """
@@ -116,12 +120,12 @@ class LoadedCodec(_Engine):
         answer = _answer(self._call(function, *given))
         self.log, self.spent = answer.log, answer.spent
         if answer.fault is not None:
-            raise (CodecBroken if answer.broken else CodecFailed)(_reason(answer.fault))
+            raise (CodecInterrupted if answer.broken else CodecFailed)(_reason(answer.fault))
         return answer.value
 
 
 class ScriptReader(_Engine):
-    """Reads one script as it is imported."""
+    """Reads one script when it is imported."""
 
     def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
         """Raise `CodecFailed` for a script that is no whole program."""
@@ -132,7 +136,7 @@ class ScriptReader(_Engine):
     def functions(self, names: Sequence[str]) -> list[str]:
         """Return which of `names` are functions of the script.
 
-        Raises `CodecFailed` for a script that fails as it begins.
+        Raises `CodecFailed` for a script that throws while it is evaluated.
         """
         self._context.set_time_limit(SECONDS)
         wanted = msgspec.json.encode(names).decode()
@@ -141,9 +145,10 @@ class ScriptReader(_Engine):
 
 
 def _check_whole(source: str) -> None:
-    """Raise `CodecFailed` for what is no program by itself: engine.js puts text around it.
+    """Raise `CodecFailed` unless `source` is a complete program.
 
-    A throwaway context reads all of it and runs nothing, for it ends at its first statement.
+    engine.js adds text around the source. A throwaway context parses all of it and stops at the
+    first statement.
     """
     context = _context()
     context.set_time_limit(LOADING)
@@ -166,7 +171,7 @@ def _context() -> Any:
 
 
 def _inexact(value: Any) -> int | None:
-    """Return an integer of `value` that a number of JavaScript cannot hold."""
+    """Return an integer of `value` that JavaScript cannot represent, or None."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -178,18 +183,18 @@ def _answer(text: str) -> _Answer:
     try:
         return _read(text)
     except RecursionError as error:
-        raise CodecFailed("gives what is too deep") from error
+        raise CodecFailed("returns an object with too many levels") from error
     except msgspec.DecodeError:  # half a surrogate pair
         try:
             raw = json.loads(text)
         except ValueError as error:
-            raise CodecBroken("gives no JSON") from error
+            raise CodecInterrupted("returns no JSON") from error
         raw["value"] = _without_surrogates(raw.get("value"))
         return msgspec.convert(raw, _Answer)
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Return `value` with null for text that is no Unicode, which the TSL then refuses."""
+    """Return `value` with null for invalid Unicode text, which the TSL then rejects."""
     if isinstance(value, str):
         return None if _SURROGATE.search(value) else value
     if isinstance(value, list):
@@ -202,7 +207,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _reason(text: str) -> str:
-    """What QuickJS says of an end, in our words."""
+    """Return an error of QuickJS in our words."""
     if "interrupted" in text:
         return "takes too long"
     if "out of memory" in text or text in _WORDLESS:

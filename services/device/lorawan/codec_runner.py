@@ -1,9 +1,7 @@
-"""Processes that run codecs, and budgets of processor time for codecs.
+"""Processes that run codecs, and their budgets of processor time.
 
-How much of the processor codecs may take from others: what a frame takes, and a little ahead.
-
-A codec that loops, or is slow, uses up what it has ahead; then it is asked only as often as that
-grows again. Its tenant's codecs have a bound together.
+A codec may use the time of a normal frame, and a reserve. A slow codec uses up its reserve and then
+runs only as often as the reserve grows. The codecs of a tenant share a limit.
 """
 
 import asyncio
@@ -24,14 +22,21 @@ from libs.common.sandbox.workers import (
     wait_killed,
 )
 from libs.common.scheduling import Caps, FairScheduler
-from services.device.lorawan.codec_worker import Answer, Answered, Asked, Call, Outcome, Read
+from services.device.lorawan.codec_worker import (
+    BatchResult,
+    Call,
+    Outcome,
+    ReadRequest,
+    Response,
+    RunRequest,
+)
 from services.device.things.codec_model import Codec
 
 log = logging.getLogger(__name__)
 
-EACH = 0.0001
-"""Seconds of the processor for a frame; makers' codecs take a seventh."""
-KEPT = 10_000
+SECONDS_PER_FRAME = 0.0001
+"""Processor time of a frame; codecs of manufacturers need a seventh of it."""
+MAX_ACCOUNTS = 10_000
 
 
 class _Account:
@@ -48,82 +53,81 @@ class Budget:
     def __init__(self, most: float, rate: float) -> None:
         self._most = most
         self._rate = rate
-        self._accounts: Recent[object, _Account] = Recent(KEPT)
+        self._accounts: Recent[object, _Account] = Recent(MAX_ACCOUNTS)
 
     def left(self, key: object, frames: int, now: float) -> float:
-        """Seconds that so many frames may take at `now` (monotonic), if more than 0."""
+        """Return the seconds that `frames` may take at `now` (monotonic), or 0."""
         account = self._accounts.get(key)
         if account is None:
             account = _Account(self._most, now)
             self._accounts.put(key, account)
         account.left = min(self._most, account.left + (now - account.at) * self._rate)
         account.at = now
-        return account.left + frames * EACH if account.left > 0 else 0.0
+        return account.left + frames * SECONDS_PER_FRAME if account.left > 0 else 0.0
 
     def spend(self, key: object, frames: int, seconds: float) -> None:
-        """Note what frames have taken; what they did not take is nobody's."""
+        """Charge the time beyond the normal time of `frames`."""
         account = self._accounts.get(key)
         if account is not None:
-            account.left -= max(seconds - frames * EACH, 0.0)
+            account.left -= max(seconds - frames * SECONDS_PER_FRAME, 0.0)
 
 
 class Budgets:
-    """The accounts of codecs and of their tenants."""
+    """Accounts of codecs and of their tenants."""
 
     def __init__(self, codec_rate: float = 0.02, tenant_rate: float = 0.05) -> None:
-        """The rates are those by which accounts grow, seconds of the processor per second."""
+        """Set the rates at which accounts grow, in seconds of the processor per second."""
         self._codecs = Budget(most=0.5, rate=codec_rate)
         self._tenants = Budget(most=1.0, rate=tenant_rate)
 
     def left(self, tenant: str, version: str, frames: int, now: float) -> float:
-        """Seconds that so many frames of a codec may take; 0 is none."""
+        """Return the seconds that frames of a codec may take, or 0."""
         return min(
             self._codecs.left((tenant, version), frames, now),
             self._tenants.left(tenant, frames, now),
         )
 
     def spend(self, tenant: str, version: str, frames: int, seconds: float) -> None:
-        """Note what they have taken."""
+        """Charge the time that frames of a codec took."""
         self._codecs.spend((tenant, version), frames, seconds)
         self._tenants.spend(tenant, frames, seconds)
 
 
 WORKER = "services.device.lorawan.codec_worker"
-MOST = 8
-"""Processes."""
+MAX_PROCESSES = 8
+"""Maximum number of processes."""
 WAITING = 10_000
-"""Calls of a tenant that wait."""
+"""Maximum number of waiting calls of a tenant."""
 LARGEST_PROCESS = 32 * 1024 * 1024
-"""Bytes of memory with which a process ends after a call: all of them together stay small."""
-LARGEST = 8 * 1024 * 1024
-"""Bytes of an answer."""
-SLOWEST = 0.001
-"""Seconds of the clock that a call may take on average, beside `LATE` for the batch."""
-PATIENCE = 0.15
-"""Seconds after which calls are late, beside `EACH` for each of them."""
-STARTING = 2.0
-"""Seconds that the start of a process may take: it is not the codec that is late."""
-LATE = 10.0
-"""A worker ends what takes too much of the processor; one that has not answered by then is lost."""
-LOST = Outcome(fault="was ended with its process")
-MOST_LOST = 3
-"""Calls that end their process before the rest is refused unasked."""
+"""Bytes of memory above which a process ends after its call."""
+LARGEST_ANSWER = 8 * 1024 * 1024
+"""Maximum bytes of an answer."""
+SECONDS_PER_CALL = 0.001
+"""Wall time of a call on average, in addition to `ANSWER_SECONDS` of the batch."""
+LATE_SECONDS = 0.15
+"""Seconds after which a batch is late, in addition to `SECONDS_PER_FRAME`."""
+START_SECONDS = 2.0
+"""Seconds that a process may take to start, during which its codec is not late."""
+ANSWER_SECONDS = 10.0
+"""A worker limits processor time itself; one that is silent for longer is lost."""
+LOST = Outcome(fault="ended its process")
+MAX_LOST = 3
+"""Calls that may end their process before the rest is rejected."""
 
 _write = msgspec.msgpack.Encoder().encode
-_read = msgspec.msgpack.Decoder(Answer).decode
+_read = msgspec.msgpack.Decoder(Response).decode
 
 
 class CodecWorkers:
-    """Keeps so many processes; `async with` holds them.
+    """Up to `most` codec processes; `async with` closes them.
 
-    Tenants take turns by the time that their calls take, one call of a tenant at a time. The
-    process of a tenant is kept for its next call; when more tenants call than there are
-    processes, the one that was used longest ago ends.
+    Tenants take turns by the time that their calls take, one call of a tenant at a time. A process
+    stays with its tenant. When all are in use, the one that was used longest ago ends.
     """
 
-    def __init__(self, most: int = MOST, patience: float = PATIENCE) -> None:
+    def __init__(self, most: int = MAX_PROCESSES, late_seconds: float = LATE_SECONDS) -> None:
         self._most = most
-        self._patience = patience
+        self._late_seconds = late_seconds
         self._turns = FairScheduler("codecs", most, items=WAITING, caps=lambda _: Caps(1, 1))
         self._processes: dict[str, Process | None] = {}
         """By tenant, the one used last at the end; None while it starts."""
@@ -140,23 +144,23 @@ class CodecWorkers:
     async def run(
         self, tenant: str, codec: Codec, calls: Sequence[Call], *, logging: bool = False
     ) -> list[Outcome]:
-        """Return the outcomes of calls, with lines of their console if `logging`.
+        """Return the outcomes of calls, with console output if `logging`.
 
-        A codec that ends its process is at fault for all of them.
+        A call that ends the process is a fault of all calls.
         """
-        asked = Asked(codec.version, list(calls), logging=logging)
+        asked = RunRequest(codec.version, list(calls), logging=logging)
         return (await self._answer(tenant, asked, len(calls), codec)).outcomes
 
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
-        """What becomes of calls; only the one that ends the process is at fault for it.
+        """Return the outcomes of calls; only the call that ends a process has the fault.
 
-        After `MOST_LOST` of those the rest is not asked.
+        After `MAX_LOST` of them the remaining calls are rejected.
         """
         outcomes: list[Outcome] = []
         left, lost = [calls], 0
         while left:
             some = left.pop()
-            if lost == MOST_LOST:
+            if lost == MAX_LOST:
                 outcomes += [LOST] * len(some)
                 continue
             made = await self.run(tenant, codec, some)
@@ -171,39 +175,41 @@ class CodecWorkers:
 
     async def run_within(
         self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
-    ) -> Answered:
-        """The same, of so many seconds of the processor, and how many it took."""
-        asked = Asked(codec.version, list(calls), seconds=seconds)
+    ) -> BatchResult:
+        """Run calls within processor time (`seconds`); return outcomes and time used."""
+        asked = RunRequest(codec.version, list(calls), seconds=seconds)
         return await self._answer(tenant, asked, len(calls), codec)
 
     async def read(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
     ) -> list[Outcome]:
-        """Which of `names` are functions of each script, or what keeps it from being read."""
-        asked = Read(list(scripts), list(names))
+        """Return which of `names` are functions of each script, or its fault."""
+        asked = ReadRequest(list(scripts), list(names))
         return (await self._answer(tenant, asked, len(scripts))).outcomes
 
     def is_late(self, tenant: str, asked: float) -> bool:
-        """Whether calls that were `asked` (monotonic) take too long to wait for."""
-        return time.monotonic() > self._due.get(tenant, asked + self._patience)
+        """Return whether calls that were `asked` (monotonic) are late."""
+        return time.monotonic() > self._due.get(tenant, asked + self._late_seconds)
 
     async def _answer(
-        self, tenant: str, asked: Asked | Read, count: int, codec: Codec | None = None
-    ) -> Answered:
+        self, tenant: str, asked: RunRequest | ReadRequest, count: int, codec: Codec | None = None
+    ) -> BatchResult:
         async with self._turns.slot(tenant):
             started = time.monotonic()
-            self._due[tenant] = started + STARTING
+            self._due[tenant] = started + START_SECONDS
             try:
                 process = await self._process(tenant)
-                self._due[tenant] = time.monotonic() + self._patience + EACH * count
-                async with asyncio.timeout(LATE + SLOWEST * count):
+                self._due[tenant] = (
+                    time.monotonic() + self._late_seconds + SECONDS_PER_FRAME * count
+                )
+                async with asyncio.timeout(ANSWER_SECONDS + SECONDS_PER_CALL * count):
                     answered = await _ask(process, asked, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-                log.warning("a worker of codecs was lost: %s", type(error).__name__)
+                log.warning("a codec process was lost and is restarted: %s", type(error).__name__)
                 await self._end(tenant)
-                return Answered([LOST] * count, time.monotonic() - started)
+                return BatchResult([LOST] * count, time.monotonic() - started)
             except asyncio.CancelledError:
-                await self._end(tenant)  # its answer would be taken for that of the next
+                await self._end(tenant)  # the next call would read its answer
                 raise
             finally:
                 del self._due[tenant]
@@ -217,7 +223,7 @@ class CodecWorkers:
             if len(self._processes) >= self._most:
                 await self._end(next(one for one in self._processes if not self._turns.held(one)))
             self._processes[tenant] = None
-            process = await start_worker(WORKER, largest=LARGEST)
+            process = await start_worker(WORKER, largest=LARGEST_ANSWER)
         self._processes[tenant] = process
         return process
 
@@ -228,9 +234,11 @@ class CodecWorkers:
             await wait_killed(process)
 
 
-async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> Answered:
+async def _ask(
+    process: Process, asked: RunRequest | ReadRequest, codec: Codec | None
+) -> BatchResult:
     answer = _read(await ask_worker(process, _write(asked)))
     if answer is None:
         whole = msgspec.structs.replace(asked, codec=codec)
         answer = _read(await ask_worker(process, _write(whole)))
-    return answer or Answered([])
+    return answer or BatchResult([])

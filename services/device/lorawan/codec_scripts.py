@@ -1,9 +1,9 @@
-"""Input and output of codec scripts, judged by the TSL. No I/O.
+"""Inputs and results of codec scripts, and their check against the TSL. No I/O.
 
-TS013 of the LoRa Alliance has `decodeUplink(input)`, which gives `{data, errors, warnings}`, and
-`encodeDownlink(input)`, which gives `{bytes, fPort, errors, warnings}`. Older ones are
-`Decode(fPort, bytes, variables)` of ChirpStack 3 and `Decoder(bytes, port)`, which give values, and
-`Encode(fPort, obj, variables)` and `Encoder(obj, port)`, which give bytes.
+TS013 of the LoRa Alliance has `decodeUplink(input)`, which returns `{data, errors, warnings}`, and
+`encodeDownlink(input)`, which returns `{bytes, fPort, errors, warnings}`. Older conventions are
+`Decode(fPort, bytes, variables)` of ChirpStack 3 and `Decoder(bytes, port)`, which return values,
+and `Encode(fPort, obj, variables)` and `Encoder(obj, port)`, which return bytes.
 """
 
 import re
@@ -29,10 +29,10 @@ _LEVELS = re.compile("[.#]")
 
 
 def nest_keys(values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """Return `values` with keys of several levels as objects, and a fault for each lost value.
+    """Return `values` with nested keys as objects, and a fault for each lost value.
 
-    A value is lost when another value has its place: a key without levels precedes one with
-    levels, whatever their order, and an earlier key a later one. Keys nest at every level.
+    A value is lost when another one has its place. A plain key precedes a nested one, and an
+    earlier key a later one. Keys nest at every level.
     """
     faults: list[Fault] = []
     if not _has_levels(values, 0):
@@ -77,7 +77,7 @@ def _put(
     for level in above:
         place = place.setdefault(level, {})
         if not isinstance(place, dict):
-            faults.append(Fault(path, "is left out: another value is in its place"))
+            faults.append(Fault(path, "is ignored: another value has the same key"))
             return
     if key not in place:
         place[key] = value
@@ -85,11 +85,11 @@ def _put(
         for inner, item in value.items():
             _put(place[key], [inner], item, f"{path}.{inner[:MAX_KEY]}", faults)
     elif place[key] != value:
-        faults.append(Fault(path, "is left out: another value is in its place"))
+        faults.append(Fault(path, "is ignored: another value has the same key"))
 
 
 def is_expected(given: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Return whether decoded values are those of an example, whose keys may have levels.
+    """Return whether decoded values equal an example, whose keys may be nested.
 
     Text that is a number equals the number: a numeric property accepts both.
     """
@@ -117,37 +117,37 @@ DECODERS = {
     "Decode": [Argument("fPort"), Argument("bytes", payload=True), Argument("variables")],
     "Decoder": [Argument("bytes", payload=True), Argument("port")],
 }
-"""Entry points that decode, the first that there is counts."""
+"""Entry points of decoders; the first existing one counts."""
 ENCODERS = {
     "encodeDownlink": [Argument("input")],
     "Encode": [Argument("fPort"), Argument("obj", payload=True), Argument("variables")],
     "Encoder": [Argument("obj", payload=True), Argument("port")],
 }
-ENTRIES = (*DECODERS, *ENCODERS)
+ENTRY_POINTS = (*DECODERS, *ENCODERS)
 BYTE = 256
 """Values of a byte."""
 
 
-class Decoded(NamedTuple):
-    """Values by top-level key, warnings of the codec, and faults of values that are left out."""
+class DecodedUplink(NamedTuple):
+    """Values by top-level key, warnings of the codec, and faults of lost values."""
 
     properties: dict[str, Any]
     warnings: list[str]
     faults: list[Fault]
 
 
-class Encoded(NamedTuple):
-    """What is sent, to which port, and what the codec warns of."""
+class EncodedDownlink(NamedTuple):
+    """Bytes and port of a downlink, and warnings of the codec."""
 
     content: bytes
     port: int
     warnings: list[str]
 
 
-def entry_of(
+def find_entry_point(
     functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[Argument]]
 ) -> list[Step]:
-    """The entry point that scripts have by convention; `functions` are those of each script."""
+    """Return the entry point by convention; `functions` are those of each script."""
     for entry, args in conventions.items():
         for script, found in functions.items():
             if entry in found:
@@ -155,46 +155,45 @@ def entry_of(
     return []
 
 
-def decoded(steps: Sequence[Step], value: Any) -> Decoded:
-    """What decoding gave; raise `CodecFailed` when that is no object, or says that it failed.
+def read_decoded(steps: Sequence[Step], value: Any) -> DecodedUplink:
+    """Return the values of a decoder; raise `CodecFailed` for errors or no object.
 
-    Keys with levels (`plan.days`, `plan.days#sunday`) become objects, at every level.
+    Nested keys (`plan.days`, `plan.days#sunday`) become objects, at every level.
     """
     warnings: list[str] = []
     if steps[-1].entry == "decodeUplink":
-        answer = _answer(value)
+        answer = _check_answer(value)
         warnings, value = _texts(answer, "warnings"), answer.get("data")
     if not isinstance(value, dict):
-        raise CodecFailed("gives no object")
+        raise CodecFailed("returns no object")
     properties, faults = nest_keys(value)
-    return Decoded(properties, warnings, faults)
+    return DecodedUplink(properties, warnings, faults)
 
 
-def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
-    """What encoding gave; raise `CodecFailed` when that is no bytes, or says that it failed.
+def read_encoded(steps: Sequence[Step], value: Any, port: int) -> EncodedDownlink:
+    """Return the bytes of an encoder; raise `CodecFailed` for errors or no bytes.
 
-    `port` is where it goes unless the codec says another. Network servers cut off the fraction of a
-    byte (`[interval / 256, interval % 256]`), and so does this.
+    `port` applies unless the codec returns another one. The fraction of a byte is cut off, as
+    network servers do (`[interval / 256, interval % 256]`).
     """
     warnings: list[str] = []
     if steps[-1].entry == "encodeDownlink":
-        answer = _answer(value)
+        answer = _check_answer(value)
         warnings, value = _texts(answer, "warnings"), answer.get("bytes")
         port = answer.get("fPort") or port
     if not isinstance(value, list) or len(value) > MOST_BYTES:
-        raise CodecFailed(f"gives no array of at most {MOST_BYTES} bytes")
+        raise CodecFailed(f"returns no array of at most {MOST_BYTES} bytes")
     for at, byte in enumerate(value):
         if type(byte) not in (int, float) or not 0 <= byte < BYTE:
-            raise CodecFailed(f"gives {byte!r:.40} as byte {at}")
+            raise CodecFailed(f"returns {byte!r:.40} as byte {at}")
     if type(port) is not int or not 1 <= port <= LARGEST_PORT:
-        raise CodecFailed(f"gives {port!r:.40} as port")
-    return Encoded(bytes(map(int, value)), port, warnings)
+        raise CodecFailed(f"returns {port!r:.40} as port")
+    return EncodedDownlink(bytes(map(int, value)), port, warnings)
 
 
-def _answer(value: Any) -> dict[str, Any]:
-    """What an entry point of TS013 gave."""
+def _check_answer(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise CodecFailed("gives no object")
+        raise CodecFailed("returns no object")
     if errors := _texts(value, "errors"):
         raise CodecFailed("; ".join(errors))
     return value
@@ -205,36 +204,36 @@ def _texts(answer: dict[str, Any], name: str) -> list[str]:
     return [str(one)[:500] for one in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
 
 
-MEMORY = "history"
-"""A key that is so, or ends in `_history`, has what a device has remembered."""
-MOST = 255
-"""Readings of a frame: it has no more bytes."""
+HISTORY_KEY = "history"
+"""Decoded key of past readings; keys that end with `_history` are too."""
+MAX_READINGS = 255
+"""Maximum readings of a frame, which has no more bytes."""
 
 
-def take_memories(
+def extract_past_readings(
     given: dict[str, Any], tsl: Tsl, oldest: int, newest: int
 ) -> tuple[list[Reading], list[Fault]]:
-    """Take out of decoded values what a device has remembered of `oldest` to `newest` (ms).
+    """Remove past readings of `oldest` to `newest` (ms) from decoded values.
 
-    Return a reading for each moment with the values that the TSL accepts, and a fault for each
-    row or value that is refused. A property that the TSL declares is none.
+    Return a reading for each time with the values that the TSL accepts, and a fault for each
+    rejected row or value. A property that the TSL declares holds no past readings.
     """
     past: dict[int, dict[str, Any]] = {}
     faults: list[Fault] = []
-    for place, row in _rows(given, tsl, faults):
-        ts = _time(row)
+    for place, row in _pop_rows(given, tsl, faults):
+        ts = _read_time(row)
         if ts is None:
             faults.append(Fault(place, "needs a timestamp in seconds or milliseconds"))
             continue
         if not oldest <= ts <= newest:
-            faults.append(Fault(place, f"{ts:.0f} is no time within the retention"))
+            faults.append(Fault(place, f"{ts:.0f} is outside the retention"))
             continue
         good, bad = tsl.check_decoded({k: v for k, v in row.items() if k != "timestamp"})
         faults += [Fault(f"{place}.{one.path}", one.reason, one.code, one.args) for one in bad]
         if good:
             values = past.setdefault(int(ts), {})
             faults += [
-                Fault(f"{place}.{key}", "is left out: another row has a value of this time")
+                Fault(f"{place}.{key}", "is ignored: another row has a value of this time")
                 for key in good
                 if values.get(key, good[key]) != good[key]
             ]
@@ -242,27 +241,30 @@ def take_memories(
     return [Reading(*one) for one in past.items()], faults
 
 
-def _rows(given: dict[str, Any], tsl: Tsl, faults: list[Fault]) -> list[tuple[str, dict[str, Any]]]:
-    """Take the rows out of decoded values, each with its place."""
+def _pop_rows(
+    given: dict[str, Any], tsl: Tsl, faults: list[Fault]
+) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, Any]] = []
-    for key in [one for one in given if one == MEMORY or one.endswith("_history")]:
-        if tsl.property(key) is None and _are_memories(given[key]):
+    for key in [one for one in given if one == HISTORY_KEY or one.endswith("_history")]:
+        if tsl.property(key) is None and _are_past_readings(given[key]):
             found += [(f"{key}[{at}]", row) for at, row in enumerate(given.pop(key))]
-    if len(found) > MOST:
-        faults.append(Fault(MEMORY, f"has {len(found)} readings, and a frame {MOST} at most"))
+    if len(found) > MAX_READINGS:
+        faults.append(
+            Fault(HISTORY_KEY, f"has {len(found)} readings, and a frame {MAX_READINGS} at most")
+        )
         return []
     faults += [Fault(place, "must be an object") for place, row in found if type(row) is not dict]
     return [(place, row) for place, row in found if type(row) is dict]
 
 
-def _are_memories(rows: Any) -> bool:
+def _are_past_readings(rows: Any) -> bool:
     return isinstance(rows, list) and (
         not rows or any(isinstance(row, dict) and "timestamp" in row for row in rows)
     )
 
 
-def _time(row: dict[str, Any]) -> float | None:
-    """Return the time of a row in ms, None when it has none."""
+def _read_time(row: dict[str, Any]) -> float | None:
+    """Return the time of a row in ms, or None."""
     told = row.get("timestamp")
     if isinstance(told, str):
         told = parse_number(told)
@@ -272,8 +274,8 @@ def _time(row: dict[str, Any]) -> float | None:
     return ts if abs(ts) <= MAX_TS else None
 
 
-class Judged(NamedTuple):
-    """The good properties and the faults; all is refused when there is a `reason`."""
+class DecodeResult(NamedTuple):
+    """Accepted properties, past readings and faults; `reason` rejects the whole frame."""
 
     properties: dict[str, Any]
     past: list[Reading]
@@ -281,24 +283,29 @@ class Judged(NamedTuple):
     reason: str = ""
 
     @property
-    def said(self) -> str:
-        """Why all of it, or a part of it, is refused."""
-        return (self.reason or _text(self.faults))[:LONGEST_REASON]
+    def rejection(self) -> str:
+        """Return why the frame is rejected in whole or in part, or an empty string."""
+        return (self.reason or _join_faults(self.faults))[:LONGEST_REASON]
 
 
-def judge(codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int) -> Judged:
-    """What is taken of a frame; what it remembered has to be of `oldest` to `newest` (ms)."""
+def check_decoded_frame(
+    codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int
+) -> DecodeResult:
+    """Check a decoded frame against the TSL.
+
+    Past readings must be of `oldest` to `newest` (ms).
+    """
     try:
-        given, _, left_out = decoded(codec.decoder, outcome.given())
+        given, _, left_out = read_decoded(codec.decoder, outcome.result())
     except CodecFailed as error:
-        return Judged({}, [], [], f"the codec {error}")
-    readings, faults = take_memories(given, tsl, oldest, newest)
+        return DecodeResult({}, [], [], f"the codec {error}")
+    readings, faults = extract_past_readings(given, tsl, oldest, newest)
     properties, bad = tsl.check_decoded(given)
     faults = [*left_out, *bad, *faults]
     if faults and not properties and not readings:
-        return Judged({}, [], faults, _text(faults))
-    return Judged(properties, readings, faults)
+        return DecodeResult({}, [], faults, _join_faults(faults))
+    return DecodeResult(properties, readings, faults)
 
 
-def _text(faults: list[Fault]) -> str:
+def _join_faults(faults: list[Fault]) -> str:
     return "; ".join(map(str, faults[:20]))

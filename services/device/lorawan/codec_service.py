@@ -1,4 +1,4 @@
-"""What may be done with the codecs of products."""
+"""Operations on codecs of products."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,20 @@ from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
     DECODERS,
     ENCODERS,
-    ENTRIES,
-    decoded,
-    encoded,
-    entry_of,
+    ENTRY_POINTS,
+    extract_past_readings,
+    find_entry_point,
     is_expected,
-    take_memories,
+    read_decoded,
+    read_encoded,
 )
 from services.device.lorawan.codec_worker import Call, Outcome
-from services.device.lorawan.history_request import SECONDS, calls_of, candidates, judged
+from services.device.lorawan.history_request import (
+    CHECK_SECONDS,
+    build_calls,
+    check_requests,
+    find_candidates,
+)
 from services.device.lorawan.schemas import (
     CodecFault,
     Healing,
@@ -46,36 +51,36 @@ from services.device.things.product_store import ProductStore
 from services.device.things.specifications import Tsls
 
 LATEST_MS = 2**53 - 1
-"""A trial takes what a device remembers of any time: frames of documents are old."""
+"""A test accepts past readings of any time: frames in documents are old."""
 LARGEST = 1024 * 1024
-"""Bytes of a codec with its examples."""
-MOST_TRIALS = 4
-"""Imports and trials of a tenant that are under way in a process."""
-ALONE = "script"
-"""The name of a script that came alone."""
+"""Maximum bytes of a codec with its examples."""
+MAX_TESTS = 4
+"""Concurrent imports and tests of a tenant in a process."""
+SINGLE_SCRIPT = "script"
+"""Name of a script that was sent without a name."""
 
 
-def without_history_request(request: HistoryRequest | None) -> InvalidInput:
-    """400: its devices cannot be asked for what they remember."""
+def history_request_error(request: HistoryRequest | None) -> InvalidInput:
+    """Return the error of a codec that cannot request past readings."""
     if request is None:
-        text = "the codec has no service with start_time and end_time that asks for history"
+        text = "the codec has no service with start_time and end_time that requests past readings"
     else:
         text = f"{request.service} {request.fault}"
     return InvalidInput(text, field="on", code="product_without_history_request")
 
 
 class CodecService:
-    """Codecs run in `workers`, never in the process of the service."""
+    """Imports, tests and stores codecs; they run in `workers` only."""
 
     def __init__(self, products: ProductStore, tsls: Tsls, workers: CodecWorkers) -> None:
         self._products = products
         self._codecs = products.codecs
         self._tsls = tsls
         self._workers = workers
-        self._trials: Counter[str] = Counter()
+        self._running_tests: Counter[str] = Counter()
 
     async def get(self, principal: Principal, model: str) -> ProductCodec:
-        """The codec of a product; raise `NotFound`."""
+        """Return the codec of a product; raise `NotFound`."""
         await self._products.get(principal.tenant, model)
         found = await self._codecs.find(principal.tenant, model)
         if found is None:
@@ -83,7 +88,7 @@ class CodecService:
         return found
 
     async def put(self, principal: Principal, model: str, body: PutCodec) -> ProductCodec:
-        """Give a product a codec in the place of the one that it has.
+        """Replace the codec of a product.
 
         Raises `InvalidInput` with every fault of scripts, functions and examples.
         """
@@ -92,18 +97,18 @@ class CodecService:
             raise built_in(model)
         product = await self._products.get(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)
-        stored = await self.checked(tenant, body, tsl.document)
+        stored = await self.validate(tenant, body, tsl.document)
         await self._products.put_codec(tenant, model, stored)
         return stored
 
-    async def checked(self, tenant: str, body: PutCodec, document: TslDocument) -> ProductCodec:
-        """A codec as it is kept, of a product with a TSL; nothing is stored.
+    async def validate(self, tenant: str, body: PutCodec, document: TslDocument) -> ProductCodec:
+        """Return a codec as it will be stored, for a product with this TSL.
 
         Raises `InvalidInput` with every fault of scripts, functions and examples.
         """
-        with self._trial(tenant):
-            codec = await self._read(tenant, body)
-            await self._try(tenant, codec, body.examples)
+        with self._count_test(tenant):
+            codec = await self._read_codec(tenant, body)
+            await self._check_examples(tenant, codec, body.examples)
             history = await self._history_request(tenant, codec, document)
         stored = ProductCodec(
             version=codec.version,
@@ -118,14 +123,14 @@ class CodecService:
         return stored
 
     async def delete(self, principal: Principal, model: str) -> str:
-        """Take the codec from a product; return the model."""
+        """Remove the codec of a product and return the model."""
         await self._products.get(principal.tenant, model)
         if not await self._products.delete_codec(principal.tenant, model):
             raise codec_not_found(model)
         return model
 
     async def healing(self, principal: Principal, model: str) -> Healing:
-        """Whether devices of a product are asked for what never arrived; raise `NotFound`."""
+        """Return the healing settings of a product; raise `NotFound`."""
         codec = await self.get(principal, model)
         setting = await self._products.healing(principal.tenant, model)
         request = codec.history
@@ -138,34 +143,37 @@ class CodecService:
         )
 
     async def put_healing(self, principal: Principal, model: str, body: PutHealing) -> Healing:
-        """Let devices be asked, or not any more.
+        """Set the healing settings of a product.
 
-        The codec is judged anew, by the current TSL. Raises `InvalidInput` when it has no request
-        that is right, `Conflict` when it is changed meanwhile.
+        The codec is checked again by the current TSL. Raises `InvalidInput` when it has no valid
+        request for past readings, `Conflict` when it was changed at the same time.
         """
         tenant, stored = principal.tenant, await self.get(principal, model)
         if body.on:
             product = await self._products.get(tenant, model)
             tsl = await self._tsls.find(tenant, model, product.current_version)
-            with self._trial(tenant):
+            with self._count_test(tenant):
                 stored.history = await self._history_request(tenant, codec_of(stored), tsl.document)
             if stored.history is None or stored.history.fault:
-                raise without_history_request(stored.history)
+                raise history_request_error(stored.history)
             if not await self._products.put_judged(tenant, model, stored):
-                raise Conflict("the codec was changed meanwhile", field="model")
+                raise Conflict(
+                    "the codec was changed at the same time: read it and repeat the request",
+                    field="model",
+                )
         await self._products.put_healing(tenant, model, body)
         return await self.healing(principal, model)
 
-    async def tried(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
-        """What the codec of a product, or the one of the body, makes of a frame or of values."""
+    async def test_codec(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
+        """Test the codec of a product, or of the body, with a frame or values."""
         tenant = principal.tenant
         if body.values is not None and (body.hex, body.base64) != (None, None):
             raise InvalidInput("either bytes or values are needed", field="values")
         content = body.content() if body.values is None else body.values
         product = await self._products.get(tenant, model)
-        with self._trial(tenant):
+        with self._count_test(tenant):
             if body.codec is not None:
-                codec = await self._read(tenant, body.codec)
+                codec = await self._read_codec(tenant, body.codec)
             else:
                 codec = codec_of(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
@@ -175,41 +183,48 @@ class CodecService:
         tsl = await self._tsls.find(tenant, model, product.current_version)
         try:
             if body.values is None:
-                tried = _decoded(codec, outcome, tsl)
+                result = _test_decoder(codec, outcome, tsl)
             else:
-                tried = _encoded(codec, outcome, body.port, _refused(tsl, body.values))
+                result = _test_encoder(codec, outcome, body.port, _write_faults(tsl, body.values))
         except CodecFailed as error:
-            tried = TriedCodec(fault=str(error))
-        tried.log = outcome.log
-        return tried
+            result = TriedCodec(fault=str(error))
+        result.log = outcome.log
+        return result
 
     @contextmanager
-    def _trial(self, tenant: str) -> Iterator[None]:
-        """Count a trial; raise `TooManyRequests` when as many are under way."""
-        if self._trials[tenant] >= MOST_TRIALS:
+    def _count_test(self, tenant: str) -> Iterator[None]:
+        """Count a running test; raise `TooManyRequests` at `MAX_TESTS`."""
+        if self._running_tests[tenant] >= MAX_TESTS:
             raise TooManyRequests(
-                f"at most {MOST_TRIALS} codecs are tried at a time", retry_after=1.0
+                f"at most {MAX_TESTS} codecs are tested at a time", retry_after=1.0
             )
-        self._trials[tenant] += 1
+        self._running_tests[tenant] += 1
         try:
             yield
         finally:
-            self._trials[tenant] -= 1
-            if not self._trials[tenant]:
-                del self._trials[tenant]
+            self._running_tests[tenant] -= 1
+            if not self._running_tests[tenant]:
+                del self._running_tests[tenant]
 
-    async def _read(self, tenant: str, body: PutCodec) -> Codec:
-        """The codec of a body; raise `InvalidInput` with every fault of it."""
+    async def _read_codec(self, tenant: str, body: PutCodec) -> Codec:
+        """Return the codec of a body; raise `InvalidInput` with every fault."""
         if (body.script is None) == (not body.scripts):
             raise InvalidInput("either script or scripts is needed", field="script")
-        scripts = body.scripts if body.script is None else {ALONE: body.script}
-        paths = {name: ALONE if body.script is not None else f"scripts.{name}" for name in scripts}
-        faults = [Fault(paths[name], "has a NUL") for name in scripts if "\0" in scripts[name]]
+        scripts = body.scripts if body.script is None else {SINGLE_SCRIPT: body.script}
+        paths = {
+            name: SINGLE_SCRIPT if body.script is not None else f"scripts.{name}"
+            for name in scripts
+        }
+        faults = [
+            Fault(paths[name], "contains a NUL character")
+            for name in scripts
+            if "\0" in scripts[name]
+        ]
         if sum(len(text.encode()) for text in scripts.values()) > LARGEST:
             faults.append(Fault("scripts", f"must be at most {LARGEST} bytes in all"))
         if faults:
             raise InvalidInput.of_faults(faults)
-        names = {*ENTRIES, *(step.entry for step in (*body.decoder, *body.encoder))}
+        names = {*ENTRY_POINTS, *(step.entry for step in (*body.decoder, *body.encoder))}
         outcomes = await self._workers.read(tenant, list(scripts.values()), sorted(names))
         functions: dict[str, list[str]] = {}
         for name, outcome in zip(scripts, outcomes, strict=True):
@@ -218,9 +233,11 @@ class CodecService:
                 faults.append(Fault(paths[name], outcome.fault))
         if faults:
             raise InvalidInput.of_faults(faults)
-        return _assembled(body, scripts, functions)
+        return _assemble_codec(body, scripts, functions)
 
-    async def _try(self, tenant: str, codec: Codec, examples: Sequence[CodecExample]) -> None:
+    async def _check_examples(
+        self, tenant: str, codec: Codec, examples: Sequence[CodecExample]
+    ) -> None:
         """Decode examples; raise `InvalidInput` with every fault."""
         paths = [f"examples[{at}]" for at in range(len(examples))]
         calls = [
@@ -231,67 +248,75 @@ class CodecService:
         faults = []
         for path, one, outcome in zip(paths, examples, outcomes, strict=True):
             try:
-                given = decoded(codec.decoder, outcome.given()).properties
+                given = read_decoded(codec.decoder, outcome.result()).properties
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
             if one.expected is not None and not is_expected(given, one.expected):
                 text = msgspec.json.encode(given).decode()
-                faults.append(Fault(f"{path}.expected", f"the codec gives {text:.500}"))
+                faults.append(Fault(f"{path}.expected", f"the codec returns {text:.500}"))
         if faults:
             raise InvalidInput.of_faults(faults)
 
     async def _history_request(
         self, tenant: str, codec: Codec, document: TslDocument
     ) -> HistoryRequest | None:
-        """How devices can be asked for what they remember."""
-        services = candidates(document) if codec.encoder else []
+        """Return the service that requests past readings, or None."""
+        services = find_candidates(document) if codec.encoder else []
         if not services:
             return None
-        calls = calls_of(services)
-        answered = await self._workers.run_within(SECONDS, tenant, codec, calls)
-        return judged(codec, services, answered.outcomes)
+        calls = build_calls(services)
+        answered = await self._workers.run_within(CHECK_SECONDS, tenant, codec, calls)
+        return check_requests(codec, services, answered.outcomes)
 
 
-def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]) -> Codec:
-    """The codec of scripts whose functions are known."""
+def _assemble_codec(
+    body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]
+) -> Codec:
+    """Return the codec of scripts whose functions are known."""
     faults = []
     for chain, steps in (("decoder", body.decoder), ("encoder", body.encoder)):
         for at, step in enumerate(steps):
             if step.script not in scripts:
-                faults.append(Fault(f"{chain}[{at}].script", f"there is no {step.script}"))
+                faults.append(
+                    Fault(f"{chain}[{at}].script", f"script {step.script} does not exist")
+                )
             elif step.entry not in functions[step.script]:
-                reason = f"{step.entry} is no function of {step.script}"
+                reason = f"{step.script} has no function {step.entry}"
                 faults.append(Fault(f"{chain}[{at}].entry", reason))
     if body.encoder and not body.decoder:
-        faults.append(Fault("decoder", "is needed where encoder is given"))
+        faults.append(Fault("decoder", "is required when encoder is given"))
     if faults:
         raise InvalidInput.of_faults(faults)
     if body.decoder:
         return Codec(scripts=scripts, decoder=body.decoder, encoder=body.encoder)
-    decoder, encoder = entry_of(functions, DECODERS), entry_of(functions, ENCODERS)
+    decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
     if not decoder:
         wanted = ", ".join(DECODERS)
-        raise InvalidInput(f"has no function {wanted}", field="scripts" if body.scripts else ALONE)
+        raise InvalidInput(
+            f"has no function {wanted}", field="scripts" if body.scripts else SINGLE_SCRIPT
+        )
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
-    properties, warnings, left_out = decoded(codec.decoder, outcome.given())
+def _test_decoder(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
+    properties, warnings, left_out = read_decoded(codec.decoder, outcome.result())
     given = dict(properties)
-    readings, bad = take_memories(given, tsl, 0, LATEST_MS)
+    readings, bad = extract_past_readings(given, tsl, 0, LATEST_MS)
     accepted, faults = tsl.check_decoded(given)
     return TriedCodec(
         properties=properties,
         warnings=warnings,
         accepted=accepted,
         history=[RememberedValues(*one) for one in readings],
-        refused=_shown([*left_out, *faults, *bad]),
+        refused=_to_codec_faults([*left_out, *faults, *bad]),
     )
 
 
-def _encoded(codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]) -> TriedCodec:
-    sent = encoded(codec.encoder, outcome.given(), port)
+def _test_encoder(
+    codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]
+) -> TriedCodec:
+    sent = read_encoded(codec.encoder, outcome.result(), port)
     return TriedCodec(
         hex=sent.content.hex(),
         base64=msgspec.to_builtins(sent.content),
@@ -301,17 +326,17 @@ def _encoded(codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault
     )
 
 
-def _refused(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
-    """What a write of values would be refused for; services are encoded as values are."""
+def _write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
+    """Return the faults of writing `values`; service calls have none."""
     properties: dict[str, Any] = {k: one for k, one in values.items() if not tsl.service(k)}
     if not properties:
         return []
     try:
         tsl.check_write(properties, {})
     except InvalidValues as error:
-        return _shown(error.faults)
+        return _to_codec_faults(error.faults)
     return []
 
 
-def _shown(faults: Sequence[Fault]) -> list[CodecFault]:
+def _to_codec_faults(faults: Sequence[Fault]) -> list[CodecFault]:
     return [CodecFault(one.path, one.reason) for one in faults]

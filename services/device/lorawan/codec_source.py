@@ -1,9 +1,9 @@
-"""Derives from the text of a script how it has to run. No I/O.
+"""Analysis of a script's text: how the engine must run it. No I/O.
 
-Calls share built-in objects, which are frozen. A script that changes one (a polyfill, a helper on
-a prototype) needs it changeable; the engine then compares and restores it after each call, which
-costs 0.6 µs for each of its properties. Isolation does not depend on what is found here: an object
-that is overlooked stays frozen, and one that is listed needlessly only costs time.
+Calls share built-in objects, which are frozen. A script that changes one (a polyfill, a helper on a
+prototype) needs it changeable: the engine then compares and restores it after each call, at 0.6 µs
+per property. Isolation does not depend on this analysis: an object that it misses stays frozen, and
+one that it lists needlessly only costs time.
 """
 
 import re
@@ -30,12 +30,12 @@ COMMON = [
     f"{name}.prototype"
     for name in ("Object", "Array", "String", "Number", "Boolean", "Function", "Date", "RegExp")
 ]
-"""Prototypes that a script can reach without naming their constructors."""
+"""Prototypes that a script can reach without their constructors."""
 MOST_DECLARED = 500
-"""Names of a script that are looked at."""
+"""Maximum number of declared names that are checked."""
 
 MOST_READ = 16
-"""Scripts that stay read."""
+"""Number of analysed scripts in the cache."""
 
 _BLANKED = re.compile(
     r"""
@@ -67,9 +67,9 @@ _OVERRIDDEN = re.compile(
     r"|flatMap|forEach|includes|indexOf|join|keys|lastIndexOf|map|pop|push|reduce|reduceRight|reverse"
     rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNED}"
 )
-"""Members of arrays that an array may be given for itself: a frozen prototype keeps that."""
+"""Methods that a script may assign to one array: a frozen prototype prevents it."""
 _OVERRIDDEN_BY_ALL = re.compile(rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNED}")
-"""Members of functions, which an array may have as well."""
+"""Methods of functions, which arrays may have as well."""
 _DECLARED = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
 _LEXICAL = re.compile(rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL})(?![\w$])")
@@ -91,34 +91,34 @@ _STRICT = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.D
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A script and how the engine has to run it."""
+    """A script and how the engine must run it."""
 
     source: str
     strict: bool
     exports: bool
-    """It expects `module` and `exports`."""
+    """Whether it needs `module` and `exports`."""
     parameters: list[str]
     """Built-in names that it declares again with `var`."""
     replaced: list[str]
     """Built-in names that it assigns, alone or as properties of the global object."""
     globals: list[str]
-    """Its own names that it reaches through the global object."""
+    """Names that it declares and reads through the global object."""
     changeable: list[str]
     """Built-in objects that it changes: `Math`, `Array.prototype`."""
     buffer: bool
-    """It expects `Buffer`."""
+    """Whether it needs `Buffer`."""
 
 
 @lru_cache(MOST_READ)
 def read_script(source: str) -> Script:
-    """Return a script with what its text shows; a module becomes a strict script."""
+    """Analyse a script; a module becomes a strict script."""
     source, exports = _EXPORT.subn(_exported, source)
     if exports:
         source = f'"use strict";{source}'
     code = _BLANKED.sub(_blank, source)
     lexical, declared = set(_LEXICAL.findall(code)), _DECLARED.findall(code)
     buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
-    run = source if re.search(_EVALUATED, code) else code  # a text that it evaluates is code, too
+    run = source if re.search(_EVALUATED, code) else code  # evaluated text is code, too
     changed = {*_changed(run), *_named(source, code)} - (
         set() if buffer else {"Buffer", "Buffer.prototype"}
     )
@@ -172,14 +172,14 @@ def _changed(code: str) -> Iterator[str]:
 
 
 def _named(source: str, code: str) -> Iterator[str]:
-    """Yield built-in objects that code can reach by their names as texts."""
+    """Yield built-in objects that code can reach by names in strings."""
     if _ANY_NAME.search(code):
         for name in _TEXT.findall(source):
             yield from (name, f"{name}.prototype")
 
 
 def _reached_globally(source: str, code: str) -> set[str]:
-    """Return names declared in code that it may read as properties of the global object."""
+    """Return declared names that code may read as properties of the global object."""
     if not _FROM_GLOBAL.search(code):
         return set()
     outside = _outside_braces(code)

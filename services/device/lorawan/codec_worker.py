@@ -1,8 +1,8 @@
-"""A worker process for the codecs of one tenant: contexts that stay warm, calls in batches.
+"""Worker process for the codecs of one tenant.
 
-It begins with `python -I -c` and an empty environment and is confined before it reads anything.
-A codec that is ended in the middle of a call is loaded anew for the next one; after some in a row
-the rest of a batch is refused unread.
+Contexts stay loaded and calls come in batches. The process is started as `python -I -c` with an
+empty environment and confined before it reads input. A codec that was interrupted is loaded again
+for the next call. After several interrupted calls in a row the rest of a batch is rejected.
 """
 
 import math
@@ -16,87 +16,94 @@ from typing import Any, Literal
 import msgspec
 
 from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
-from services.device.lorawan.codec_context import NO_MEMORY, CodecBroken, LoadedCodec, ScriptReader
+from services.device.lorawan.codec_context import (
+    NO_MEMORY,
+    CodecInterrupted,
+    LoadedCodec,
+    ScriptReader,
+)
 from services.device.lorawan.codec_source import EVERYTHING
 from services.device.things.codec_model import Codec, CodecFailed
 
-KEPT = 8
-"""Codecs that stay loaded."""
+MAX_LOADED = 8
+"""Maximum number of loaded codecs."""
 MEMORY = 192 * 1024 * 1024
-"""Bytes that the process may use beyond what it begins with."""
+"""Bytes that the process may use in addition to its initial memory."""
 DEEPEST = 500
-"""Levels of what a call gives; the service itself goes down further."""
-STUCK = 2.0
-"""Seconds of the processor after which a call ends the process: QuickJS looks at its own limit
-between operations, and one of them may be long (`[].reverse` of what says it is)."""
+"""Maximum levels of a result; the service itself handles more."""
+KILL_SECONDS = 2.0
+"""Processor time in seconds after which a call kills the process.
+
+QuickJS checks its own limit between operations, and cannot interrupt some long built-ins.
+"""
 LARGEST_BITS = 63
-"""Of an integer, without its sign."""
-MOST_BROKEN = 3
-"""Calls in a row that are ended before the rest of a batch is refused."""
+"""Maximum bits of an integer, without its sign."""
+MAX_INTERRUPTED = 3
+"""Interrupted calls in a row after which the rest of a batch is rejected."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """One payload to be decoded, or values to be encoded."""
+    """A payload to decode, or values to encode."""
 
     kind: Literal["decode", "encode"]
     content: Any
-    """Bytes, or the values."""
+    """Payload bytes, or the values."""
     port: int
     at: int
-    """When the frame came, ms."""
+    """When the frame was received, ms."""
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Calls of one codec."""
 
     version: str
     calls: list[Call]
     codec: Codec | None = None
-    """Sent along when the worker has said that it lacks it."""
+    """Sent only after the worker has answered that it lacks the codec."""
     seconds: float = math.inf
-    """Of the processor; what is not begun by then is refused unread."""
+    """Processor time of the batch; later calls are rejected."""
     logging: bool = False
-    """Keep the lines that the codec writes to its console."""
+    """Whether to return console output."""
 
 
-class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """Scripts that are imported."""
+class ReadRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Scripts to import."""
 
     scripts: list[str]
     names: list[str]
-    """Of functions that are looked for in each."""
+    """Names of functions to look for in each script."""
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one call, or of one script: the names that are functions of it."""
+    """Result of a call, or the function names of a script."""
 
     value: Any = None
     fault: str | None = None
     log: list[str] = []
 
-    def given(self) -> Any:
-        """The value; raise `CodecFailed` when there is none."""
+    def result(self) -> Any:
+        """Return the value; raise `CodecFailed` with the fault."""
         if self.fault is not None:
             raise CodecFailed(self.fault)
         return self.value
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True):
-    """The outcomes, and how many seconds of the processor they took."""
+class BatchResult(msgspec.Struct, frozen=True, array_like=True):
+    """Outcomes, and the processor time that they took in seconds."""
 
     outcomes: list[Outcome]
     seconds: float = 0.0
 
 
-Answer = Answered | None
-"""None when the codec is not there and has to be sent along."""
+Response = BatchResult | None
+"""None when the codec is not loaded and must be sent."""
 
 _FROZEN = re.compile(
     "TypeError: .*(is read-only|not extensible|not configurable|not delete property|no setter for)"
 )
-"""A fault of a script that changes a built-in object which its text does not show to be changed."""
+"""Fault of a script that changes a built-in object which the analysis has missed."""
 
-_read = msgspec.msgpack.Decoder(Asked | Read).decode
+_read = msgspec.msgpack.Decoder(RunRequest | ReadRequest).decode
 _write = msgspec.msgpack.Encoder().encode
 
 
@@ -105,31 +112,33 @@ def main() -> None:
     end_with_parent()
     sys.setrecursionlimit(DEEPEST)
     confine(MEMORY, timer=True)
-    loaded: OrderedDict[str, Loaded] = OrderedDict()
+    loaded: OrderedDict[str, WarmCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:
-        write_frame(1, _written(_answer(loaded, _read(request))))
+        write_frame(1, _encode_response(_handle_request(loaded, _read(request))))
 
 
-def _written(answer: Answer) -> bytes:
-    """Return an answer as bytes; integers beyond 64 bits, which are JavaScript's, become floats."""
+def _encode_response(answer: Response) -> bytes:
+    """Encode a response; integers beyond 64 bits become floats, as in JavaScript."""
     try:
         return _write(answer)
     except OverflowError:
-        whole = answer or Answered([])
-        outcomes = [Outcome(_small(one.value), one.fault, one.log) for one in whole.outcomes]
-        return _write(Answered(outcomes, whole.seconds))
+        whole = answer or BatchResult([])
+        outcomes = [
+            Outcome(_shrink_integers(one.value), one.fault, one.log) for one in whole.outcomes
+        ]
+        return _write(BatchResult(outcomes, whole.seconds))
 
 
-def _small(value: Any) -> Any:
+def _shrink_integers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _small(item) for key, item in value.items()}
+        return {key: _shrink_integers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_small(item) for item in value]
+        return [_shrink_integers(item) for item in value]
     return float(value) if type(value) is int and value.bit_length() > LARGEST_BITS else value
 
 
-class Loaded:
-    """A codec, and its context while it has one."""
+class WarmCodec:
+    """A codec and its context, which may have to be loaded again."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -140,7 +149,7 @@ class Loaded:
     def outcomes(
         self, calls: list[Call], seconds: float, *, logging: bool = False
     ) -> list[Outcome]:
-        """Return the outcomes of a batch that may take so many seconds."""
+        """Return the outcomes of a batch that may take `seconds` of processor time."""
         self._broken, end = 0, process_time() + seconds
         try:
             return [
@@ -150,12 +159,12 @@ class Loaded:
                 for call in calls
             ]
         finally:
-            _limit(0)
+            _set_kill_timer(0)
 
     def _outcome(self, call: Call, *, logging: bool) -> Outcome:
-        if self._broken >= MOST_BROKEN:
+        if self._broken >= MAX_INTERRUPTED:
             return Outcome(fault="was ended several times in a row")
-        _limit(STUCK)
+        _set_kill_timer(KILL_SECONDS)
         used, log = self._context is not None, list[str]()
         try:
             context = self._context = self._context or LoadedCodec(self._codec, self._changeable)
@@ -166,9 +175,9 @@ class Loaded:
                 log = context.log
                 if context.spent:
                     self._context = None
-        except CodecBroken as error:
+        except CodecInterrupted as error:
             self._context = None
-            if used and str(error) == NO_MEMORY:  # promises of calls before may hold it
+            if used and str(error) == NO_MEMORY:  # promises of earlier calls may hold it
                 return self._outcome(call, logging=logging)
             self._broken += 1
             return Outcome(fault=str(error), log=log)
@@ -182,34 +191,36 @@ class Loaded:
         return Outcome(value, log=log)
 
 
-def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
+def _handle_request(
+    loaded: OrderedDict[str, WarmCodec], asked: RunRequest | ReadRequest
+) -> Response:
     started = process_time()
-    if isinstance(asked, Read):
-        return Answered([_functions(source, asked.names) for source in asked.scripts])
+    if isinstance(asked, ReadRequest):
+        return BatchResult([_find_functions(source, asked.names) for source in asked.scripts])
     if asked.codec is not None:
-        loaded[asked.version] = Loaded(asked.codec)
+        loaded[asked.version] = WarmCodec(asked.codec)
     found = loaded.get(asked.version)
     if found is None:
         return None
     loaded.move_to_end(asked.version)
-    while len(loaded) > KEPT:
+    while len(loaded) > MAX_LOADED:
         loaded.popitem(last=False)
     outcomes = found.outcomes(asked.calls, asked.seconds, logging=asked.logging)
-    return Answered(outcomes, process_time() - started)
+    return BatchResult(outcomes, process_time() - started)
 
 
-def _limit(seconds: float) -> None:
-    """End this process after so many seconds of the processor; 0 is never."""
+def _set_kill_timer(seconds: float) -> None:
+    """Kill this process after `seconds` of processor time; 0 disables it."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _functions(source: str, names: list[str], changeable: list[str] | None = None) -> Outcome:
-    _limit(STUCK)
+def _find_functions(source: str, names: list[str], changeable: list[str] | None = None) -> Outcome:
+    _set_kill_timer(KILL_SECONDS)
     try:
         return Outcome(ScriptReader(source, changeable).functions(names))
     except CodecFailed as error:
         if changeable is None and _FROZEN.match(str(error)):
-            return _functions(source, names, EVERYTHING)
+            return _find_functions(source, names, EVERYTHING)
         return Outcome(fault=str(error))
     finally:
-        _limit(0)
+        _set_kill_timer(0)

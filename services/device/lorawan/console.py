@@ -1,4 +1,4 @@
-"""Operations of consoles on codecs, frames, gaps and decoding again."""
+"""Console operations on codecs, frames, gaps and re-decode jobs."""
 
 from litestar import Router
 from litestar.di import NamedDependency
@@ -39,7 +39,7 @@ async def find_device_frames(
     device_id: PathId,
     data: JSONBody[FindFrames | None] = None,
 ) -> FoundFrames:
-    """Uplinks that a network server handed over, newest first, with what its codec made of each."""
+    """Search uplinks of a device, newest first, with their decoded values."""
     return await frames.find(principal, device_id, data or FindFrames())
 
 
@@ -53,7 +53,7 @@ async def find_device_gaps(
     device_id: PathId,
     data: JSONBody[FindGaps | None] = None,
 ) -> FoundGaps:
-    """Frame counters that never arrived, newest first, and what became of them."""
+    """Search gaps in the frame counters of a device, newest first."""
     return await gaps.find(principal, device_id, data or FindGaps())
 
 
@@ -69,7 +69,10 @@ _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
 async def redecode_frames_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
 ) -> Redecode:
-    """In the background: history and latest values become what the codec gives; nobody is told."""
+    """Start decoding stored frames of a product again, in the background.
+
+    History and latest values are replaced; events are published only with `tell`.
+    """
     return await redecodes.begin(principal, model, data)
 
 
@@ -77,7 +80,7 @@ async def redecode_frames_of_product(
 async def get_redecode_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode | None:
-    """The last one of the product, with the first differences; null when there was none."""
+    """Return the last re-decode job of a product, or null."""
     return await redecodes.last(principal, model)
 
 
@@ -85,7 +88,7 @@ async def get_redecode_of_product(
 async def stop_redecode_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
-    """Devices that are through stay as they are."""
+    """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
 
 
@@ -96,7 +99,7 @@ Codecs = NamedDependency[CodecService]
 async def get_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
-    """The scripts that decode what its devices send, and encode what they are sent."""
+    """Return the codec of a product."""
     return await codec_service.get(principal, model)
 
 
@@ -104,7 +107,10 @@ async def get_codec_of_product(
 async def save_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
-    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    """Replace the codec of a product.
+
+    Scripts are parsed and the examples decoded before the codec is stored.
+    """
     return await codec_service.put(principal, model, data)
 
 
@@ -112,7 +118,7 @@ async def save_codec_of_product(
 async def remove_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> None:
-    """Take the codec from a product."""
+    """Remove the codec of a product."""
     await codec_service.delete(principal, model)
 
 
@@ -120,15 +126,15 @@ async def remove_codec_of_product(
 async def try_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:
-    """Decode bytes or encode values; nothing is stored and nothing is sent."""
-    return await codec_service.tried(principal, model, data)
+    """Decode bytes or encode values; nothing is stored or sent."""
+    return await codec_service.test_codec(principal, model, data)
 
 
 @get("/{model:str}/codec/healing", guards=_READERS)
 async def get_healing_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
-    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    """Return how often devices are asked for missing readings."""
     return await codec_service.healing(principal, model)
 
 
@@ -136,7 +142,7 @@ async def get_healing_of_product(
 async def save_healing_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
 ) -> Healing:
-    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 
 

@@ -1,10 +1,8 @@
-"""Downlinks: bytes of commands, and what network servers tell of them.
+"""Downlinks of commands, and their states as network servers report them.
 
-What is longer than the device's data rate carries is split: each property by itself.
-
-What network servers tell of downlinks: `rpc.device.downlink.{integration}`.
-
-The end of a command is said on `UPLINK` as a reply of its device, so it is stored as one, once.
+A command that exceeds the payload of the data rate is split: one downlink per property. Network
+servers report states by `rpc.device.downlink.{integration}`. The end of a command is published on
+`UPLINK` as a reply of its device, and so stored exactly once.
 """
 
 import re
@@ -26,44 +24,44 @@ from services.device.commands.model import (
     read_downlink_id,
 )
 from services.device.commands.store import CommandStore
-from services.device.lorawan.codec_cache import Encoder
-from services.device.lorawan.codec_scripts import Encoded
+from services.device.lorawan.codec_cache import CommandEncoder
+from services.device.lorawan.codec_scripts import EncodedDownlink
 from services.device.lorawan.frame_store import FrameStore
 from services.device.telemetry.reporter import Reporter
 from services.device.things.codec_model import CodecFailed
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 
-LEAST = 51
-"""Bytes that every data rate of a downlink carries, but for regions with dwell times."""
-CARRIED = {7: 222, 8: 222, 9: 115}
-"""Bytes by spreading factor at 125 kHz; slower ones carry `LEAST`."""
-MIRRORED = range(902_000_000)
-"""Hz of regions whose downlinks have the rate of the uplink before; others have their own."""
+SMALLEST_PAYLOAD = 51
+"""Bytes that every data rate carries, except in regions with dwell times."""
+LARGEST_PAYLOADS = {7: 222, 8: 222, 9: 115}
+"""Bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD`."""
+MIRRORED_HZ = range(902_000_000)
+"""Frequencies of regions where a downlink has the data rate of the uplink before."""
 
 _RATE = re.compile(r"SF(\d{1,2})BW125$")
 
 
 def largest_payload(data_rate: str, frequency: int | None) -> int:
-    """Bytes that surely fit into the answer to an uplink of this rate (`SF7BW125`) and Hz.
+    """Return the bytes that fit into the response to an uplink.
 
-    Of what is not known the least is taken.
+    `data_rate` is like `SF7BW125`, `frequency` is in Hz. Unknown values give the smallest payload.
     """
     found = _RATE.match(data_rate)
-    if found is None or frequency is None or frequency not in MIRRORED:
-        return LEAST
-    return CARRIED.get(int(found[1]), LEAST)
+    if found is None or frequency is None or frequency not in MIRRORED_HZ:
+        return SMALLEST_PAYLOAD
+    return LARGEST_PAYLOADS.get(int(found[1]), SMALLEST_PAYLOAD)
 
 
-PORT = 85
-"""Where bytes go when neither the codec nor an uplink of the device names a port."""
+DEFAULT_PORT = 85
+"""Port of a downlink when neither the codec nor an uplink names one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodecDownlinkEncoder(DownlinkEncoder):
-    """Encodes commands with the codecs of their products."""
+    """Encodes commands by the codecs of their products."""
 
-    encoder: Encoder
+    encoder: CommandEncoder
     frames: FrameStore
 
     async def check(self, tenant: str, model: str) -> None:
@@ -82,23 +80,25 @@ class CodecDownlinkEncoder(DownlinkEncoder):
             command.tenant,
             model,
             [values, *parts],
-            last.port if last else PORT,
+            last.port if last else DEFAULT_PORT,
             to_ms(command.created_at),
         )
-        return fitting(whole, dict(zip(values, alone or [whole], strict=True)), largest)
+        return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
 
 
-def fitting(
-    whole: Encoded | CodecFailed, alone: dict[str, Encoded | CodecFailed], largest: int
+def split_downlinks(
+    whole: EncodedDownlink | CodecFailed,
+    alone: dict[str, EncodedDownlink | CodecFailed],
+    largest: int,
 ) -> list[SentDownlink]:
-    """What is sent of a command that was encoded as a `whole` and each of its values `alone`.
+    """Return the downlinks of a command: the `whole` if it fits, or each of `alone`.
 
-    Raises `CodecFailed` for what cannot be encoded, or does not fit into `largest` bytes.
+    Raises `CodecFailed` for values that cannot be encoded or exceed `largest` bytes.
     """
     if isinstance(whole, CodecFailed):
         raise whole
     for key, one in alone.items():
-        if isinstance(one, Encoded) and not one.content:
+        if isinstance(one, EncodedDownlink) and not one.content:
             raise CodecFailed(f"gives no bytes for {key}")
     if len(whole.content) <= largest:
         return [SentDownlink(port=whole.port, data=whole.content)]
@@ -107,7 +107,7 @@ def fitting(
     return [_part(key, one, largest) for key, one in alone.items()]
 
 
-def _part(key: str, one: Encoded | CodecFailed, largest: int) -> SentDownlink:
+def _part(key: str, one: EncodedDownlink | CodecFailed, largest: int) -> SentDownlink:
     if isinstance(one, CodecFailed):
         raise CodecFailed(f"{one} for {key} alone")
     size = len(one.content)
@@ -116,12 +116,12 @@ def _part(key: str, one: Encoded | CodecFailed, largest: int) -> SentDownlink:
     return SentDownlink(port=one.port, data=one.content, keys=[key])
 
 
-ENDS = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
+FAILURES = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DownlinksTold:
-    """Hears what became of downlinks."""
+class DownlinkStateRpc:
+    """Updates commands by the downlink states that network servers report."""
 
     devices: DeviceStore
     things: ThingDirectory
@@ -130,39 +130,41 @@ class DownlinksTold:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.downlink.{integration}`."""
-        rpc.offer_each("downlink", TellDownlink, self.told)
+        rpc.offer_each("downlink", TellDownlink, self.on_downlink_state)
 
-    async def told(self, integration: str, told: TellDownlink) -> Acknowledged:
-        """Note it, and end the command when that follows; raise `NotFound`."""
-        device = await self.devices.with_identifier(told.tenant, integration, told.identifier)
+    async def on_downlink_state(self, integration: str, report: TellDownlink) -> Acknowledged:
+        """Store a state, and publish the reply that it implies; raise `NotFound`."""
+        device = await self.devices.with_identifier(report.tenant, integration, report.identifier)
         if device is None:
             raise NotFound(
-                f"{integration} has no device {told.identifier[:64]}", field="identifier"
+                f"{integration} has no device {report.identifier[:64]}", field="identifier"
             )
-        read = read_downlink_id(told.downlink)
+        read = read_downlink_id(report.downlink)
         if read is None:
-            raise _unknown(told)
-        command = await self.commands.update_downlink_state(read[0], device.id, read[1], told.state)
+            raise _unknown(report)
+        command = await self.commands.update_downlink_state(
+            read[0], device.id, read[1], report.state
+        )
         if command is None or not 1 <= read[1] <= len(command.downlinks or []):
-            raise _unknown(told)
-        end = _end(command, told)
+            raise _unknown(report)
+        end = _build_reply(command, report)
         if end is not None and command.status in OPEN:
             thing = await self.things.thing(device)
-            await self.reporter.say(thing, "reply", msgspec.json.encode(end), told.downlink)
+            await self.reporter.say(thing, "reply", msgspec.json.encode(end), report.downlink)
         return Acknowledged()
 
 
-def _unknown(told: TellDownlink) -> NotFound:
-    return NotFound(f"there is no downlink {told.downlink}", field="downlink")
+def _unknown(report: TellDownlink) -> NotFound:
+    return NotFound(f"downlink {report.downlink} does not exist", field="downlink")
 
 
-def _end(command: Command, told: TellDownlink) -> dict[str, Any] | None:
-    """The reply that what was told amounts to; None while the command goes on."""
+def _build_reply(command: Command, report: TellDownlink) -> dict[str, Any] | None:
+    """Return the reply that downlink states imply; None while the command is open."""
     downlinks = command.downlinks or []
     reply = {"commandId": command.id}
     for one in downlinks:
-        if one.state in ENDS:
-            reason = told.error or ENDS[one.state]
+        if one.state in FAILURES:
+            reason = report.error or FAILURES[one.state]
             about = f" ({', '.join(one.keys)})" if one.keys else ""
             return reply | {"status": "FAILED", "error": reason + about}
     if all(one.state == "ACKNOWLEDGED" for one in downlinks):

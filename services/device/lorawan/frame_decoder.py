@@ -1,4 +1,4 @@
-"""Reads the frames of a batch with the codecs of their products."""
+"""Decoder of the frames in a batch, by the codecs of their products."""
 
 import asyncio
 import time
@@ -11,11 +11,17 @@ import msgspec
 from libs.common.contracts.frames import Frame
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import Document
-from services.device.lorawan.codec_cache import KnownCodec, KnownCodecs
+from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
-from services.device.lorawan.codec_scripts import Judged, judge
+from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.codec_worker import Call, Outcome
-from services.device.lorawan.frame_store import FRAMES, FrameStore, StoredFrame, document_of, settle
+from services.device.lorawan.frame_store import (
+    FRAMES,
+    FrameStore,
+    StoredFrame,
+    document_of,
+    split_repeated,
+)
 from services.device.telemetry.batch import Batch, GoodReport, KeptFrame, Refused
 from services.device.telemetry.events import holds_write_only
 from services.device.telemetry.ports import FrameDecoder
@@ -25,56 +31,56 @@ from services.device.things.codec_model import Codec
 from services.device.things.model import Thing
 from services.device.things.product_store import ProductKey
 
-LOOK = 0.05
-"""Seconds between two looks whether codecs are late."""
+CHECK_SECONDS = 0.05
+"""Seconds between two checks for late codecs."""
 NO_CODEC = "the product has no codec"
-SPENT = "has taken too much of the processor, and is asked again later"
+BUDGET_SPENT = "exceeded its processor time and runs again later"
 
 _frame = msgspec.json.Decoder(Frame).decode
 
 
-class _Unread(msgspec.Struct, frozen=True):
+class _ParsedFrame(msgspec.Struct, frozen=True):
     uplink: Uplink
     thing: Thing
     frame: Frame
     ts: int
 
 
-_Answers = dict[int, tuple[_Unread, KnownCodec, Judged] | Refused]
-"""What codecs made of frames, by sequence."""
+_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | Refused]
+"""Results of codecs by the sequence of the uplink."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodecFrameDecoder(FrameDecoder):
-    """Decodes frames in codec processes; one per process of ours."""
+    """Decodes frames in codec processes; one per process."""
 
     store: FrameStore
-    codecs: KnownCodecs
+    codecs: CodecCache
     workers: CodecWorkers
     retention: Retention
     retention_ms: int
-    """That of the platform, for what devices remember."""
+    """Retention of the platform, which limits past readings."""
     frame_days: int
     budgets: Budgets = field(default_factory=Budgets)
     _late: dict[str, list[asyncio.Task[_Answers]]] = field(default_factory=dict, init=False)
-    """By tenant, what is asked and was not answered in time."""
+    """Unfinished calls of late codecs, by tenant."""
 
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
-        """Decode the unread frames of a batch: the results join its reports and refused uplinks.
+        """Decode the unread frames of a batch and add the results to it.
 
-        Return the tenants whose codecs are late. Their frames remain unread, and continue when
-        they are decoded again. With `wait` no codec is late.
+        Return the tenants whose codecs are late. Their frames remain unread and continue at the
+        next call. With `wait` no codec is late.
         """
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
         for uplink, thing in batch.unread:
             tenants[thing.tenant].append((uplink, thing))
         asked = {
-            tenant: asyncio.ensure_future(self._ask(tenant, some))
+            tenant: asyncio.ensure_future(self._decode_tenant(tenant, some))
             for tenant, some in tenants.items()
         }
         late, began = set(asked), time.monotonic()
         while late and (wait or not all(self.workers.is_late(one, began) for one in late)):
-            await asyncio.wait(asked.values(), timeout=None if wait else LOOK)
+            await asyncio.wait(asked.values(), timeout=None if wait else CHECK_SECONDS)
             late = {tenant for tenant, task in asked.items() if not task.done()}
         answers = _Answers()
         for tenant, task in asked.items():
@@ -89,50 +95,51 @@ class CodecFrameDecoder(FrameDecoder):
             elif isinstance(answer := answers[uplink.sequence], Refused):
                 batch.refused.append(answer)
             else:
-                self._keep(batch, *answer)
-        _settle(batch, ())
+                self._add_result(batch, *answer)
+        _remove_repeated(batch, ())
         return late
 
     async def remove_stored(self, batch: Batch) -> None:
-        """Let the frames of a batch that are stored already count as repeated."""
-        _settle(batch, await self.store.like(batch.frames))
+        """Mark frames of a batch that are stored already as repeated."""
+        _remove_repeated(batch, await self.store.find_stored(batch.frames))
 
     def document(self, frame: KeptFrame) -> tuple[str, Document]:
         """Return the collection and the document in which a frame is stored."""
         return FRAMES, document_of(frame)
 
-    async def _ask(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
+    async def _decode_tenant(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
         earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)
         answers: _Answers = dict(ChainMap(*(one for one in earlier if isinstance(one, dict))))
-        products: dict[ProductKey, list[_Unread]] = defaultdict(list)
+        products: dict[ProductKey, list[_ParsedFrame]] = defaultdict(list)
         for uplink, thing in unread:
             if uplink.sequence in answers:
                 continue
             try:
                 frame = _frame(uplink.payload)
             except INVALID_JSON as error:
-                answers[uplink.sequence] = Refused(uplink, f"is no frame: {error}", thing)
+                answers[uplink.sequence] = Refused(uplink, f"is not a valid frame: {error}", thing)
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
-            products[tenant, thing.model].append(_Unread(uplink, thing, frame, ts))
-        for key, known in (await self.codecs.of(products)).items():
+            products[tenant, thing.model].append(_ParsedFrame(uplink, thing, frame, ts))
+        for key, known in (await self.codecs.find_all(products)).items():
             frames = products[key]
-            for one, judged in zip(frames, await self._judged(tenant, known, frames), strict=True):
+            for one, judged in zip(
+                frames, await self._decode_product(tenant, known, frames), strict=True
+            ):
                 answers[one.uplink.sequence] = one, known, judged
         return answers
 
-    async def _judged(
-        self, tenant: str, known: KnownCodec, frames: Sequence[_Unread]
-    ) -> list[Judged]:
-        """What is taken of frames of a product."""
+    async def _decode_product(
+        self, tenant: str, known: CachedCodec, frames: Sequence[_ParsedFrame]
+    ) -> list[DecodeResult]:
         codec = known.codec
         if codec is None:
-            return [Judged({}, [], [], NO_CODEC)] * len(frames)
+            return [DecodeResult({}, [], [], NO_CODEC)] * len(frames)
         calls = [Call("decode", one.frame.data, one.frame.port, one.ts) for one in frames]
-        outcomes = await self._outcomes(tenant, known, codec, calls)
+        outcomes = await self._run_codec(tenant, known, codec, calls)
         return [
-            judge(
+            check_decoded_frame(
                 codec,
                 outcome,
                 one.thing.tsl,
@@ -142,19 +149,21 @@ class CodecFrameDecoder(FrameDecoder):
             for one, outcome in zip(frames, outcomes, strict=True)
         ]
 
-    async def _outcomes(
-        self, tenant: str, known: KnownCodec, codec: Codec, calls: Sequence[Call]
+    async def _run_codec(
+        self, tenant: str, known: CachedCodec, codec: Codec, calls: Sequence[Call]
     ) -> Sequence[Outcome]:
-        """What a codec makes of frames; nothing, when it has taken too much of the processor."""
+        """Run a codec within its budget; without budget each outcome is a fault."""
         count, version = len(calls), known.version
         left = self.budgets.left(tenant, version, count, time.monotonic())
         if left <= 0:
-            return [Outcome(fault=SPENT)] * count
+            return [Outcome(fault=BUDGET_SPENT)] * count
         answered = await self.workers.run_within(left, tenant, codec, calls)
         self.budgets.spend(tenant, version, count, answered.seconds)
         return answered.outcomes
 
-    def _keep(self, batch: Batch, one: _Unread, known: KnownCodec, judged: Judged) -> None:
+    def _add_result(
+        self, batch: Batch, one: _ParsedFrame, known: CachedCodec, judged: DecodeResult
+    ) -> None:
         uplink, thing, ts = one.uplink, one.thing, one.ts
         if judged.reason:
             batch.refused.append(Refused(uplink, judged.reason, thing, judged.faults))
@@ -166,21 +175,21 @@ class CodecFrameDecoder(FrameDecoder):
             thing=thing,
             frame=one.frame,
             ts=ts,
-            stamp=stamp_of(known.version, thing),
+            stamp=decoder_stamp(known.version, thing),
             days=known.frame_days or self.frame_days,
-            reason=judged.said,
+            reason=judged.rejection,
             past=judged.past,
             conceals=holds_write_only(judged.faults),
         )
         batch.frames.append(kept)
 
 
-def _settle(batch: Batch, stored: Iterable[StoredFrame]) -> None:
-    """Let frames that repeat one of a batch, or one that is `stored`, count as repeated."""
-    batch.frames, repeated = settle(batch.frames, stored)
+def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
+    """Mark frames that repeat another one of the batch, or a stored one."""
+    batch.frames, repeated = split_repeated(batch.frames, stored)
     batch.remove_repeated(repeated)
 
 
-def stamp_of(version: str, thing: Thing) -> str:
-    """What a frame of a device is read with: codec and TSL."""
+def decoder_stamp(version: str, thing: Thing) -> str:
+    """Return the versions of codec and TSL that decode frames of a device."""
     return f"{version}/{thing.tsl_version}"

@@ -1,4 +1,4 @@
-"""The frames of a device, the newest first."""
+"""Pages of frames of a device, newest first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from services.device.telemetry.history import Window, Windows, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
 
 VALUES_TOGETHER = 32
-"""Frames whose values are read together: those of one have up to 256 KiB."""
+"""Frames whose values are read together; one frame has up to 256 KiB of values."""
 
 
 @dataclass(frozen=True)
 class FrameService:
-    """Answers who may see the device."""
+    """Pages of frames for users and applications that may see the device."""
 
     store: FrameStore
     partitions: Partitions
@@ -56,7 +56,7 @@ class FrameService:
                 for row, one in zip(rows, values, strict=True)
             ]
 
-        rows = self.store.before(window.first, window.last, size + 1)
+        rows = self.store.list_before(window.first, window.last, size + 1)
         shown, last = await cut_page(in_parts(rows, with_values, VALUES_TOGETHER), size, _record)
         return shown, None if last is None else encode_key(last[0]["_id"])
 

@@ -1,12 +1,10 @@
-"""Gaps between the frames of a device: finds them, and keeps what became of them.
+"""Gaps between frames of a device, and the state of their healing.
 
-A device counts all that it sends, also what it sends for the network alone: a counter that is
-missing is no proof of a lost reading. A new session, and a counter that begins anew in its session,
-are no gaps.
+A missing counter does not prove a lost reading: devices also count frames for the network alone. A
+new session, or a counter that restarts in its session, is no gap.
 
-What became of gaps, in MongoDB: `gaps`, clustered, with the fields of `KeptGap`.
-
-Only gaps of products that heal are here; all of them are found in the frames.
+All gaps are found from stored frames. Collection `gaps` (clustered) has the fields of `TrackedGap`,
+for products with healing only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,39 +25,39 @@ from services.device.telemetry.partitions import KEY, LAST, history_key, keys_be
 from services.device.things.deleted_things import ThingDataStore
 
 MOST_JUMP = 16_384
-"""Counters that may be missing in a row (LoRaWAN 1.0.3, MAX_FCNT_GAP); after more it began anew."""
+"""Maximum gap (LoRaWAN 1.0.3, MAX_FCNT_GAP); beyond it the counter has restarted."""
 
 
 @dataclass(slots=True)
 class Gap:
-    """Counters that are missing between two frames."""
+    """Missing counters between two frames."""
 
     key: bytes
-    """Of the frame before it."""
+    """Key of the frame before it."""
     start: int
-    """When that was received, ms."""
+    """When the frame before it was received, ms."""
     end: int
     """When the frame after it was received, ms."""
     counter: int
-    """The first one that is missing."""
+    """The first missing counter."""
     last: int
     session: bytes
     missing: int
 
     @property
     def interval(self) -> float:
-        """Milliseconds from one of its frames to the next, if they were sent evenly."""
+        """Return the average time between two frames in ms."""
         return (self.end - self.start) / (self.last - self.counter + 2)
 
-    def within(self) -> tuple[int, int] | None:
-        """Its first and last whole second, half an interval away from its edges; None for none."""
+    def request_range(self) -> tuple[int, int] | None:
+        """Return first and last second, half an interval inside the gap, or None."""
         half = self.interval / 2
         first, last = -int(-(self.start + half) // 1000), int((self.end - half) // 1000)
         return (first, last) if first < last else None
 
 
 def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
-    """The gaps between frames, which come in the order in which they were received."""
+    """Return the gaps between frames, which are in the order of reception."""
     found: list[Gap] = []
     run = 0
     newest: CountedFrame | None = None
@@ -73,7 +71,7 @@ def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
         elif _is_late(found[run:], frame):
             continue
         elif lower is None or frame.counter <= lower.counter:
-            lower = frame  # late too, unless the next one goes on from it
+            lower = frame  # late, unless the next frame continues from it
         else:
             run = len(found)
             _add(found, lower, frame)
@@ -90,7 +88,7 @@ def _add(found: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
 
 
 def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
-    """Whether a frame closes a part of a gap."""
+    """Return whether a frame closes a part of a gap."""
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:
             late = frame.ts - gap.end <= SAME_MS
@@ -101,46 +99,46 @@ def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
 
 GAPS = "gaps"
 MOST_KEPT = 2000
-"""Gaps of a device that are kept: what comes beyond is not healed."""
+"""Maximum number of gaps of a device that are tracked and healed."""
 
 
-class KeptGap(msgspec.Struct, kw_only=True):
-    """A gap, and what became of it."""
+class TrackedGap(msgspec.Struct, kw_only=True):
+    """A gap and the state of its healing."""
 
     key: bytes = msgspec.field(name="_id")
-    """Of the frame before it."""
+    """Key of the frame before it."""
     start: int
-    """When that was received, ms."""
+    """When the frame before it was received, ms."""
     end: int
     counter: int
     last: int
     session: bytes
     missing: int
     at: datetime
-    """When this goes."""
+    """When this document expires."""
     state: GapState = "OPEN"
     asks: int = 0
     asked: int | None = None
-    """When the device was asked last, ms."""
+    """When the device was last asked for it, ms."""
     found: int | None = None
-    """Readings that history had in it when it was looked at last."""
+    """Readings in history at the last check."""
     reason: str | None = None
 
     @property
     def gap(self) -> Gap:
-        """The gap by itself."""
+        """Return the gap without its state."""
         counters = (self.counter, self.last, self.session, self.missing)
         return Gap(self.key, self.start, self.end, *counters)
 
 
 class GapStore(ThingDataStore):
-    """Reads and writes what became of gaps."""
+    """Reads and writes tracked gaps."""
 
     def __init__(self, database: Database) -> None:
         self._gaps = database[GAPS]
 
     async def keep(self, gaps: Sequence[Gap], until: datetime) -> None:
-        """Keep new gaps of a device, the largest that there is room for."""
+        """Store new gaps of a device until `until`; the largest first, up to `MOST_KEPT`."""
         if not gaps:
             return
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
@@ -150,30 +148,30 @@ class GapStore(ThingDataStore):
         if writes:
             await self._gaps.bulk_write(writes, ordered=False)
 
-    async def find(self, key: bytes) -> KeptGap | None:
-        """What is kept of a gap."""
-        return msgspec.convert(await self._gaps.find_one({"_id": key}), KeptGap | None)
+    async def find(self, key: bytes) -> TrackedGap | None:
+        """Return a tracked gap, or None."""
+        return msgspec.convert(await self._gaps.find_one({"_id": key}), TrackedGap | None)
 
-    async def overlapping(self, thing_id: int, start: int, end: int) -> list[KeptGap]:
-        """Those of a device that are kept and overlap a time (ms)."""
+    async def overlapping(self, thing_id: int, start: int, end: int) -> list[TrackedGap]:
+        """Return tracked gaps of a device that overlap a time range (ms)."""
         query = {"_id": keys_between(thing_id, 0, end), "end": {"$gte": start}}
         found = self._gaps.find(query)
-        return msgspec.convert(await found.to_list(None), list[KeptGap])
+        return msgspec.convert(await found.to_list(None), list[TrackedGap])
 
-    async def largest(self, thing_id: int, before: int, limit: int) -> list[KeptGap]:
-        """Open gaps of a device that ended before a time (ms), the largest first."""
+    async def largest(self, thing_id: int, before: int, limit: int) -> list[TrackedGap]:
+        """Return open gaps of a device that ended before a time (ms), largest first."""
         query = {"_id": keys_between(thing_id), "state": "OPEN", "end": {"$lte": before}}
         found = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
-        return msgspec.convert(await found.to_list(None), list[KeptGap])
+        return msgspec.convert(await found.to_list(None), list[TrackedGap])
 
-    async def change(self, gap: KeptGap, **changes: Any) -> None:
-        """Write what has become of a gap."""
+    async def change(self, gap: TrackedGap, **changes: Any) -> None:
+        """Change fields of a tracked gap."""
         for name, value in changes.items():
             setattr(gap, name, value)
         await self._gaps.update_one({"_id": gap.key}, {"$set": changes})
 
-    async def remove(self, gap: KeptGap) -> None:
-        """Remove one that is closed: its frames have arrived."""
+    async def remove(self, gap: TrackedGap) -> None:
+        """Delete a gap whose frames have arrived."""
         await self._gaps.delete_one({"_id": gap.key})
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
@@ -182,18 +180,18 @@ class GapStore(ThingDataStore):
 
 
 def _insert(gap: Gap, until: datetime) -> UpdateOne:
-    kept = KeptGap(**asdict(gap), at=until)
+    kept = TrackedGap(**asdict(gap), at=until)
     document = msgspec.to_builtins(kept, builtin_types=(bytes, datetime))
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
 
 
 SCANNED = 2000
-"""Frames that are looked at for a page: with a key for the next one it may be short, or empty."""
+"""Frames that are read for a page, which may therefore be short or empty."""
 
 
 @dataclass(frozen=True)
 class GapService:
-    """Answers who may see the device."""
+    """Pages of gaps for users and applications that may see the device."""
 
     frames: FrameStore
     gaps: GapStore
@@ -223,13 +221,13 @@ class GapService:
     async def _page(self, window: Window, size: int) -> tuple[list[GapRecord], str | None]:
         device, first, last, continued = window
         if not continued:  # a gap may reach beyond the end
-            after = await self.frames.counters(last, history_key(device.id, LAST, LAST), 1)
+            after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)
             last = after[0].key if after else last
-        frames = await self.frames.counters(first, last, SCANNED, newest=True)
+        frames = await self.frames.list_counted(first, last, SCANNED, newest=True)
         following = frames[-1].key if len(frames) == SCANNED else None
         if following is None:
             owned = history_key(device.id, device.owned_since, 0)
-            frames += await self.frames.counters(owned, _before(first), 1, newest=True)
+            frames += await self.frames.list_counted(owned, _before(first), 1, newest=True)
         gaps = find_gaps(reversed(frames))
         shown = gaps[::-1][:size]
         if len(gaps) > size:
@@ -244,12 +242,12 @@ class GapService:
 
 
 def _before(key: bytes) -> bytes:
-    """The last key below another."""
+    """Return the last key below another."""
     return (int.from_bytes(key) - 1).to_bytes(len(key))
 
 
-def _record(gap: Gap, kept: list[KeptGap]) -> GapRecord:
-    """A gap with what became of it, or of the one that it is left of."""
+def _record(gap: Gap, kept: list[TrackedGap]) -> GapRecord:
+    """Return a gap with the state of the tracked gap that contains it."""
     there = next((one for one in kept if one.start <= gap.start and gap.end <= one.end), None)
     record = copy_fields(GapRecord, gap, state="OPEN")
     if there is not None:

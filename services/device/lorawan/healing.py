@@ -1,9 +1,9 @@
-"""Healing: asks devices for what they remember of gaps.
+"""Healing of gaps: requests to devices for readings that never arrived.
 
-How far the healing of each device is, in MongoDB: `healing`, with the fields of `Heal`.
+Collection `healing` has the fields of `HealingState`, one document per device.
 
-A request is counted here before it is sent. Each change is made of the state that was read, so of
-two replicas that look at a device at the same time one comes too late, and sends nothing.
+A request is counted before it is sent. Each write replaces the version that was read, so when two
+replicas handle the same device, the second one fails and sends nothing.
 """
 
 import logging
@@ -23,7 +23,7 @@ from services.device.commands.model import OPEN, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import SAME_MS, FrameStore
-from services.device.lorawan.gaps import GapStore, KeptGap, find_gaps
+from services.device.lorawan.gaps import GapStore, TrackedGap, find_gaps
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS, LAST, Partitions, history_key
 from services.device.things.deleted_things import ThingDataStore
@@ -37,43 +37,43 @@ log = logging.getLogger(__name__)
 HEALING = "healing"
 
 
-class Heal(msgspec.Struct, kw_only=True):
-    """A device whose gaps are looked for and asked for. Times are ms."""
+class HealingState(msgspec.Struct, kw_only=True):
+    """State of one device whose gaps are healed. Times are ms."""
 
     id: int = msgspec.field(name="_id")
     turn: int = 0
-    """Grows with every change."""
+    """Version, incremented by each change."""
     seen: bytes | None = None
-    """The key of the last frame that was looked at."""
+    """Key of the last frame that was checked for gaps."""
     latest: int = -1
-    """Its newest report when that was so."""
+    """Time of the newest report at that moment."""
     open: bool = False
     """Whether it may have open gaps."""
     asks: list[int] = []
-    """When it was asked, of the last 24 hours at least."""
+    """Times of requests within the last 24 hours or longer."""
     gap: bytes | None = None
-    """What it is asked for."""
+    """Key of the requested gap."""
     command: int | None = None
-    """By which command; None until it is written."""
+    """Id of the requesting command; None until the command is stored."""
     found: int = 0
-    """Readings of the gap that history had."""
+    """Readings of the gap in history."""
     since: int = 0
-    """When these were last more than before, or the device was asked."""
+    """When `found` last grew, or the device was asked."""
 
 
-class HealStore(ThingDataStore):
-    """Reads and writes how far it is."""
+class HealingStore(ThingDataStore):
+    """Reads and writes the healing state of devices."""
 
     def __init__(self, database: Database) -> None:
         self._heals = database[HEALING]
 
-    async def of(self, thing_ids: Sequence[int]) -> dict[int, Heal]:
-        """The devices that were looked at."""
+    async def find_all(self, thing_ids: Sequence[int]) -> dict[int, HealingState]:
+        """Return the states of devices that have one, by id."""
         found = self._heals.find({"_id": {"$in": list(thing_ids)}})
-        return {row["_id"]: msgspec.convert(row, Heal) async for row in found}
+        return {row["_id"]: msgspec.convert(row, HealingState) async for row in found}
 
-    async def put(self, heal: Heal) -> bool:
-        """Write the next state of a device; False when somebody else has written one."""
+    async def put(self, heal: HealingState) -> bool:
+        """Store the next state of a device; return False after a concurrent change."""
         query = {"_id": heal.id, "turn": heal.turn}
         first, heal.turn = heal.turn == 0, heal.turn + 1
         document = msgspec.to_builtins(heal, builtin_types=(bytes,))
@@ -89,37 +89,37 @@ class HealStore(ThingDataStore):
 
 
 WORKERS = 4
-"""Tenants whose devices are looked at at a time."""
+"""Tenants whose devices are checked at the same time."""
 PERIOD = 30.0
-"""Seconds between two looks at all devices of a tenant, or more while the first lasts longer."""
+"""Minimum seconds between two checks of all devices of a tenant."""
 DEVICES = 50
-"""Devices that are looked up together, in one turn of their tenant."""
+"""Devices of one turn of their tenant."""
 FRAMES = 2000
-"""Frames of a device that are looked at in one look."""
+"""Maximum frames of a device per check."""
 TRIED = 20
-"""Open gaps of a device that are looked at in one look."""
+"""Maximum open gaps of a device per check."""
 FIRST_MS = 7 * DAY_MS
-"""How far a device is looked back at first."""
+"""Age of the oldest frame in the first check of a device."""
 LATE_MS = 300_000
-"""Time for frames that are late, before a device is asked for them."""
+"""Time for late frames to arrive before the device is asked."""
 QUIET_MS = 3_600_000
-"""After which no more of an answer is waited for."""
+"""Time without new readings after which a request is over."""
 LOST_MS = 600_000
-"""After which a request that was counted and not written, as a process ended, is over."""
+"""Time after which a request without a command is over: its process ended."""
 HOUR_MS = 3_600_000
 EVER = 2**53
 MOST_ASKS = 3
-"""Requests for one gap."""
+"""Maximum requests for one gap."""
 
 _outcomes = metrics.get_meter("thingway").create_counter(
     "thingway_history_requests",
-    description="Requests to devices for what they remember, and gaps healed or given up",
+    description="Requests to devices for missing readings, and gaps that were healed or given up",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Healer:
-    """Finds gaps of products that heal, and asks for them within their budgets."""
+    """Finds gaps of products with healing, and requests them within budgets."""
 
     products: ProductStore
     devices: DeviceStore
@@ -128,38 +128,40 @@ class Healer:
     frames: FrameStore
     partitions: Partitions
     gaps: GapStore
-    store: HealStore
+    store: HealingStore
     commands: CommandService
     sent: CommandStore
     frame_days: int
     history_days: int
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         await take_turns("healing", WORKERS, self.products.healing_tenants, self.steps, PERIOD)
 
     async def steps(self, tenant: str) -> Steps:
-        """Look at the devices of a tenant's products that heal."""
+        """Check the devices of a tenant's products with healing, a batch at a time."""
         for product in await self.products.all_healing(tenant):
             last = 0
             while ids := await self.devices.lists.of_product(tenant, product.model, last, DEVICES):
                 last = ids[-1]
-                latest, heals = await self.latest.times(ids), await self.store.of(ids)
+                latest, heals = await self.latest.times(ids), await self.store.find_all(ids)
                 for one in ids:
-                    await self._attempt(product, heals.get(one, Heal(id=one)), latest.get(one, 0))
+                    await self._attempt(
+                        product, heals.get(one, HealingState(id=one)), latest.get(one, 0)
+                    )
                 yield
 
-    async def _attempt(self, product: HealingProduct, heal: Heal, latest: int) -> None:
+    async def _attempt(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
         try:
             await self._look(product, heal, latest)
         except StoreError:
             raise
         except ThingwayError as error:
-            log.warning("healing of device %d waits: %s", heal.id, error)
+            log.warning("healing of device %d is postponed: %s", heal.id, error)
         except Exception:
-            log.exception("healing of device %d fails", heal.id)
+            log.exception("healing of device %d failed", heal.id)
 
-    async def _look(self, product: HealingProduct, heal: Heal, latest: int) -> None:
+    async def _look(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
         before = msgspec.structs.replace(heal)
         if heal.latest != latest:
             await self._find(product, heal, latest)
@@ -167,20 +169,20 @@ class Healer:
             await self._follow(heal, heal.gap)
         if heal != before and not await self.store.put(heal):
             return
-        if heal.gap is None and heal.open and _may(product, heal):
+        if heal.gap is None and heal.open and _has_budget(product, heal):
             await self._ask(product, heal)
 
-    async def _find(self, product: HealingProduct, heal: Heal, latest: int) -> None:
-        """Keep the gaps between the frames that have come since the last look."""
+    async def _find(self, product: HealingProduct, heal: HealingState, latest: int) -> None:
+        """Store the gaps between frames that arrived since the last check."""
         device = await self._device(product, heal)
         if device is None:
             heal.latest = latest
             return
-        back = min(FIRST_MS, self.history_days * DAY_MS)  # what is older would be refused
+        back = min(FIRST_MS, self.history_days * DAY_MS)  # ingest rejects older readings
         first = history_key(heal.id, max(device.owned_since, now_ms() - back), 0)
         if heal.seen is not None:
             first = max(heal.seen, history_key(heal.id, device.owned_since, 0))
-        frames = await self.frames.counters(first, history_key(heal.id, LAST, LAST), FRAMES)
+        frames = await self.frames.list_counted(first, history_key(heal.id, LAST, LAST), FRAMES)
         if found := find_gaps(frames):
             days = product.frame_days or self.frame_days
             until = from_ms(found[-1].end) + timedelta(days=days)
@@ -190,13 +192,13 @@ class Healer:
             heal.seen = frames[-1].key
         heal.latest = latest if len(frames) < FRAMES else -1
 
-    async def _device(self, product: HealingProduct, heal: Heal) -> Device | None:
-        """The device, unless it is gone or keeps no history."""
+    async def _device(self, product: HealingProduct, heal: HealingState) -> Device | None:
+        """Return the device, unless it was deleted or stores no history."""
         device = await self.devices.find(product.tenant, heal.id)
         return device if device is not None and device.data_storage else None
 
-    async def _follow(self, heal: Heal, key: bytes) -> None:
-        """See what became of a request; what is over leaves the device free for the next."""
+    async def _follow(self, heal: HealingState, key: bytes) -> None:
+        """Update the state of a request; when it is over, the device is free for the next."""
         gap = await self.gaps.find(key)
         if gap is None or await self._is_over(gap):
             heal.gap = heal.command = None
@@ -218,22 +220,22 @@ class Healer:
             await self._fail(gap, reason)
             heal.gap = heal.command = None
 
-    async def _fail(self, gap: KeptGap, reason: str) -> None:
-        """A request has not healed a gap: it is asked for again, or given up."""
+    async def _fail(self, gap: TrackedGap, reason: str) -> None:
+        """Reopen a gap after a failed request, or give it up."""
         if gap.asks < MOST_ASKS:
             await self.gaps.change(gap, state="OPEN", reason=reason)
             return
         reason = f"{reason}, after {MOST_ASKS} requests"
         await self._give_up(gap, reason)
 
-    async def _give_up(self, gap: KeptGap, reason: str) -> None:
+    async def _give_up(self, gap: TrackedGap, reason: str) -> None:
         await self.gaps.change(gap, state="GIVEN_UP", reason=reason[:500])
         _outcomes.add(1, {"outcome": "given_up"})
 
-    async def _is_over(self, gap: KeptGap) -> bool:
-        """Whether a gap has been closed by late frames, or healed, or cannot be asked for."""
+    async def _is_over(self, gap: TrackedGap) -> bool:
+        """Return whether a gap is closed by late frames, healed, or given up."""
         thing_id = int.from_bytes(gap.key[:8])
-        named = await self.frames.named(thing_id, gap.session, gap.counter, gap.last)
+        named = await self.frames.find_by_counters(thing_id, gap.session, gap.counter, gap.last)
         same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
         late = [one for one in named if one.ts in same]
         missing = gap.last - gap.counter + 1 - len({one.counter for one in late})
@@ -247,12 +249,12 @@ class Healer:
         if found >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)
             _outcomes.add(1, {"outcome": "healed"})
-        elif gap.gap.within() is None:
-            await self._give_up(gap, "is too short to be asked for")
+        elif gap.gap.request_range() is None:
+            await self._give_up(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
-    async def _ask(self, product: HealingProduct, heal: Heal) -> None:
-        """Ask for the largest gap that is still one."""
+    async def _ask(self, product: HealingProduct, heal: HealingState) -> None:
+        """Request the largest gap that is still open."""
         device = await self._device(product, heal)
         if device is not None:
             for gap in await self.gaps.largest(heal.id, now_ms() - LATE_MS, TRIED):
@@ -267,8 +269,8 @@ class Healer:
             heal.open = False
             await self.store.put(heal)
 
-    async def _ask_for(self, heal: Heal, gap: KeptGap, draft: Draft) -> None:
-        """Count a request, then send it: a process that ends between the two has spent it."""
+    async def _ask_for(self, heal: HealingState, gap: TrackedGap, draft: Draft) -> None:
+        """Count a request, then send it: a crash in between uses up the request."""
         now = now_ms()
         heal.asks = [*(one for one in heal.asks if one > now - DAY_MS), now]
         heal.gap, heal.command, heal.found, heal.since = gap.key, None, gap.found or 0, now
@@ -285,9 +287,11 @@ class Healer:
             heal.command = command.id
         await self.store.put(heal)
 
-    async def _draft(self, product: HealingProduct, device: Device, gap: KeptGap) -> Draft | None:
-        """The request for a gap, checked; None when the device's TSL does not let it pass."""
-        within = dict(zip(("start_time", "end_time"), gap.gap.within() or (), strict=True))
+    async def _draft(
+        self, product: HealingProduct, device: Device, gap: TrackedGap
+    ) -> Draft | None:
+        """Return the request for a gap; None when the device's TSL rejects it."""
+        within = dict(zip(("start_time", "end_time"), gap.gap.request_range() or (), strict=True))
         thing = await self.things.thing(device)
         try:
             return self.commands.check_call(thing, product.service, within)
@@ -300,8 +304,8 @@ def _platform(draft: Draft) -> Principal:
     return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
 
 
-def _may(product: HealingProduct, heal: Heal) -> bool:
-    """Whether the budget has room for one more request."""
+def _has_budget(product: HealingProduct, heal: HealingState) -> bool:
+    """Return whether the budget allows one more request."""
     now, healing = now_ms(), product.healing
     hour = sum(one > now - HOUR_MS for one in heal.asks)
     return hour < healing.hour and sum(one > now - DAY_MS for one in heal.asks) < healing.day

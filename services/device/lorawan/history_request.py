@@ -1,23 +1,22 @@
-"""Whether a codec's encoder can ask a device for what it remembers, and whether it does it right.
+"""Check whether a codec's encoder can request past readings of a device.
 
-Makers' templates have a service for it, with `start_time` and `end_time` (s). Many of their
-encoders leave `end_time` out where it is given: a device asked so would answer with something else.
-That is found by encoding requests for many ranges, which have to differ wherever the ranges do. No
-I/O.
+Templates of manufacturers have a service with `start_time` and `end_time` in seconds. Many encoders
+omit `end_time`, so the device would answer with another range. The check encodes requests for many
+ranges, whose bytes must differ. No I/O.
 """
 
 from collections.abc import Sequence
 
 from libs.common.tsl import TslDocument, by_keys
-from services.device.lorawan.codec_scripts import encoded
+from services.device.lorawan.codec_scripts import read_encoded
 from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import HistoryRequest
 
-MOST = 4
-"""Services that are looked at."""
-SECONDS = 1.0
-"""Of the processor that the looks at a codec may take together."""
+MAX_SERVICES = 4
+"""Maximum number of services that are checked."""
+CHECK_SECONDS = 1.0
+"""Maximum processor time of all checks of a codec, in seconds."""
 
 _PORT = 85
 _INPUTS = {"start_time", "end_time"}
@@ -28,20 +27,20 @@ RANGES = [
     (0x65000000, 0x66000000),
     (0x7FFFFF80, 0x7FFFFFFF),
 ]
-"""Starts and ends (s) until 2038, also some whose bytes are special."""
+"""Starts and ends until 2038 in seconds, with some special byte patterns."""
 
 
-def candidates(document: TslDocument) -> list[str]:
-    """Services that take a range, the first ones."""
+def find_candidates(document: TslDocument) -> list[str]:
+    """Return the first services whose inputs are a time range."""
     inputs = {
         one.id: {each.id.rpartition(".")[2] for each in one.inputs}
         for one in by_keys(document).services
     }
-    return [service for service, names in inputs.items() if names == _INPUTS][:MOST]
+    return [service for service, names in inputs.items() if names == _INPUTS][:MAX_SERVICES]
 
 
-def calls_of(services: Sequence[str]) -> list[Call]:
-    """What is encoded to judge services."""
+def build_calls(services: Sequence[str]) -> list[Call]:
+    """Return the calls that check services."""
     return [
         Call("encode", {service: {"start_time": start, "end_time": end}}, _PORT, 0)
         for service in services
@@ -49,13 +48,10 @@ def calls_of(services: Sequence[str]) -> list[Call]:
     ]
 
 
-def judged(
+def check_requests(
     codec: Codec, services: Sequence[str], outcomes: Sequence[Outcome]
 ) -> HistoryRequest | None:
-    """What the outcomes of `calls_of` show: the first service that is right, or the first at all.
-
-    None when there are no services.
-    """
+    """Return the first valid service, or the first one with its fault, or None."""
     found = [
         HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(RANGES)]))
         for at, service in zip(range(0, len(outcomes), len(RANGES)), services, strict=True)
@@ -67,7 +63,7 @@ def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
     known: dict[bytes, tuple[int, int]] = {}
     for asked, outcome in zip(RANGES, outcomes, strict=True):
         try:
-            answer = encoded(codec.encoder, outcome.given(), _PORT).content
+            answer = read_encoded(codec.encoder, outcome.result(), _PORT).content
         except CodecFailed as error:
             return f"{_range(asked)}: the codec {error}"[:500]
         if not answer:

@@ -1,4 +1,4 @@
-"""Operations of the device API on codecs, frames, gaps and decoding again."""
+"""Device API operations on codecs, frames, gaps and re-decode jobs."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ Codecs = NamedDependency[CodecService]
 async def get_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
-    """The scripts that decode what its devices send, and encode what they are sent."""
+    """Return the codec of a product."""
     return await codec_service.get(principal, model)
 
 
@@ -47,7 +47,10 @@ async def get_product_codec(
 async def put_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
-    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    """Replace the codec of a product.
+
+    Scripts are parsed and the examples decoded before the codec is stored.
+    """
     return await codec_service.put(principal, model, data)
 
 
@@ -55,7 +58,7 @@ async def put_product_codec(
 async def delete_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> str:
-    """Take the codec from a product; answers its model."""
+    """Remove the codec of a product; return the model."""
     return await codec_service.delete(principal, model)
 
 
@@ -63,15 +66,15 @@ async def delete_product_codec(
 async def try_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:
-    """Decode bytes or encode values; nothing is stored and nothing is sent."""
-    return await codec_service.tried(principal, model, data)
+    """Decode bytes or encode values; nothing is stored or sent."""
+    return await codec_service.test_codec(principal, model, data)
 
 
 @get("/{model:str}/codec/healing")
 async def get_product_healing(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
-    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    """Return how often devices are asked for missing readings."""
     return await codec_service.healing(principal, model)
 
 
@@ -79,7 +82,7 @@ async def get_product_healing(
 async def put_product_healing(
     principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
 ) -> Healing:
-    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
 
 
@@ -100,7 +103,7 @@ async def list_device_frames(
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
     page_key: PageKey = None,
 ) -> FramePage:
-    """Uplinks that a network server handed over, newest first, with what its codec made of each."""
+    """List uplinks of a device, newest first, with their decoded values."""
     return await frames.page(principal, device_id, start_time, end_time, page_size, page_key)
 
 
@@ -114,7 +117,7 @@ async def list_device_gaps(
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_GAPS)] = 20,
     page_key: PageKey = None,
 ) -> GapPage:
-    """Frame counters that never arrived, newest first, and what became of them."""
+    """List gaps in the frame counters of a device, newest first."""
     return await gaps.page(principal, device_id, start_time, end_time, page_size, page_key)
 
 
@@ -125,7 +128,10 @@ Redecodes = NamedDependency[RedecodeService]
 async def redecode_product_frames(
     principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
 ) -> Redecode:
-    """In the background: history and latest values become what the codec gives; nobody is told."""
+    """Start decoding stored frames of a product again, in the background.
+
+    History and latest values are replaced; events are published only with `tell`.
+    """
     return await redecodes.begin(principal, model, data)
 
 
@@ -133,7 +139,7 @@ async def redecode_product_frames(
 async def get_product_redecode(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
-    """The last one of the product, with the first differences."""
+    """Return the last re-decode job of a product."""
     return await redecodes.get(principal, model)
 
 
@@ -141,7 +147,7 @@ async def get_product_redecode(
 async def stop_product_redecode(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
-    """Devices that are through stay as they are."""
+    """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
 
 

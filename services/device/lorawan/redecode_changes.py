@@ -1,4 +1,4 @@
-"""Changes of history and frames that decoding frames again makes."""
+"""Changes of history and frames by a re-decode job."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 from libs.common.bus.outbox import OutboxEntry
 from libs.common.bus.publishing import chunks
 from libs.common.store.mongo import Document, among
-from services.device.lorawan.codec_scripts import Judged
+from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import Difference
 from services.device.telemetry.batch import past_key
 from services.device.telemetry.events import holds_write_only, reported
@@ -19,89 +19,95 @@ from services.device.telemetry.partitions import KEY, partition_of
 from services.device.things.model import Thing
 
 TOGETHER, LARGEST = 128, 1024 * 1024
-"""Records of history that are written otherwise in one update, and bytes of their JSON; of those
-BSON makes eight times as many at most, and MongoDB takes 16 MiB."""
+"""Records of one update, and bytes of their JSON: BSON is at most 8 times larger.
+
+MongoDB accepts 16 MiB.
+"""
 LARGEST_SHOWN = 16 * 1024
-"""Bytes of the JSON of a difference that is shown."""
+"""Maximum bytes of the JSON of a difference."""
 
 
 _encoded = msgspec.json.Encoder(order="deterministic").encode
 
 
-DecodedFrame = tuple[Document, Judged]
-"""What is stored of a frame, and what the codec makes of it now."""
+DecodedFrame = tuple[Document, DecodeResult]
+"""A stored frame and the result of decoding it now."""
 
 
 class _Row(NamedTuple):
-    """A record that history is to have otherwise."""
+    """A record of history to be replaced."""
 
     key: bytes
     properties: Document
 
     @property
     def payload(self) -> bytes:
-        """By which it is measured."""
         return _encoded(self.properties)
 
 
 @dataclass
 class HistoryChanges:
-    """What some frames of a device change."""
+    """Changes by some frames of one device."""
 
     thing: Thing
     stamp: str
-    """What they are read with."""
+    """Versions of codec and TSL."""
     frames: list[UpdateOne] = field(default_factory=list)
     same: list[bytes] = field(default_factory=list)
-    """Frames that remember the same, and have the same faults."""
+    """Frames with the same past readings and faults as before."""
     rows: dict[bytes, Document] = field(default_factory=dict)
-    """What history has not, and is to have."""
-    otherwise: dict[bytes, Document] = field(default_factory=dict)
-    """What it has, and is to have otherwise."""
-    unseen: dict[bytes, Document] = field(default_factory=dict)
-    """What it is to have, whatever it has: it was not asked."""
+    """Records that history lacks."""
+    updated: dict[bytes, Document] = field(default_factory=dict)
+    """Records whose values differ."""
+    assumed: dict[bytes, Document] = field(default_factory=dict)
+    """Records that are written without reading history first."""
     stale: set[bytes] = field(default_factory=set)
-    """Keys that it is not to have any more."""
-    told: list[OutboxEntry] = field(default_factory=list)
+    """Keys of records to delete."""
+    events: list[OutboxEntry] = field(default_factory=list)
 
-    def assume(self, frames: Iterable[DecodedFrame]) -> None:
-        """Take plain frames: whatever history has, it is to have what they give now."""
+    def add_plain(self, frames: Iterable[DecodedFrame]) -> None:
+        """Add frames whose only record is written without reading history."""
         for row, one in frames:
             key = bytes(row["_id"])
-            self.unseen[key] = one.properties
-            self.remember(key, one, set(), same=not one.said)
+            self.assumed[key] = one.properties
+            self.record_frame(key, one, set(), same=not one.rejection)
 
-    def remember(self, key: bytes, judged: Judged, past: set[bytes], *, same: bool) -> None:
-        """Note what a frame was read with, and what came of it beside its report."""
+    def record_frame(
+        self, key: bytes, judged: DecodeResult, past: set[bytes], *, same: bool
+    ) -> None:
+        """Add the update of a stored frame: its versions, fault and past readings."""
         if same and not holds_write_only(judged.faults):
             self.same.append(key)
         else:
             self.frames.append(_frame_change(key, self.stamp, judged, past))
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
-        """What goes from history, or is new and may be there meanwhile, by week."""
-        for week, keys in by_week((*self.stale, *self.rows)):
+        """Yield deletions of stale records, and of records about to be inserted."""
+        for week, keys in group_by_week((*self.stale, *self.rows)):
             yield week, DeleteMany({"_id": among(keys)})
 
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
-        """What becomes otherwise in history, by week."""
-        return replacements(self.otherwise)
+        """Yield replacements of changed records, by week."""
+        return replacements(self.updated)
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
-        """What is new in history, by week."""
+        """Yield insertions of missing records, by week."""
         for key, properties in self.rows.items():
             yield week_of(key), InsertOne({"_id": key, "p": properties})
 
-    def notes(self) -> Iterator[UpdateMany | UpdateOne]:
-        """What is noted of the frames."""
+    def frame_updates(self) -> Iterator[UpdateMany | UpdateOne]:
+        """Yield updates of the stored frames."""
         yield from self.frames
         if self.same:
             yield UpdateMany({"_id": among(self.same)}, {"$set": {"c": self.stamp}})
 
 
 def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
-    """Give records of history values, by week, some in one update: MongoDB plans each."""
-    for week, keys in by_week(values):
+    """Yield updates that replace the values of records, by week.
+
+    Several records share one update, because MongoDB plans each update separately.
+    """
+    for week, keys in group_by_week(values):
         rows = [_Row(key, values[key]) for key in keys]
         for some in chunks(rows, TOGETHER, LARGEST):
             together = [row.key for row in some]
@@ -110,20 +116,20 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
             yield week, UpdateMany({"_id": among(together)}, [{"$set": {"p": change}}])
 
 
-def is_plain(row: Document, judged: Judged) -> bool:
-    """Whether a frame makes one record of history, its report, and was not refused before."""
+def is_plain(row: Document, judged: DecodeResult) -> bool:
+    """Return whether a frame has one record in history and was never rejected."""
     return bool(judged.properties) and not judged.past and "h" not in row and "w" not in row
 
 
-def wanted_rows(key: bytes, judged: Judged) -> dict[bytes, Document]:
-    """What history has to have of a frame."""
+def expected_records(key: bytes, judged: DecodeResult) -> dict[bytes, Document]:
+    """Return the records that history must have of a frame, by key."""
     thing_id = KEY.unpack(key)[0]
     wanted = {past_key(thing_id, one): one.properties for one in judged.past}
     return wanted | ({key: judged.properties} if judged.properties else {})
 
 
-def by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
-    """Return keys of history by the week of their partition."""
+def group_by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
+    """Group keys of history by the week of their partition."""
     weeks: dict[int, list[bytes]] = defaultdict(list)
     for key in keys:
         weeks[week_of(key)].append(key)
@@ -131,12 +137,12 @@ def by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
 
 
 def week_of(key: bytes) -> int:
-    """Return the week, whose partition holds the record with this key."""
+    """Return the week whose partition holds the record with this key."""
     return partition_of(KEY.unpack(key)[1])
 
 
-def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> UpdateOne:
-    fields: Document = {"c": stamp, "w": judged.said, "h": sorted(past)}
+def _frame_change(key: bytes, stamp: str, judged: DecodeResult, past: set[bytes]) -> UpdateOne:
+    fields: Document = {"c": stamp, "w": judged.rejection, "h": sorted(past)}
     gone = {name: "" for name in ("w", "h") if not fields[name]}
     if holds_write_only(judged.faults):
         gone["f"] = ""
@@ -144,30 +150,30 @@ def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> U
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
 
 
-def is_same(before: Document | None, after: Document) -> bool:
-    """Whether values are the same, 1 and true told apart."""
+def equals_exactly(before: Document | None, after: Document) -> bool:
+    """Return whether values are equal; 1 and true differ."""
     return before == after and _encoded(before) == _encoded(after)
 
 
-def difference_of(key: bytes, before: Document | None, judged: Judged) -> Difference:
-    """Return how a record of history changes, as users are shown it."""
+def build_difference(key: bytes, before: Document | None, judged: DecodeResult) -> Difference:
+    """Return how a record of history changes, in the form that users are shown."""
     device, ts, _ = KEY.unpack(key)
     if len(_encoded((before, judged.properties))) > LARGEST_SHOWN:
-        return Difference(device=device, ts=ts, reason="is too large to be shown")
+        return Difference(device=device, ts=ts, reason="too large to be shown")
     return Difference(
         device=device,
         ts=ts,
         before=before,
         after=judged.properties or None,
-        reason=judged.said or None,
+        reason=judged.rejection or None,
     )
 
 
 def redecoded_event(
     thing: Thing, key: bytes, version: str, properties: dict[str, Any], now: int
 ) -> OutboxEntry:
-    """The event of a report, said once for each codec."""
+    """Return the event of a report; its id differs by codec version."""
     _, ts, sequence = KEY.unpack(key)
     event_id = f"c-{version[:12]}-{thing.id}-{ts}-{sequence}"
-    said = reported(thing, ts, properties, event_id, now)
-    return OutboxEntry(said.subject, said.payload)
+    event = reported(thing, ts, properties, event_id, now)
+    return OutboxEntry(event.subject, event.payload)

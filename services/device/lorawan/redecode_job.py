@@ -1,7 +1,8 @@
-"""Runs redecodings, in one replica: tenants take turns, and so do the products of each.
+"""Worker of re-decode jobs: tenants take turns, and so do products of a tenant.
 
-A device that is through is noted, and one that is begun again changes nothing more. All are gone
-through twice: what was read by the codec before while a product got its own, is found then.
+One replica runs it. A device that is decoded twice changes nothing the second time. Each job has
+two passes: the second covers frames that ingest decoded with the previous codec while the new one
+was being distributed.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from functools import partial
 from libs.common.clock import now_ms
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
-from services.device.lorawan.codec_cache import KnownCodec, KnownCodecs
-from services.device.lorawan.redecode_service import Job, RedecodeStore, Reread
-from services.device.lorawan.redecoder import Rereader
+from services.device.lorawan.codec_cache import CachedCodec, CodecCache
+from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob, RedecodeStore
+from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import MOST_TOLD
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.folded_values import Reported, Rewritten
@@ -36,30 +37,32 @@ from services.device.things.model import Thing
 log = logging.getLogger(__name__)
 
 WORKERS = 4
-"""Tenants whose frames are decoded again at a time."""
+"""Tenants whose jobs run at the same time."""
 PERIOD = 0.5
-"""Seconds until a new one is noticed, or it is looked whether one has settled."""
+"""Seconds between two queries for jobs."""
 SETTLED_MS = 15_000
-"""After which ingest reads with the new codec, and has stored what it read before."""
+"""Time after which ingest has stored the last frame that the previous codec decoded."""
 DEVICES = 192
 """Devices that are looked up together."""
 AT_ONCE, GROUP = 32, 8
-"""Devices whose frames are read at the same time, and whose are written together."""
+"""Devices whose frames are read at the same time, and devices of one transaction."""
 ROWS = 1000
-"""Records of history that are read together."""
+"""History records that are read together."""
 TURN = 0.5
-"""Seconds of a turn, besides the frames that are being read. Then others have theirs."""
-CHANGED = "the codec was changed meanwhile"
-TOLD = f"{MOST_TOLD} reports were said again, and no more are: take fewer devices, or less time"
+"""Seconds of a turn; a batch that has begun is completed."""
+CODEC_CHANGED = "the codec was changed while the job was running"
+TOO_MANY_REPORTS = (
+    f"{MOST_TOLD} reports were published again, the maximum: select fewer devices or less time"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RedecodeWorker:
-    """Reads the frames of products again."""
+    """Runs re-decode jobs."""
 
     store: RedecodeStore
-    rereader: Rereader
-    codecs: KnownCodecs
+    redecoder: Redecoder
+    codecs: CodecCache
     devices: DeviceStore
     things: ThingDirectory
     latest: LatestValues
@@ -68,102 +71,108 @@ class RedecodeWorker:
     settled_ms: int = SETTLED_MS
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         tenants = partial(self.store.tenants, self.settled_ms)
         await take_turns("redecode", WORKERS, tenants, self.steps, PERIOD)
 
     async def steps(self, tenant: str) -> Steps:
-        """Work on the redecodings of a tenant, a turn for each product."""
+        """Run the jobs of a tenant, one turn per product."""
         while job := await self.store.next_job(tenant, self.settled_ms):
             try:
                 await self.turn(job)
             except StoreError:
                 raise
             except Exception as error:
-                log.exception("redecoding of %s fails", job.model)
+                log.exception("re-decode job of product %s failed", job.model)
                 await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
             yield
 
-    async def turn(self, job: Job) -> None:
-        """Go on with one, for some devices."""
-        known = (await self.codecs.of([(job.tenant, job.model)]))[job.tenant, job.model]
+    async def turn(self, job: RedecodeJob) -> None:
+        """Continue a job with some devices."""
+        known = (await self.codecs.find_all([(job.tenant, job.model)]))[job.tenant, job.model]
         if known.version != job.version:
-            await self.store.end(job, "FAILED", fault=CHANGED)
+            await self.store.end(job, "FAILED", fault=CODEC_CHANGED)
             return
         until = time.monotonic() + TURN
         ids = await self._next(job)
         for first in range(0, len(ids), AT_ONCE):
-            if not await self._devices(job, known, ids[first : first + AT_ONCE], until):
+            if not await self._redecode_devices(job, known, ids[first : first + AT_ONCE], until):
                 break
         if not ids:
-            await self._through(job)
+            await self._finish_pass(job)
 
-    async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
-        """Read frames of some devices; False when there is no time left for others."""
-        lost = {*job.under, *job.lost}
-        if not await self.store.enter(job, ids):
+    async def _redecode_devices(
+        self, job: RedecodeJob, known: CachedCodec, ids: list[int], until: float
+    ) -> bool:
+        """Re-decode frames of devices; return False when the turn is over."""
+        lost = {*job.in_progress, *job.interrupted}
+        if not await self.store.start_devices(job, ids):
             return False
         things = await self._things(job, ids)
         some = list(things.values())
         groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
-        reread = ChainMap(
+        progress = ChainMap(
             *await asyncio.gather(
-                *(self._group(job, known, group, lost, until) for group in groups)
+                *(self._redecode_group(job, known, group, lost, until) for group in groups)
             )
         )
-        gone = Reread(through=True)
-        found = [reread.get(one, gone) for one in ids]
-        job.differences += [difference for one in found for difference in one.shown]
-        job.told += sum(one.told for one in found)
-        went = await self.store.went(job, ids, found)
+        gone = DeviceProgress(is_finished=True)
+        found = [progress.get(one, gone) for one in ids]
+        job.differences += [difference for one in found for difference in one.differences]
+        job.told += sum(one.republished for one in found)
+        went = await self.store.save_progress(job, ids, found)
         if job.told >= MOST_TOLD:
-            await self.store.end(job, "FAILED", fault=TOLD)
+            await self.store.end(job, "FAILED", fault=TOO_MANY_REPORTS)
             return False
         return went and time.monotonic() <= until
 
-    async def _things(self, job: Job, ids: list[int]) -> dict[int, Thing]:
-        """Those of `ids` that are of the product still."""
+    async def _things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
+        """Return the devices that still have the product's model, by id."""
         devices = await self.devices.find_all(job.tenant, ids)
         some = await self.things.things([one for one in devices if one.model == job.model])
         return {thing.id: thing for thing in some}
 
-    async def _next(self, job: Job) -> list[int]:
+    async def _next(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
-            return [one for one in job.devices if one > job.after][:DEVICES]
-        return await self.devices.lists.of_product(job.tenant, job.model, job.after, DEVICES)
+            return [one for one in job.devices if one > job.last_device][:DEVICES]
+        return await self.devices.lists.of_product(job.tenant, job.model, job.last_device, DEVICES)
 
-    async def _through(self, job: Job) -> None:
-        if job.dry or job.second:
+    async def _finish_pass(self, job: RedecodeJob) -> None:
+        if job.dry or job.is_second_pass:
             await self.store.end(job, "DONE")
         else:
-            await self.store.again(job)
+            await self.store.start_second_pass(job)
 
-    async def _group(
+    async def _redecode_group(
         self,
-        job: Job,
-        known: KnownCodec,
+        job: RedecodeJob,
+        known: CachedCodec,
         things: Sequence[Thing],
         lost: set[int],
         until: float,
-    ) -> dict[int, Reread]:
-        """Read frames of some devices, and make of them what is made of history."""
-        found = await self.rereader.reread(job, known, things, until)
+    ) -> dict[int, DeviceProgress]:
+        """Re-decode frames of devices, then update what derives from history."""
+        found = await self.redecoder.redecode(job, known, things, until)
         if not job.dry:
-            await self._renew({thing.id: thing for thing in things}, found, lost)
+            await self._update_derived({thing.id: thing for thing in things}, found, lost)
         return found
 
-    async def _renew(
-        self, things: dict[int, Thing], found: dict[int, Reread], lost: set[int]
+    async def _update_derived(
+        self, things: dict[int, Thing], found: dict[int, DeviceProgress], lost: set[int]
     ) -> None:
-        """Make latest values and facts of devices those that history gives now.
+        """Recalculate latest values and facts of devices from their history.
 
-        What was read of those that are `lost` before is not known: its process has ended.
+        Changes to `interrupted` devices are unknown, so all their values are recalculated.
         """
         for one in found.keys() & lost:
             entries = (await self.latest.entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
-            found[one].times |= await self.rereader.frames.heard(one, known_times)
-        times = {one: reread.times for one, reread in found.items() if reread.times or one in lost}
+            found[one].changed_times |= await self.redecoder.frames.find_times(one, known_times)
+        times = {
+            one: progress.changed_times
+            for one, progress in found.items()
+            if progress.changed_times or one in lost
+        }
         if not times:
             return
         weeks = await self.partitions.collections()
@@ -172,7 +181,7 @@ class RedecodeWorker:
                 one: Rewritten(
                     partial(self._reports, things[one], weeks),
                     rewritten,
-                    None if one in lost else found[one].names,
+                    None if one in lost else found[one].changed_properties,
                 )
                 for one, rewritten in times.items()
             }
@@ -182,11 +191,11 @@ class RedecodeWorker:
     async def _reports(
         self, thing: Thing, weeks: list[Collection], newest: int | None
     ) -> AsyncIterator[list[Reported]]:
-        """What history has of a device while it is its owner's, the oldest first, in parts.
+        """Yield history of a device since its owner has it, oldest first, in parts.
 
-        The `newest` ones are one part.
+        With `newest`, yield only that many of the newest records, in one part.
         """
-        first = max(thing.owned_since, now_ms() - self.rereader.retention_ms)
+        first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)
         oldest = collection_name(partition_of(first))
         kept = [week for week in weeks if week.name >= oldest]
@@ -206,6 +215,6 @@ class RedecodeWorker:
 
 
 def _reported(rows: Iterable[Document]) -> list[Reported]:
-    """Rows of history as reports."""
+    """Return history records as reports."""
     keys = ((KEY.unpack(row["_id"]), row["p"]) for row in rows)
     return [(device, ts, properties) for (device, ts, _), properties in keys]

@@ -1,8 +1,7 @@
-"""Decoding frames again: operations, and `redecodes` in MongoDB.
+"""Re-decode jobs: operations on them, and collection `redecodes`.
 
-Redecodings in MongoDB: `redecodes`, `{_id: {tenant, model}, …}`, the last of each product.
-
-The fields are those of `Job`, `at`, when it ended, and `turn`, when it last had one (ms).
+`redecodes` holds the last job of each product: `{_id: {tenant, model}, …}` with the fields of
+`RedecodeJob`, `at` (when it ended) and `turn` (when it last had a turn, ms).
 """
 
 from collections.abc import Sequence
@@ -23,75 +22,75 @@ from services.device.things.product_store import ProductStore, identity_of
 
 REDECODES = "redecodes"
 KEPT = 30
-"""Days for which one is known that has ended."""
+"""Days for which a finished job is kept."""
 
 
-class Job(Redecode, kw_only=True):
-    """A redecoding that is under way."""
+class RedecodeJob(Redecode, kw_only=True):
+    """A re-decode job that is running."""
 
     identity: dict[str, str] = msgspec.field(name="_id")
     devices: list[int] | None = None
-    """None is all of the product."""
+    """None means all devices of the product."""
     start: int = 0
     end: int
-    after: int = 0
-    """The last device that is through."""
-    under: list[int] = msgspec.field(default_factory=list)
-    """Devices whose frames are being read, until what is made of history is made anew."""
-    lost: list[int] = msgspec.field(default_factory=list)
-    """Those that were left so, in this redecoding or one before."""
-    rest: dict[str, bytes] = msgspec.field(default_factory=dict)
-    """The keys after which it goes on with some of those, by device."""
-    second: bool = False
-    """Whether all are gone through once more, for what came meanwhile."""
+    last_device: int = msgspec.field(name="after", default=0)
+    """Id of the last device that is finished."""
+    in_progress: list[int] = msgspec.field(name="under", default_factory=list)
+    """Devices with changed frames whose latest values may not be updated yet."""
+    interrupted: list[int] = msgspec.field(name="lost", default_factory=list)
+    """Devices that an earlier process left in progress, in this job or one before."""
+    resume_keys: dict[str, bytes] = msgspec.field(name="rest", default_factory=dict)
+    """Key of the last frame that was decoded, by device."""
+    is_second_pass: bool = msgspec.field(name="second", default=False)
+    """Whether this pass covers frames that arrived during the first one."""
 
     @property
     def tenant(self) -> str:
-        """Whose it is."""
+        """Return the tenant of the product."""
         return self.identity["tenant"]
 
     @property
     def model(self) -> str:
-        """Of which product."""
+        """Return the model of the product."""
         return self.identity["model"]
 
-    def rest_of(self, device: int) -> bytes:
-        """The key after which it goes on with a device."""
-        return self.rest.get(str(device)) or history_key(device, self.start, 0)
+    def resume_key(self, device: int) -> bytes:
+        """Return the key behind which a device continues."""
+        return self.resume_keys.get(str(device)) or history_key(device, self.start, 0)
 
 
 @dataclass
-class Reread:
-    """What became of the frames of a device."""
+class DeviceProgress:
+    """Progress of re-decoding the frames of a device."""
 
     read: int = 0
     changed: int = 0
-    told: int = 0
-    shown: list[Difference] = field(default_factory=list)
-    times: set[int] = field(default_factory=set)
-    """When the changed ones were received, ms."""
-    names: set[str] = field(default_factory=set)
-    """Properties that history has otherwise."""
-    rest: bytes = b""
-    """The key after which it is to go on."""
-    through: bool = False
+    republished: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    changed_times: set[int] = field(default_factory=set)
+    """When changed frames were received, ms."""
+    changed_properties: set[str] = field(default_factory=set)
+    """Properties whose history changed."""
+    last_key: bytes = b""
+    """Key of the last frame that was read."""
+    is_finished: bool = False
 
 
 class RedecodeStore:
-    """Reads and writes redecodings."""
+    """Reads and writes re-decode jobs."""
 
     def __init__(self, database: Database) -> None:
         self._jobs = database[REDECODES]
 
     async def forget_values(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
-        """Remove the differences of devices from the last redecoding of a product."""
+        """Remove the differences of devices from the last job of a product."""
         await self._jobs.update_one(
             {"_id": identity_of(tenant, model)},
             {"$pull": {"differences": {"device": {"$in": list(device_ids)}}}},
         )
 
-    async def begin(self, job: Job) -> bool:
-        """Write a new one in the place of the last; False while that is running."""
+    async def begin(self, job: RedecodeJob) -> bool:
+        """Replace the last job of a product; return False while that is running."""
         query = {"_id": job.identity, "state": {"$ne": "RUNNING"}}
         lost = {"$setUnion": [{"$ifNull": ["$lost", []]}, {"$ifNull": ["$under", []]}]}
         made = [{"$literal": msgspec.to_builtins(job)}, {"lost": lost}]
@@ -104,28 +103,30 @@ class RedecodeStore:
         return True
 
     async def find(self, tenant: str, model: str) -> Redecode | None:
-        """The last one of a product."""
+        """Return the last job of a product, or None."""
         found = await self._jobs.find_one({"_id": identity_of(tenant, model)})
         return msgspec.convert(found, Redecode) if found else None
 
     async def tenants(self, settled_ms: int) -> list[str]:
-        """Return the tenants with redecodings that `next_job` returns."""
+        """Return the tenants with jobs that `next_job` returns."""
         return list(await self._jobs.distinct("_id.tenant", _due(settled_ms)))
 
-    async def next_job(self, tenant: str, settled_ms: int) -> Job | None:
-        """Return the running redecoding of a tenant whose last turn was first.
+    async def next_job(self, tenant: str, settled_ms: int) -> RedecodeJob | None:
+        """Return the running job of a tenant that has waited longest for its turn.
 
-        The second pass of one starts `settled_ms` after the first.
+        A second pass starts `settled_ms` after the first.
         """
         query = {"_id.tenant": tenant, **_due(settled_ms)}
-        return msgspec.convert(await self._jobs.find_one(query, sort=[("turn", 1)]), Job | None)
+        return msgspec.convert(
+            await self._jobs.find_one(query, sort=[("turn", 1)]), RedecodeJob | None
+        )
 
     async def stop(self, tenant: str, model: str) -> bool:
-        """End the one of a product; False when none is running."""
+        """Stop the job of a product; return False when none is running."""
         return await self._end({"_id": identity_of(tenant, model)}, "STOPPED")
 
-    async def end(self, job: Job, state: str, **more: Any) -> None:
-        """End one, unless it was stopped."""
+    async def end(self, job: RedecodeJob, state: str, **more: Any) -> None:
+        """End a running job."""
         await self._end({"_id": job.identity, "started": job.started}, state, **more)
 
     async def _end(self, query: Document, state: str, **more: Any) -> bool:
@@ -134,29 +135,33 @@ class RedecodeStore:
         ended = await self._jobs.update_one({**query, "state": "RUNNING"}, change)
         return bool(ended.modified_count)
 
-    async def enter(self, job: Job, devices: list[int]) -> bool:
-        """Note that devices are begun or gone on with; False when it has been stopped."""
-        left = [one for one in job.under if one not in devices]
+    async def start_devices(self, job: RedecodeJob, devices: list[int]) -> bool:
+        """Record the devices of a turn; return False when the job was stopped."""
+        left = [one for one in job.in_progress if one not in devices]
         noted = {"under": devices, "turn": now_ms()}
         change = {"$set": noted, "$addToSet": {"lost": {"$each": left}}}
         return await self._note(job, change)
 
-    async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
-        """Note how far it is with devices; False when it has been stopped."""
-        job.under = []
-        through = all(one.through for one in found)
+    async def save_progress(
+        self, job: RedecodeJob, devices: list[int], found: list[DeviceProgress]
+    ) -> bool:
+        """Record the progress of devices; return False when the job was stopped."""
+        job.in_progress = []
+        through = all(one.is_finished for one in found)
         rest = (
-            {} if through else {str(at): one.rest for at, one in zip(devices, found, strict=True)}
+            {}
+            if through
+            else {str(at): one.last_key for at, one in zip(devices, found, strict=True)}
         )
-        shown = [difference for one in found for difference in one.shown]
+        shown = [difference for one in found for difference in one.differences]
         change = {
             "$set": {"rest": rest, "under": []} | ({"after": devices[-1]} if through else {}),
             "$pullAll": {"lost": [] if job.dry else devices},
             "$inc": {
                 "read": sum(one.read for one in found),
                 "changed": sum(one.changed for one in found),
-                "told": sum(one.told for one in found),
-                "done": len(devices) if through and not job.second else 0,
+                "told": sum(one.republished for one in found),
+                "done": len(devices) if through and not job.is_second_pass else 0,
             },
             "$push": {
                 "differences": {"$each": msgspec.to_builtins(shown)[:SHOWN], "$slice": SHOWN}
@@ -164,24 +169,24 @@ class RedecodeStore:
         }
         return await self._note(job, change)
 
-    async def _note(self, job: Job, change: Document) -> bool:
+    async def _note(self, job: RedecodeJob, change: Document) -> bool:
         query = {"_id": job.identity, "started": job.started, "state": "RUNNING"}
         return bool((await self._jobs.update_one(query, change)).matched_count)
 
-    async def again(self, job: Job) -> None:
-        """Go through all devices once more."""
+    async def start_second_pass(self, job: RedecodeJob) -> None:
+        """Start the second pass over all devices."""
         change = {"$set": {"second": True, "after": 0}}
         await self._jobs.update_one({"_id": job.identity, "started": job.started}, change)
 
 
 def _due(settled_ms: int) -> Document:
-    """The condition that a redecoding runs and does not wait for its second pass."""
+    """Return the condition that a job runs and does not wait for its second pass."""
     settled = {"started": {"$lte": now_ms() - settled_ms}}
     return {"state": "RUNNING", "$or": [{"second": {"$ne": True}}, settled]}
 
 
 class RedecodeService:
-    """One at a time of a product; a background job does the work."""
+    """Operations on re-decode jobs, which a background worker runs."""
 
     def __init__(self, store: RedecodeStore, products: ProductStore, lists: DeviceLists) -> None:
         self._store = store
@@ -189,9 +194,9 @@ class RedecodeService:
         self._lists = lists
 
     async def begin(self, principal: Principal, model: str, body: StartRedecode) -> Redecode:
-        """Begin to read frames again.
+        """Start a job for a product.
 
-        Raises `NotFound` for a product without a codec, `Conflict` while one is under way.
+        Raises `NotFound` for a product without a codec and `Conflict` while a job is running.
         """
         tenant = principal.tenant
         product = await self._products.get(tenant, model)
@@ -201,7 +206,7 @@ class RedecodeService:
             raise InvalidInput("must not be before start", field="end")
         devices = sorted(set(body.devices)) or None
         now = now_ms()
-        job = Job(
+        job = RedecodeJob(
             identity=dict(identity_of(tenant, model)),
             state="RUNNING",
             dry=body.dry,
@@ -214,23 +219,23 @@ class RedecodeService:
             end=2**53 if body.end is None else body.end,
         )
         if not await self._store.begin(job):
-            raise Conflict(f"frames of {model} are being read again", field="model")
+            raise Conflict(f"frames of {model} are being decoded again", field="model")
         return await self.get(principal, model)
 
     async def get(self, principal: Principal, model: str) -> Redecode:
-        """How far the last one is; raise `NotFound` when there is none, or no such product."""
+        """Return the last job of a product; raise `NotFound` when there is none."""
         found = await self.last(principal, model)
         if found is None:
-            raise NotFound(f"frames of {model} were never read again", field="model")
+            raise NotFound(f"frames of {model} were never decoded again", field="model")
         return found
 
     async def last(self, principal: Principal, model: str) -> Redecode | None:
-        """The same, None when there is none; raise `NotFound` when there is no such product."""
+        """Return the last job of a product, or None; raise `NotFound` for no product."""
         await self._products.get(principal.tenant, model)
         return await self._store.find(principal.tenant, model)
 
     async def stop(self, principal: Principal, model: str) -> Redecode:
-        """End it; devices that are through stay as they are."""
+        """Stop the job of a product; finished devices keep their new history."""
         await self._store.stop(principal.tenant, model)
         return await self.get(principal, model)
 

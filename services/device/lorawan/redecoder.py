@@ -1,4 +1,4 @@
-"""Reads the frames of devices again: history becomes what the codec makes of them now."""
+"""Decodes stored frames again and replaces history by the new results."""
 
 import asyncio
 import time
@@ -12,25 +12,25 @@ from pymongo import DeleteMany, InsertOne, UpdateMany
 from libs.common.bus.outbox import Outbox
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, among
-from services.device.lorawan.codec_cache import KnownCodec
+from services.device.lorawan.codec_cache import CachedCodec
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import Judged, judge
+from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.codec_worker import Call
-from services.device.lorawan.frame_decoder import stamp_of
+from services.device.lorawan.frame_decoder import decoder_stamp
 from services.device.lorawan.frame_store import FrameStore, frame_of
 from services.device.lorawan.redecode_changes import (
     DecodedFrame,
     HistoryChanges,
-    by_week,
-    difference_of,
+    build_difference,
+    equals_exactly,
+    expected_records,
+    group_by_week,
     is_plain,
-    is_same,
     redecoded_event,
     replacements,
-    wanted_rows,
     week_of,
 )
-from services.device.lorawan.redecode_service import Job, Reread
+from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
 from services.device.lorawan.schemas import MOST_TOLD, SHOWN
 from services.device.telemetry.partitions import (
     KEY,
@@ -42,13 +42,13 @@ from services.device.telemetry.partitions import (
 from services.device.telemetry.uplink import FUTURE_MS
 from services.device.things.model import Thing
 
-CHUNK = 2000
+BATCH_FRAMES = 2000
 """Frames that are read together and written in one transaction."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rereader:
-    """Reads frames again, and writes what is otherwise."""
+class Redecoder:
+    """Decodes stored frames of devices again and stores the differences."""
 
     mongo: Mongo
     frames: FrameStore
@@ -57,149 +57,160 @@ class Rereader:
     outbox: Outbox
     retention_ms: int
 
-    async def reread(
-        self, job: Job, known: KnownCodec, things: Iterable[Thing], until: float
-    ) -> dict[int, Reread]:
-        """Read frames of devices that `job` is about until `until` (monotonic), some at least.
+    async def redecode(
+        self, job: RedecodeJob, known: CachedCodec, things: Iterable[Thing], until: float
+    ) -> dict[int, DeviceProgress]:
+        """Re-decode frames of the devices of `job` until `until` (monotonic seconds).
 
-        Raises `LookupError` when the codec is gone.
+        At least one batch is decoded. Returns the progress by device id. Raises `LookupError` when
+        the product has no codec any more.
         """
         left = list(things)
-        found = {thing.id: Reread(rest=self._rest(job, thing)) for thing in left}
+        found = {thing.id: DeviceProgress(last_key=self._first_key(job, thing)) for thing in left}
         while left:
-            limit = CHUNK // len(left)
+            limit = BATCH_FRAMES // len(left)
             rows = await asyncio.gather(
-                *(self._unlike(job, known, one, found[one.id].rest, limit) for one in left)
+                *(
+                    self._find_outdated(job, known, one, found[one.id].last_key, limit)
+                    for one in left
+                )
             )
-            writes = await self._read(job, known, list(zip(left, rows, strict=True)), found)
+            writes = await self._decode(job, known, list(zip(left, rows, strict=True)), found)
             if writes and not job.dry:
                 await self._write(writes, found)
             for thing, some in zip(left, rows, strict=True):
-                found[thing.id].through = len(some) < limit
+                found[thing.id].is_finished = len(some) < limit
                 if some:
-                    found[thing.id].rest = bytes(some[-1]["_id"])
-            left = [thing for thing in left if not found[thing.id].through]
-            told = sum(one.told for one in found.values())
+                    found[thing.id].last_key = bytes(some[-1]["_id"])
+            left = [thing for thing in left if not found[thing.id].is_finished]
+            told = sum(one.republished for one in found.values())
             if time.monotonic() > until or job.told + told >= MOST_TOLD:
                 break
         return found
 
-    def _rest(self, job: Job, thing: Thing) -> bytes:
-        """The key after which it goes on: at its owner's, and within the retention of history."""
+    def _first_key(self, job: RedecodeJob, thing: Thing) -> bytes:
+        """Return the key to resume at, within current ownership and retention."""
         oldest = max(thing.owned_since, now_ms() - self.retention_ms)
-        return max(job.rest_of(thing.id), history_key(thing.id, oldest, 0))
+        return max(job.resume_key(thing.id), history_key(thing.id, oldest, 0))
 
-    async def _unlike(
-        self, job: Job, known: KnownCodec, thing: Thing, after: bytes, limit: int
+    async def _find_outdated(
+        self, job: RedecodeJob, known: CachedCodec, thing: Thing, after: bytes, limit: int
     ) -> list[Document]:
         last = history_key(thing.id, job.end, LAST)
-        return await self.frames.unlike(stamp_of(known.version, thing), after, last, limit)
+        return await self.frames.find_outdated(
+            decoder_stamp(known.version, thing), after, last, limit
+        )
 
-    async def _read(
+    async def _decode(
         self,
-        job: Job,
-        known: KnownCodec,
+        job: RedecodeJob,
+        known: CachedCodec,
         frames: Sequence[tuple[Thing, Sequence[Document]]],
-        found: Mapping[int, Reread],
+        found: Mapping[int, DeviceProgress],
     ) -> list[HistoryChanges]:
-        """What frames of devices change."""
         frames = [(thing, rows) for thing, rows in frames if rows]
-        judged = await self._judged(known, job.tenant, frames)
+        judged = await self._decode_frames(known, job.tenant, frames)
         parted = [
-            self._parted(job, found[thing.id], zip(rows, some, strict=True))
+            self._split_plain(job, found[thing.id], zip(rows, some, strict=True))
             for (thing, rows), some in zip(frames, judged, strict=True)
         ]
-        history = await asyncio.gather(*(self._before(looked) for looked, _ in parted))
+        history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
-            one = HistoryChanges(thing, stamp_of(known.version, thing))
-            one.assume(plain)
+            one = HistoryChanges(thing, decoder_stamp(known.version, thing))
+            one.add_plain(plain)
             found[thing.id].read += len(plain)
-            self._sort(job, known.version, looked, before, one, found[thing.id])
+            self._collect_changes(job, known.version, looked, before, one, found[thing.id])
             writes.append(one)
         return writes
 
     @staticmethod
-    def _parted(
-        job: Job, found: Reread, frames: Iterable[DecodedFrame]
+    def _split_plain(
+        job: RedecodeJob, found: DeviceProgress, frames: Iterable[DecodedFrame]
     ) -> tuple[list[DecodedFrame], list[DecodedFrame]]:
-        """The frames of a device of which it matters what history has, and the others."""
-        if job.dry or job.tell or _shows(job, found):
+        """Split frames into those to compare with history and those to write unread."""
+        if job.dry or job.tell or _keeps_differences(job, found):
             return list(frames), []
         looked, plain = list[DecodedFrame](), list[DecodedFrame]()
         for frame in frames:
             (plain if is_plain(*frame) else looked).append(frame)
         return looked, plain
 
-    async def _before(self, frames: Iterable[DecodedFrame]) -> dict[bytes, Document]:
-        """What history has of frames."""
+    async def _find_history(self, frames: Iterable[DecodedFrame]) -> dict[bytes, Document]:
         return await self.partitions.at(
             bytes(key) for row, _ in frames for key in (row["_id"], *row.get("h", ()))
         )
 
-    async def _judged(
-        self, known: KnownCodec, tenant: str, frames: Sequence[tuple[Thing, Sequence[Document]]]
-    ) -> list[list[Judged]]:
-        """What the codec makes of frames of devices now."""
+    async def _decode_frames(
+        self, known: CachedCodec, tenant: str, frames: Sequence[tuple[Thing, Sequence[Document]]]
+    ) -> list[list[DecodeResult]]:
         codec = known.codec
         if codec is None:
-            raise LookupError("the product has no codec any more")
+            raise LookupError("the product has no codec")
         calls = [_call(row) for _, rows in frames for row in rows]
         outcomes = await self.workers.run_each(tenant, codec, calls)
         called = zip(calls, outcomes, strict=True)
         return [
             [
-                judge(codec, outcome, thing.tsl, call.at - self.retention_ms, call.at + FUTURE_MS)
+                check_decoded_frame(
+                    codec, outcome, thing.tsl, call.at - self.retention_ms, call.at + FUTURE_MS
+                )
                 for call, outcome in islice(called, len(rows))
             ]
             for thing, rows in frames
         ]
 
     @staticmethod
-    def _sort(
-        job: Job,
+    def _collect_changes(
+        job: RedecodeJob,
         version: str,
         frames: Iterable[DecodedFrame],
         before: Mapping[bytes, Document],
         writes: HistoryChanges,
-        found: Reread,
+        found: DeviceProgress,
     ) -> None:
-        """Sort out what frames of a device change."""
         now = now_ms()
-        kept = set(writes.unseen)
+        kept = set(writes.assumed)
         for row, one in frames:
             key = bytes(row["_id"])
-            wanted = wanted_rows(key, one)
+            wanted = expected_records(key, one)
             kept.update(wanted)
-            changed = {k: v for k, v in wanted.items() if not is_same(before.get(k), v)}
+            changed = {k: v for k, v in wanted.items() if not equals_exactly(before.get(k), v)}
             past, told = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
             stale = told - past
             if key in before and key not in wanted:
                 stale.add(key)
-            same = row.get("w", "") == one.said and told == past
-            writes.remember(key, one, past, same=same)
+            same = row.get("w", "") == one.rejection and told == past
+            writes.record_frame(key, one, past, same=same)
             found.read += 1
             if not (changed or stale):
                 continue
             for each, properties in changed.items():
-                (writes.otherwise if each in before else writes.rows)[each] = properties
+                (writes.updated if each in before else writes.rows)[each] = properties
             writes.stale |= stale
             found.changed += 1
-            found.names.update(*changed.values())
-            found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
-            if _shows(job, found):
+            found.changed_properties.update(*changed.values())
+            found.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
+            if _keeps_differences(job, found):
                 shown = key in before and writes.thing.tsl.readable(before[key])
-                found.shown.append(difference_of(key, shown or None, one))
+                found.differences.append(build_difference(key, shown or None, one))
             if job.tell and key in changed:
-                writes.told.append(redecoded_event(writes.thing, key, version, one.properties, now))
+                writes.events.append(
+                    redecoded_event(writes.thing, key, version, one.properties, now)
+                )
         writes.stale -= kept
-        found.told += len(writes.told)
+        found.republished += len(writes.events)
 
-    async def _write(self, writes: Sequence[HistoryChanges], found: Mapping[int, Reread]) -> None:
-        """Write in one transaction; what other frames of a device remember, too, stays."""
+    async def _write(
+        self, writes: Sequence[HistoryChanges], found: Mapping[int, DeviceProgress]
+    ) -> None:
+        """Write all changes in one transaction.
+
+        A past reading that another frame of the device contains, too, is kept.
+        """
         for one in writes:
             if one.stale:
-                one.stale -= await self.frames.remembered(one.thing.id, one.stamp, one.stale)
+                one.stale -= await self.frames.find_past_keys(one.thing.id, one.stamp, one.stale)
         history: dict[int, list[DeleteMany | UpdateMany | InsertOne[Document]]] = defaultdict(list)
         for kind in (
             HistoryChanges.deletions,
@@ -209,62 +220,65 @@ class Rereader:
             for week, change in (each for one in writes for each in kind(one)):
                 history[week].append(change)
         await self.partitions.ensure(
-            week_of(key) for one in writes for key in (*one.rows, *one.unseen)
+            week_of(key) for one in writes for key in (*one.rows, *one.assumed)
         )
-        notes = [note for one in writes for note in one.notes()]
-        told = [entry for one in writes for entry in one.told]
+        notes = [note for one in writes for note in one.frame_updates()]
+        told = [entry for one in writes for entry in one.events]
 
-        async def work(session: Session) -> tuple[int, list[Document]]:
+        async def write_changes(session: Session) -> tuple[int, list[Document]]:
             for week, changes in history.items():
                 partition = self.mongo.database[collection_name(week)]
                 await partition.bulk_write(changes, session=session)
-            changed = await self._assume(writes, session)
-            await self.frames.note(notes, session)
+            changed = await self._write_assumed(writes, session)
+            await self.frames.apply_updates(notes, session)
             return changed, await self.outbox.add(told, session)
 
-        changed, entries = await self.mongo.transaction(work)
+        changed, entries = await self.mongo.transaction(write_changes)
         await self.outbox.relay(entries)
         if changed:
-            self._count(changed, writes, found)
+            self._count_assumed(changed, writes, found)
 
-    async def _assume(self, writes: Sequence[HistoryChanges], session: Session) -> int:
-        """Write what was not looked at; how many records became otherwise.
+    async def _write_assumed(self, writes: Sequence[HistoryChanges], session: Session) -> int:
+        """Write records without reading them first; return how many changed.
 
-        Only where history turns out to lack some it is looked up which.
+        Missing records are looked up only when MongoDB matched fewer than expected.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
-        for week, change in (each for one in writes for each in replacements(one.unseen)):
+        for week, change in (each for one in writes for each in replacements(one.assumed)):
             weeks[week].append(change)
         matched = changed = 0
         for week, changes in weeks.items():
             partition = self.mongo.database[collection_name(week)]
             done = await partition.bulk_write(changes, session=session)
             matched, changed = matched + done.matched_count, changed + done.modified_count
-        if matched == sum(len(one.unseen) for one in writes):
+        if matched == sum(len(one.assumed) for one in writes):
             return changed
         for one in writes:
-            for week, keys in by_week(one.unseen):
+            for week, keys in group_by_week(one.assumed):
                 partition = self.mongo.database[collection_name(week)]
                 rows = partition.find({"_id": among(keys)}, {"_id": 1}, session=session)
                 lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
                 if lacks:
-                    new = [{"_id": key, "p": one.unseen[key]} for key in lacks]
+                    new = [{"_id": key, "p": one.assumed[key]} for key in lacks]
                     await partition.insert_many(new, session=session)
                 changed += len(lacks)
         return changed
 
     @staticmethod
-    def _count(changed: int, writes: Sequence[HistoryChanges], found: Mapping[int, Reread]) -> None:
-        """Some of what was not looked at has become otherwise: any of it may be that.
+    def _count_assumed(
+        changed: int, writes: Sequence[HistoryChanges], found: Mapping[int, DeviceProgress]
+    ) -> None:
+        """Count changed records that were written without reading them.
 
-        Who counts adds the devices up, so one of them has all.
+        MongoDB reports how many records changed, not which. The sum over devices is what counts, so
+        one device gets all of them.
         """
-        assumed = [one for one in writes if one.unseen]
+        assumed = [one for one in writes if one.assumed]
         found[assumed[0].thing.id].changed += changed
         for one in assumed:
-            reread = found[one.thing.id]
-            reread.names.update(*one.unseen.values())
-            reread.times.update(KEY.unpack(key)[1] for key in one.unseen)
+            progress = found[one.thing.id]
+            progress.changed_properties.update(*one.assumed.values())
+            progress.changed_times.update(KEY.unpack(key)[1] for key in one.assumed)
 
 
 def _call(row: Document) -> Call:
@@ -272,6 +286,6 @@ def _call(row: Document) -> Call:
     return Call("decode", frame.data, frame.port, ts)
 
 
-def _shows(job: Job, found: Reread) -> bool:
-    """Whether differences of a device are shown still."""
-    return len(job.differences) + len(found.shown) < SHOWN
+def _keeps_differences(job: RedecodeJob, found: DeviceProgress) -> bool:
+    """Return whether the job still collects differences to show."""
+    return len(job.differences) + len(found.differences) < SHOWN

@@ -1,4 +1,4 @@
-"""What network servers tell: frames of devices that send bytes, and how their links are."""
+"""RPC operations for network servers: frames and link states of devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,24 +29,26 @@ from services.device.things.model import Link, Thing
 
 CHANNEL = "frame"
 LARGEST_SENT = 4096
-"""Bytes of a frame that is published as it came; a larger one without what nobody reads."""
-LIFE = 3600.0
-"""Seconds for which it is known whose device an SN names, unless an event says otherwise. Ingest
-reads the device for each report, and refuses a frame of one that has another owner by then."""
+"""Maximum bytes of a frame that is published unchanged; others are encoded again."""
+DEVICE_SECONDS = 3600.0
+"""Seconds for which the device of an SN is cached, unless an event invalidates it.
+
+Ingest reads the device for each report, and rejects a frame whose device has changed its owner.
+"""
 
 _frame = msgspec.json.Decoder(Frame).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class SentFrame(msgspec.Struct, rename="camel", kw_only=True):
-    """`ToldFrame` with the JSON of its frame, which is published as it came."""
+    """`ToldFrame` with its frame as JSON, which is published unchanged."""
 
     tenant: Tenant
     identifier: IdentifierText
     frame: msgspec.Raw
 
     def payload(self, index: int) -> bytes:
-        """The JSON of the frame, the `index`th of its call; raise `DecodeError` when it is none."""
+        """Return the JSON of the frame, entry `index` of its call; raise `DecodeError`."""
         try:
             frame = _frame(self.frame)
         except INVALID_JSON as error:
@@ -57,14 +59,14 @@ class SentFrame(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class SentFrames(msgspec.Struct, kw_only=True):
-    """`TellFrames` with the JSON of its frames."""
+    """`TellFrames` with its frames as JSON."""
 
     frames: Annotated[list[SentFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameRpc:
-    """The operations that `device` offers to integrations of network servers."""
+    """Operations on frames and links for integrations with network servers."""
 
     bus: Bus
     directory: ThingDirectory
@@ -77,7 +79,7 @@ class FrameRpc:
         rpc.offer_each("link", TellLink, self.link)
 
     async def frames(self, integration: str, sent: SentFrames) -> FramesTold:
-        """Take frames; those of devices that the integration does not have are refused."""
+        """Publish frames for ingest; reject those of devices of other integrations."""
         payloads = [one.payload(index) for index, one in enumerate(sent.frames)]
         things = await self._things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
@@ -102,7 +104,7 @@ class FrameRpc:
         )
 
     async def link(self, integration: str, told: TellLink) -> Acknowledged:
-        """A device has joined, or said how it is."""
+        """Store that a device has joined, or the state of its link."""
         (thing,) = await self._things(integration, [told])
         if thing is None:
             raise NotFound(_unknown(integration, told.identifier), field="identifier")
@@ -115,8 +117,8 @@ class FrameRpc:
     async def _things(
         self, integration: str, told: Sequence[SentFrame | TellLink]
     ) -> list[Thing | None]:
-        """The device of each, which its integration calls by its SN; None for what it has not."""
-        found = await self.directory.by_sn({one.identifier for one in told}, LIFE)
+        """Return the integration's device of each entry, or None."""
+        found = await self.directory.by_sn({one.identifier for one in told}, DEVICE_SECONDS)
         return [
             thing
             if (thing := found.get(one.identifier)) is not None
@@ -128,7 +130,7 @@ class FrameRpc:
 
 
 def _fact(told: TellLink, ts: int) -> tuple[str, Any, int]:
-    """What the record of the device has of it: the field, its value, and of when (ms) it is."""
+    """Return field, value and time (ms) of a fact in the device's record."""
     if told.kind == "JOINED":
         return "joined", ts, ts
     link = Link(at=ts, battery=told.battery, external=told.external_power, margin=told.margin)

@@ -1,4 +1,4 @@
-"""Codecs, frames, gaps and decoding again on the wire."""
+"""Schemas of codecs, frames, gaps and re-decode jobs."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from services.device.things.product_model import MOST_EXAMPLES, CodecExample, Co
 class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Body of `PUT …/codec`: one `script`, or several `scripts` by name.
 
-    Without `decoder` the entry points are those of TS013 or the older ones that are found.
+    Without `decoder`, entry points of TS013 or of the older conventions are used.
     """
 
     script: Script | None = None
@@ -25,23 +25,23 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Whether devices are asked, how often each, and by which service of theirs."""
+    """Whether and how often devices are asked for missing readings."""
 
     on: bool
     hour: int
     day: int
     service: str | None = None
-    """None when the codec has no such request."""
+    """Service that requests them; None when the codec has none."""
     fault: str | None = None
-    """Why nothing is asked by it."""
+    """Why the service cannot be used."""
 
 
 class TryCodec(CodecFrame, kw_only=True):
-    """Body of `POST …/codec/test`: a frame to be decoded, or values to be encoded for a port."""
+    """Body of `POST …/codec/test`: a frame to decode, or values to encode for a port."""
 
     values: dict[str, Any] | None = None
     codec: PutCodec | None = None
-    """Try this one and not the product's; nothing is stored."""
+    """Codec to test instead of the product's; it is not stored."""
 
 
 EXAMPLE = {
@@ -57,72 +57,72 @@ HEALING = {"on": False, "hour": 2, "day": 10}
 
 
 class CodecFault(msgspec.Struct):
-    """What the TSL says against a value, and where: `properties.temperature`."""
+    """A value that the TSL rejects, such as `properties.temperature`."""
 
     field: str
     reason: str
 
 
 class RememberedValues(msgspec.Struct):
-    """What a device remembers of a moment, in ms, as history would have it."""
+    """Values that a device had recorded earlier; `ts` in ms."""
 
     ts: int
     values: dict[str, Any]
 
 
 class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a codec made of a frame or of values; `fault` when it failed."""
+    """Result of a codec test; `fault` when it failed."""
 
     fault: str | None = None
     warnings: list[str] = []
     properties: dict[str, Any] | None = None
-    """What it decoded."""
+    """Decoded values."""
     accepted: dict[str, Any] | None = None
-    """What of that the current TSL lets in, as it would be stored."""
+    """Decoded values that the current TSL accepts, as they would be stored."""
     history: list[RememberedValues] = []
-    """What the device remembers: it enters history at these times, within the retention."""
+    """Past readings in the frame, which history stores within the retention."""
     refused: list[CodecFault] = []
-    """What the TSL says against what was decoded, or against a write of `values`."""
+    """Values that the TSL rejects."""
     port: int | None = None
     hex: str | None = None
-    """What it encoded."""
+    """Encoded bytes."""
     base64: str | None = None
-    """The same."""
+    """Encoded bytes."""
     log: list[str] = []
-    """Lines that the codec wrote to its `console`: at most 100 of 500 characters."""
+    """Console output of the codec: at most 100 lines of 500 characters."""
 
 
 MOST_FRAMES = 200
-"""Frames of a page."""
+"""Maximum frames of a page."""
 
 
 class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """An uplink as its network server heard it, and what became of it."""
+    """An uplink with its decoded values."""
 
     ts: int
-    """When the network received it, ms."""
+    """When the network server received it, ms."""
     port: int
     hex: str
-    """The bytes."""
+    """Payload bytes."""
     session: str = ""
     counter: int
     confirmed: bool = False
     rate: str = ""
-    """As `SF7BW125`."""
+    """Data rate, such as `SF7BW125`."""
     frequency: int | None = None
     """Hz."""
     gateways: list[Reception] = []
-    """Those that heard it: dBm and dB."""
+    """Receiving gateways with dBm and dB."""
     values: dict[str, Any] | None = None
-    """What the codec made of it, as it is stored."""
+    """Decoded values, as they are stored."""
     reason: str | None = None
-    """Why it, or a part of it, was refused."""
+    """Why it was rejected in whole or in part."""
     codec: str = ""
-    """The version of the codec that read it; empty when there was none."""
+    """Version of the codec that decoded it; empty without a codec."""
 
 
 class FramePage(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A page; `nextPageKey` is absent on the last one."""
+    """A page of frames; `nextPageKey` is absent on the last page."""
 
     list: list[FrameRecord]
     page_size: int
@@ -139,43 +139,43 @@ class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class FoundFrames(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A page of frames; with a `next_key` there are older ones."""
+    """A page of frames; `next_key` is absent on the last page."""
 
     content: list[FrameRecord]
     next_key: str | None = None
 
 
 MOST_GAPS = 200
-"""Gaps of a page."""
+"""Maximum gaps of a page."""
 
 GapState = Literal["OPEN", "ASKED", "HEALED", "GIVEN_UP"]
 
 
 class GapRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Counters of a device that are missing between two of its uplinks. Times are ms."""
+    """Missing counters between two uplinks of a device. Times are ms."""
 
     start: int
-    """When the last uplink before it was received."""
+    """When the last uplink before the gap was received."""
     end: int
-    """When the first one after it was received."""
+    """When the first uplink after the gap was received."""
     counter: int
-    """The first that is missing."""
+    """The first missing counter."""
     missing: int
-    """How many are. Uplinks for the network alone have counters too, and are not told."""
+    """Number of missing counters; some may be frames for the network alone."""
     state: GapState
-    """OPEN until the device is asked for it; HEALED when history has as many readings."""
+    """OPEN until the device is asked; HEALED when history has as many readings."""
     asks: int = 0
-    """How often it was asked."""
+    """Number of requests to the device."""
     asked: int | None = None
-    """When it was asked last."""
+    """When the device was last asked."""
     found: int | None = None
-    """Readings that history had in it when it was looked at last."""
+    """Readings in history at the last check."""
     reason: str | None = None
     """Why it is not healed."""
 
 
 class GapPage(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A page; `nextPageKey` is absent on the last one."""
+    """A page of gaps; `nextPageKey` is absent on the last page."""
 
     list: list[GapRecord]
     page_size: int
@@ -192,7 +192,7 @@ class FindGaps(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class FoundGaps(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A page of gaps; with a `next_key` there may be older ones."""
+    """A page of gaps; without `next_key` it is the last page."""
 
     content: list[GapRecord]
     next_key: str | None = None
@@ -201,56 +201,56 @@ class FoundGaps(msgspec.Struct, omit_defaults=True, kw_only=True):
 State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
 MOST_DEVICES = 1000
 MOST_TOLD = 10_000
-"""Reports that one says again before it ends: the stream of events is everybody's."""
+"""Maximum number of reports that a job publishes again."""
 SHOWN = 20
-"""Differences that are shown."""
+"""Maximum number of differences that a job shows."""
 
 
 class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Body of `POST …/codec/redecode`: which frames are read again; all of them by default."""
+    """Body of `POST …/codec/redecode`; selects all stored frames by default."""
 
     dry: bool = False
-    """Only count and show what would change."""
+    """Only count and show differences."""
     devices: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] = []
-    """Ids of devices; none is all of the product."""
+    """Device ids; empty means all devices of the product."""
     start: Moment | None = None
-    """Of frames received from then on, ms."""
+    """Earliest time of reception, ms."""
     end: Moment | None = None
     tell: bool = False
-    """Whether reports that are read otherwise are said again: flows that they start run then."""
+    """Whether to publish changed reports again, which may start flows."""
 
 
 class Difference(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A frame that is read otherwise than before; None is nothing."""
+    """A report that differs from history; a missing value is absent."""
 
     device: int
     ts: int
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     reason: str | None = None
-    """Why it, or a part of it, is refused now."""
+    """Why the frame is rejected now, in whole or in part."""
 
 
 class Redecode(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """How far the last redecoding of a product is. Times are ms."""
+    """The last re-decode job of a product. Times are ms."""
 
     state: State
     dry: bool = False
     tell: bool = False
     version: str
-    """Of the codec that reads."""
+    """Version of the codec."""
     total: int = 0
-    """Devices."""
+    """Number of devices."""
     done: int = 0
-    """Devices that are through."""
+    """Number of finished devices."""
     read: int = 0
-    """Frames."""
+    """Number of decoded frames."""
     changed: int = 0
-    """Frames that are read otherwise than before."""
+    """Number of frames whose values differ from history."""
     told: int = 0
-    """Reports that were said again."""
+    """Number of reports that were published again."""
     differences: list[Difference] = []
-    """The first of them."""
+    """The first differences."""
     started: int
     ended: int | None = None
     fault: str | None = None

@@ -1,4 +1,4 @@
-"""The wiring of codecs, frames, downlinks, decoding again and gaps."""
+"""Wiring of the lorawan package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from libs.common.bus import RpcServer
 from libs.common.process import Parts, provided_routers
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
-from services.device.lorawan.codec_cache import Encoder, KnownCodecs
+from services.device.lorawan.codec_cache import CodecCache, CommandEncoder
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.console import CODEC_ROUTER as REDECODE_CONSOLE
 from services.device.lorawan.console import FRAME_ROUTER as FRAME_CONSOLE
 from services.device.lorawan.console import GAP_ROUTER as GAP_CONSOLE
-from services.device.lorawan.downlinks import CodecDownlinkEncoder, DownlinksTold
+from services.device.lorawan.downlinks import CodecDownlinkEncoder, DownlinkStateRpc
 from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.gaps import GapService, GapStore
-from services.device.lorawan.healing import Healer, HealStore
+from services.device.lorawan.healing import Healer, HealingStore
 from services.device.lorawan.open_api import CODEC_ROUTER as CODEC_OPEN_API
 from services.device.lorawan.open_api import REDECODE_ROUTER as REDECODE_OPEN_API
 from services.device.lorawan.open_api import list_device_frames, list_device_gaps
 from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeService, RedecodeStore
-from services.device.lorawan.redecoder import Rereader
+from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.rpc import FrameRpc
 from services.device.settings import Clients
 from services.device.telemetry.device_facts import Facts
@@ -39,10 +39,10 @@ from services.device.things.wiring import ThingsPackage
 
 @dataclass(frozen=True, kw_only=True)
 class CodecsPackage:
-    """Codecs of products, and the frames that they decode."""
+    """Codecs of products, and stored frames."""
 
     workers: CodecWorkers
-    cache: KnownCodecs
+    cache: CodecCache
     service: CodecService
     frames: FrameStore
     encoder: DownlinkEncoder
@@ -50,22 +50,22 @@ class CodecsPackage:
 
 
 def wire_codecs(clients: Clients, *, things: ThingsPackage) -> CodecsPackage:
-    """Construct codecs and what encodes commands with them."""
-    workers, cache = CodecWorkers(), KnownCodecs(things.products)
+    """Construct codecs and the encoder of commands."""
+    workers, cache = CodecWorkers(), CodecCache(things.products)
     frames = FrameStore(clients.mongo)
     return CodecsPackage(
         workers=workers,
         cache=cache,
         service=CodecService(things.products, things.specifications, workers),
         frames=frames,
-        encoder=CodecDownlinkEncoder(encoder=Encoder(cache, workers), frames=frames),
+        encoder=CodecDownlinkEncoder(encoder=CommandEncoder(cache, workers), frames=frames),
         parts=Parts(resources=[workers]),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FramesPackage:
-    """What ingest needs of frames."""
+    """Dependencies of ingest on frames."""
 
     decoder: FrameDecoder
     thing_data: Sequence[ThingDataStore]
@@ -73,19 +73,19 @@ class FramesPackage:
 
 
 def wire_frames(clients: Clients, *, things: ThingsPackage, retention: Retention) -> FramesPackage:
-    """Construct what decodes the frames of a batch."""
+    """Construct the decoder of frames in batches."""
     settings, database = clients.settings, clients.mongo.database
     frames, workers = FrameStore(clients.mongo), CodecWorkers()
     return FramesPackage(
         decoder=CodecFrameDecoder(
             store=frames,
-            codecs=KnownCodecs(things.products),
+            codecs=CodecCache(things.products),
             workers=workers,
             retention=retention,
             retention_ms=settings.retention_days * DAY_MS,
             frame_days=settings.frame_retention_days,
         ),
-        thing_data=[frames, GapStore(database), HealStore(database)],
+        thing_data=[frames, GapStore(database), HealingStore(database)],
         parts=Parts(resources=[workers]),
     )
 
@@ -102,7 +102,7 @@ class LorawanHandlers:
 
 @dataclass(frozen=True, kw_only=True)
 class LorawanPackage:
-    """Decoding again and healing of gaps."""
+    """Re-decode jobs and healing of gaps."""
 
     redecodes: RedecodeStore
     healer: Healer
@@ -118,22 +118,22 @@ def wire_lorawan(
     commands: CommandsPackage,
     codecs: CodecsPackage,
 ) -> LorawanPackage:
-    """Construct the operations on frames and gaps, and the jobs that decode again and heal."""
+    """Construct operations on codecs, frames and gaps, and their background jobs."""
     settings, mongo = clients.settings, clients.mongo
     devices, directory, products = things.devices, things.directory, things.products
     frames, gaps = codecs.frames, GapStore(mongo.database)
     FrameRpc(
         bus=clients.bus, directory=directory, presence=telemetry.presence, devices=devices
     ).offer(rpc)
-    DownlinksTold(
+    DownlinkStateRpc(
         devices=devices, things=directory, commands=commands.store, reporter=telemetry.reporter
     ).offer(rpc)
     redecodes = RedecodeStore(mongo.database)
-    # Over PyMongo's own driver: it reads much, and lets no thread do it.
+    # PyMongo's own driver reads large results without a thread.
     latest = LatestValues(mongo.direct)
     worker = RedecodeWorker(
         store=redecodes,
-        rereader=Rereader(
+        redecoder=Redecoder(
             mongo=mongo,
             frames=frames,
             partitions=telemetry.direct_partitions,
@@ -156,7 +156,7 @@ def wire_lorawan(
         frames=frames,
         partitions=telemetry.partitions,
         gaps=gaps,
-        store=HealStore(mongo.database),
+        store=HealingStore(mongo.database),
         commands=commands.service,
         sent=commands.store,
         frame_days=settings.frame_retention_days,

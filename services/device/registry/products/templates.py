@@ -350,7 +350,7 @@ class Templates:
             template = await asyncio.to_thread(wanted.ref.read, archive)
             known = await self.products.find(principal.tenant, model)
             body = product_of(template, wanted.ref.name, known)
-            codec = await self.codecs.checked(
+            codec = await self.codecs.validate(
                 principal.tenant, codec_of(template), template.document
             )
             await self.products.put(principal, model, body, codec)

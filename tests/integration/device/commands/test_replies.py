@@ -158,7 +158,7 @@ async def test_a_repeated_reply_is_taken_and_changes_nothing(world: World, sn: s
 @pytest.mark.parametrize(
     ("body", "word"),
     [
-        (b"{", "not a reply"),
+        (b"{", "invalid reply"),
         ({"commandId": 6, "status": "SUCCESS"}, "not a command of this device"),
         ({"commandId": 99, "status": "SUCCESS"}, "not a command of this device"),
         ({"commandId": 5, "status": "DONE"}, "SUCCESS or FAILED"),

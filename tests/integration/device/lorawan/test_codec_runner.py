@@ -115,7 +115,7 @@ async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before a worker that does not answer is given up."""
-    monkeypatch.setattr(codec_workers, "LATE", 3600.0)
+    monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 3600.0)
     async with asyncio.timeout(120), CodecWorkers() as found:
         assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
         outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
@@ -126,7 +126,7 @@ async def test_what_ends_process_after_process_is_not_asked_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The rest of the calls is refused unread."""
-    monkeypatch.setattr(codec_workers, "LATE", 0.3)
+    monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 0.3)
     async with CodecWorkers() as found:
         outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
     assert outcomes == [LOST] * 256

@@ -12,9 +12,9 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import Budgets, CodecWorkers
-from services.device.lorawan.codec_scripts import DECODERS, entry_of
-from services.device.lorawan.codec_worker import Answered, Call
-from services.device.lorawan.frame_decoder import SPENT
+from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
+from services.device.lorawan.codec_worker import BatchResult, Call
+from services.device.lorawan.frame_decoder import BUDGET_SPENT
 from services.device.lorawan.frame_store import FRAMES
 from services.device.telemetry.folded_values import BEYOND, MOST
 from services.device.telemetry.ledger import Totals
@@ -41,7 +41,7 @@ function decodeUplink(input) {
 
 async def put_codec(world: World, script: str = SCRIPT, tenant: str = "default") -> str:
     """Give the product `m` a codec; return its version."""
-    steps = entry_of({"script": list(DECODERS)[:1]}, DECODERS)
+    steps = find_entry_point({"script": list(DECODERS)[:1]}, DECODERS)
     version = Codec(scripts={"script": script}, decoder=steps).version
     codec = ProductCodec(
         version=version, scripts={"script": script}, decoder=steps, encoder=[], examples=[]
@@ -121,7 +121,7 @@ class Slow(CodecWorkers):
 
     async def run_within(
         self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
-    ) -> Answered:
+    ) -> BatchResult:
         if tenant == "default":
             self.begun += len(calls)
             await self.released.wait()
@@ -308,7 +308,7 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     refused = await world.reasons()
     assert "the codec takes too long" in refused
     assert len(refused) == 12
-    assert refused[-1] == f"the codec {SPENT}"
+    assert refused[-1] == f"the codec {BUDGET_SPENT}"
     assert await world.totals() == Totals(stored=12, rejected=12)
 
 

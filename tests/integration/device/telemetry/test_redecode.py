@@ -16,11 +16,11 @@ from libs.common.jobs import running
 from libs.common.store.mongo import StoreError
 from libs.common.tsl import parse_document
 from services.device.lorawan import redecode_job, redecoder
-from services.device.lorawan.codec_cache import KnownCodecs
+from services.device.lorawan.codec_cache import CodecCache
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_job import RedecodeWorker
-from services.device.lorawan.redecode_service import Job, RedecodeStore
-from services.device.lorawan.redecoder import Rereader
+from services.device.lorawan.redecode_service import RedecodeJob, RedecodeStore
+from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import Redecode
 from services.device.telemetry.device_facts import Facts
 from services.device.telemetry.latest_values import LatestValues
@@ -40,7 +40,7 @@ function decodeUplink(input) {
 
 
 def worker(world: World) -> RedecodeWorker:
-    rereader = Rereader(
+    redecoder = Redecoder(
         mongo=world.mongo,
         frames=FrameStore(world.mongo),
         partitions=Partitions(world.mongo.direct),
@@ -50,8 +50,8 @@ def worker(world: World) -> RedecodeWorker:
     )
     return RedecodeWorker(
         store=RedecodeStore(world.database),
-        rereader=rereader,
-        codecs=KnownCodecs(world.first.products),
+        redecoder=redecoder,
+        codecs=CodecCache(world.first.products),
         devices=world.first.devices,
         things=world.first.things,
         latest=LatestValues(world.mongo.direct),
@@ -64,7 +64,9 @@ def worker(world: World) -> RedecodeWorker:
 async def begin(world: World, version: str, **more: Any) -> None:
     identity = dict(identity_of("default", "m"))
     now = now_ms()
-    job = Job(identity=identity, state="RUNNING", version=version, started=now, end=now, **more)
+    job = RedecodeJob(
+        identity=identity, state="RUNNING", version=version, started=now, end=now, **more
+    )
     assert await RedecodeStore(world.database).begin(job)
 
 
@@ -163,7 +165,7 @@ async def test_what_is_not_shown_any_more_is_written_without_a_look(
     assert await world.latest_of(1) == {"temperature": 11.0, "battery": 1, "interval": 10}
 
 
-class NoisyCodecs(KnownCodecs):
+class NoisyCodecs(CodecCache):
     """Codecs of which those of the tenant `noisy` never come."""
 
     async def of(self, products: Any) -> Any:
@@ -182,7 +184,7 @@ async def test_redecodings_of_one_tenant_do_not_delay_those_of_others(world: Wor
     store = RedecodeStore(world.database)
     for number in range(12):
         identity = dict(identity_of("noisy", f"m{number}"))
-        job = Job(identity=identity, state="RUNNING", version=right, started=now, end=now)
+        job = RedecodeJob(identity=identity, state="RUNNING", version=right, started=now, end=now)
         assert await store.begin(job)
     await begin(world, right, total=1)
     noisy = replace(worker(world), codecs=NoisyCodecs(world.first.products))
@@ -261,7 +263,7 @@ async def test_another_process_may_end_between_two_turns_of_one(
         await hear(world, "SN1", number, bytes([1, number]), ts=ts + number)
     await world.deal(4)
     await begin(world, await put_codec(world), total=1)
-    monkeypatch.setattr(redecoder, "CHUNK", 2)
+    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
     monkeypatch.setattr(redecode_job, "TURN", -1.0)
     one, ended = worker(world), replace(worker(world), latest=Away(world.database))
     await take_turn(one)
@@ -285,7 +287,7 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     await world.deal(10)
     right = await put_codec(world)
     await begin(world, right, total=1)
-    monkeypatch.setattr(redecoder, "CHUNK", 3)
+    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 3)
     monkeypatch.setattr(redecode_job, "TURN", -1.0)
     one, reads = worker(world), []
     while await take_turn(one):
@@ -367,8 +369,8 @@ async def test_what_is_not_its_owners_or_beyond_retention_stays(world: World):
     await world.deal(3)
     await begin(world, await put_codec(world), total=1)
     one = worker(world)
-    short = replace(one.rereader, retention_ms=20_000_000)
-    while await take_turn(replace(one, rereader=short)):
+    short = replace(one.redecoder, retention_ms=20_000_000)
+    while await take_turn(replace(one, redecoder=short)):
         pass
     found = await one.store.find("default", "m")
     assert found is not None
@@ -400,14 +402,14 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
     """It waits alone."""
     await world.add(1)
     await begin(world, await put_codec(world), total=1)
-    other = Job(
+    other = RedecodeJob(
         identity=dict(identity_of("other", "m")), state="RUNNING", version="", started=0, end=0
     )
     one = worker(world)
     assert await one.store.begin(other)
     turn, seen = RedecodeWorker.turn, asyncio.Event()
 
-    async def failing(self: RedecodeWorker, job: Job) -> bool:
+    async def failing(self: RedecodeWorker, job: RedecodeJob) -> bool:
         if job.tenant == "other":
             raise StoreError("cannot be written")
         seen.set()
@@ -440,7 +442,7 @@ async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.M
     before = len(await world.said())
     for module in (redecoder, redecode_job):
         monkeypatch.setattr(module, "MOST_TOLD", 3)
-    monkeypatch.setattr(redecoder, "CHUNK", 2)
+    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
     await begin(world, await put_codec(world), total=1, tell=True)
     ended = await through(world)
     assert (ended.state, ended.told, ended.read) == ("FAILED", 4, 4)

@@ -25,7 +25,7 @@ from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
 from services.device.commands.completion import CommandCompletion
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
-from services.device.lorawan.codec_cache import KnownCodecs
+from services.device.lorawan.codec_cache import CodecCache
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_store import FrameStore
@@ -135,7 +135,7 @@ class World:
         products = ProductStore(self.mongo, devices, tsls, known)
         frames = CodecFrameDecoder(
             store=FrameStore(self.mongo),
-            codecs=KnownCodecs(products),
+            codecs=CodecCache(products),
             workers=self.workers,
             retention=Retention(products, known, RETENTION_MS // DAY_MS),
             retention_ms=RETENTION_MS,
@@ -289,7 +289,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
                 "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
-        outbox, workers = Outbox(mongo.database, bus), CodecWorkers(patience=60.0)
+        outbox, workers = Outbox(mongo.database, bus), CodecWorkers(late_seconds=60.0)
         world = World(
             mongo=mongo,
             bus=bus,

@@ -442,12 +442,12 @@ async def test_a_codec_that_comes_meanwhile_stays(
 ) -> None:
     """Turning healing on judges the codec that was there, and leaves a newer one alone."""
     codec = f"/product/{MODEL}/codec"
-    judge, newer = CodecService._history_request, "function Decode() { return {} }"
+    original, newer = CodecService._history_request, "function Decode() { return {} }"
 
     async def change(self: CodecService, *given: Any) -> Any:
         monkeypatch.undo()
         await world.admin().done("PUT", codec, {"script": newer})
-        return await judge(self, *given)
+        return await original(self, *given)
 
     monkeypatch.setattr(CodecService, "_history_request", change)
     assert (await world.admin().ask("PUT", PATH, {"on": True})).status_code == 409

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.device.lorawan.codec_context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.lorawan.codec_context import CodecInterrupted, LoadedCodec, ScriptReader
 from services.device.lorawan.codec_source import EVERYTHING
 from services.device.things.codec_model import Argument, Codec, CodecFailed, Step
 
@@ -116,7 +116,7 @@ def test_changes_that_cannot_be_undone_end_the_context(code: str) -> None:
 )
 def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
     """Loops and memory end; the context is not used again."""
-    with pytest.raises(CodecBroken, match=reason):
+    with pytest.raises(CodecInterrupted, match=reason):
         decode(code)
 
 

@@ -7,10 +7,10 @@ import pytest
 from services.device.lorawan.codec_scripts import (
     DECODERS,
     ENCODERS,
-    decoded,
-    encoded,
-    entry_of,
+    find_entry_point,
     is_expected,
+    read_decoded,
+    read_encoded,
 )
 from services.device.things.codec_model import Argument, CodecFailed, Step
 
@@ -22,19 +22,19 @@ def step(entry: str) -> list[Step]:
 def test_the_alliances_entry_point_comes_first() -> None:
     """A script that has several conventions is called by TS013's."""
     found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
-    (decoder,) = entry_of(found, DECODERS)
+    (decoder,) = find_entry_point(found, DECODERS)
     assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
-    (encoder,) = entry_of(found, ENCODERS)
+    (encoder,) = find_entry_point(found, ENCODERS)
     assert [(one.id, one.payload) for one in encoder.args] == [("obj", True), ("port", False)]
-    assert entry_of({"a.js": []}, DECODERS) == []
+    assert find_entry_point({"a.js": []}, DECODERS) == []
 
 
 def test_what_decoding_gives_is_unwrapped() -> None:
     """Of TS013 the data; keys with levels become objects."""
     data = {"plan.days#sunday": True, "plan.on": 1, "t": 2.5}
     nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
-    assert decoded(step("Decode"), data).properties == nested
-    given = decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
+    assert read_decoded(step("Decode"), data).properties == nested
+    given = read_decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
     assert given == (nested, ["low"], [])
 
 
@@ -50,7 +50,7 @@ def test_what_decoding_gives_is_unwrapped() -> None:
 def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
     """Nonsense and what the codec calls an error."""
     with pytest.raises(CodecFailed, match=reason):
-        decoded(step(entry), value)
+        read_decoded(step(entry), value)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_keys_with_levels_nest_everywhere_and_lose_nothing_silently(
     values: dict[str, Any], nested: dict[str, Any], lost: list[str]
 ) -> None:
     """A value whose place another one has is a fault; the plain key precedes."""
-    given = decoded(step("Decode"), values)
+    given = read_decoded(step("Decode"), values)
     assert given.properties == nested
     assert [fault.path for fault in given.faults] == lost
 
@@ -100,14 +100,14 @@ def test_an_example_may_be_written_flat(
 
 def test_what_encoding_gives_is_unwrapped() -> None:
     """Bytes, and the port that the codec says or that was asked for."""
-    assert encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
+    assert read_encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
     answer = {"bytes": [2], "fPort": 6, "warnings": ["slow"]}
-    assert encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
+    assert read_encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
 
 
 def test_the_fraction_of_a_byte_is_cut_off() -> None:
     """As The Things Stack and ChirpStack do: `[300 / 256, 300 % 256]`."""
-    assert encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
+    assert read_encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_the_fraction_of_a_byte_is_cut_off() -> None:
 def test_what_is_no_encoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
     """What cannot be sent is named."""
     with pytest.raises(CodecFailed, match=reason):
-        encoded(step(entry), value, 85)
+        read_encoded(step(entry), value, 85)

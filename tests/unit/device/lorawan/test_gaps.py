@@ -60,6 +60,6 @@ def test_what_comes_more_than_a_day_later_is_not_late() -> None:
 
 def test_a_device_is_asked_half_an_interval_away_from_what_has_arrived() -> None:
     """In whole seconds; a gap that is too short for any has no range."""
-    assert gap(0, 10, 1, 9).within() == (30, 570)
+    assert gap(0, 10, 1, 9).request_range() == (30, 570)
     short = Gap(b"", 1000, 3000, 1, 1, ONE, 1)
-    assert (short.interval, short.within()) == (1000, None)
+    assert (short.interval, short.request_range()) == (1000, None)

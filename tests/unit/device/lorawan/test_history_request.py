@@ -3,8 +3,14 @@
 import pytest
 
 from libs.common.tsl import TslDocument, parse_document
-from services.device.lorawan.codec_worker import Loaded
-from services.device.lorawan.history_request import MOST, SECONDS, calls_of, candidates, judged
+from services.device.lorawan.codec_worker import WarmCodec
+from services.device.lorawan.history_request import (
+    CHECK_SECONDS,
+    MAX_SERVICES,
+    build_calls,
+    check_requests,
+    find_candidates,
+)
 from services.device.things.codec_model import Argument, Codec, Step
 from services.device.things.product_model import HistoryRequest
 from tests.templates import names, template
@@ -36,28 +42,28 @@ def document(*services: str, inputs: tuple[str, ...] = ("start_time", "end_time"
     )
 
 
-def judge(bytes_: str, *services: str) -> HistoryRequest | None:
+def check_codec(bytes_: str, *services: str) -> HistoryRequest | None:
     """What is found of an encoder that gives these bytes."""
     script = f"{NUMBERS} function Encode(port, {{fetch_history}}) {{ return [{bytes_}] }}"
     step = Step("a.js", "Encode", [Argument("fPort"), Argument("obj", payload=True)])
     codec = Codec(scripts={"a.js": script}, decoder=[step], encoder=[step])
-    outcomes = Loaded(codec).outcomes(calls_of(services), SECONDS)
-    return judged(codec, services, outcomes)
+    outcomes = WarmCodec(codec).outcomes(build_calls(services), CHECK_SECONDS)
+    return check_requests(codec, services, outcomes)
 
 
 def test_a_service_that_takes_a_range_may_be_such() -> None:
     """Whatever its name is, and no more of them than are looked at."""
-    many = [f"fetch{at}" for at in range(MOST + 1)]
-    assert candidates(document(*many)) == many[:MOST]
-    assert candidates(document("fetch", inputs=("start_time",))) == []
-    assert candidates(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
+    many = [f"fetch{at}" for at in range(MAX_SERVICES + 1)]
+    assert find_candidates(document(*many)) == many[:MAX_SERVICES]
+    assert find_candidates(document("fetch", inputs=("start_time",))) == []
+    assert find_candidates(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
 
 
 def test_an_encoder_that_tells_all_ranges_apart_is_right() -> None:
     """Nothing is wrong with it, also when another service of it is no good."""
-    assert judge(RIGHT, "fetch_history") == HistoryRequest(service="fetch_history")
-    assert judge(RIGHT, "other", "fetch_history") == HistoryRequest(service="fetch_history")
-    assert judge(RIGHT) is None
+    assert check_codec(RIGHT, "fetch_history") == HistoryRequest(service="fetch_history")
+    assert check_codec(RIGHT, "other", "fetch_history") == HistoryRequest(service="fetch_history")
+    assert check_codec(RIGHT) is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ def test_an_encoder_that_tells_all_ranges_apart_is_right() -> None:
 )
 def test_what_is_wrong_is_told(bytes_: str, fault: str) -> None:
     """What is left out, with two ranges that show it, or why there are no bytes."""
-    found = judge(bytes_, "fetch_history")
+    found = check_codec(bytes_, "fetch_history")
     assert found is not None
     assert fault in (found.fault or "")
     assert found.fault
@@ -92,9 +98,9 @@ RIGHT_ONES = {"am104", "em410_rdl", "ts201_v2", "ts302_v2", "wt102"}
 def test_encoders_of_public_templates_are_told_apart(name: str) -> None:
     """Those that leave `end_time` out, those that are right, and those that have no request."""
     found = template(name)
-    services = candidates(found.document)
-    outcomes = Loaded(found.codec).outcomes(calls_of(services), SECONDS)
-    request = judged(found.codec, services, outcomes)
+    services = find_candidates(found.document)
+    outcomes = WarmCodec(found.codec).outcomes(build_calls(services), CHECK_SECONDS)
+    request = check_requests(found.codec, services, outcomes)
     assert (request is not None) == (name in LEFT_OUT | RIGHT_ONES)
     if request is not None:
         assert (request.fault is None) == (name in RIGHT_ONES)

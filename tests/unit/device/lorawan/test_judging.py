@@ -1,7 +1,7 @@
 """Decoded frames against the TSL of their device."""
 
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.lorawan.codec_scripts import judge
+from services.device.lorawan.codec_scripts import check_decoded_frame
 from services.device.lorawan.codec_worker import Outcome
 from services.device.things.codec_model import Argument, Codec, Step
 
@@ -17,14 +17,16 @@ TSL = compile_tsl(
 
 def test_a_bad_value_costs_no_frame() -> None:
     """It is named, and the others are stored."""
-    judged = judge(CODEC, Outcome({"t": "21.5", "pm.2.5": 3, "pm": 1, "x": None}), TSL, 0, 1)
+    judged = check_decoded_frame(
+        CODEC, Outcome({"t": "21.5", "pm.2.5": 3, "pm": 1, "x": None}), TSL, 0, 1
+    )
     assert (judged.properties, judged.reason) == ({"t": 21.5, "pm": 1.0}, "")
     assert [fault.path for fault in judged.faults] == ["properties.pm.2.5", "properties.x"]
 
 
 def test_a_frame_without_a_good_value_is_refused_with_every_fault() -> None:
     """Also those of keys."""
-    judged = judge(CODEC, Outcome({"pm": None, "pm.2": 1}), TSL, 0, 1)
+    judged = check_decoded_frame(CODEC, Outcome({"pm": None, "pm.2": 1}), TSL, 0, 1)
     assert judged.properties == {}
     assert "properties.pm.2: is left out" in judged.reason
     assert "properties.pm: must not be null" in judged.reason

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.tsl import compile_tsl, parse_document
-from services.device.lorawan.codec_scripts import take_memories
+from services.device.lorawan.codec_scripts import extract_past_readings
 
 TSL = compile_tsl(
     parse_document(
@@ -19,7 +19,7 @@ AT = 1_700_000_000
 
 
 def take(rows: list[Any]) -> tuple[list[Any], list[str]]:
-    readings, faults = take_memories({"history": rows}, TSL, 0, AT * 2000)
+    readings, faults = extract_past_readings({"history": rows}, TSL, 0, AT * 2000)
     return [(ts, values["t"]) for ts, values in readings], [fault.path for fault in faults]
 
 
