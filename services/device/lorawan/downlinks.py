@@ -99,11 +99,11 @@ def split_downlinks(
         raise whole
     for key, one in alone.items():
         if isinstance(one, EncodedDownlink) and not one.content:
-            raise CodecFailed(f"gives no bytes for {key}")
+            raise CodecFailed(f"returns no bytes for {key}")
     if len(whole.content) <= largest:
         return [SentDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MOST_DOWNLINKS:
-        raise CodecFailed(f"gives more than {largest} bytes for more than {MOST_DOWNLINKS} values")
+        raise CodecFailed(f"returns more than {largest} bytes for more than {MOST_DOWNLINKS} values")
     return [_part(key, one, largest) for key, one in alone.items()]
 
 
@@ -112,7 +112,7 @@ def _part(key: str, one: EncodedDownlink | CodecFailed, largest: int) -> SentDow
         raise CodecFailed(f"{one} for {key} alone")
     size = len(one.content)
     if size > largest:
-        raise CodecFailed(f"gives {size} bytes for {key}, and the data rate carries {largest}")
+        raise CodecFailed(f"returns {size} bytes for {key}, but the data rate carries {largest}")
     return SentDownlink(port=one.port, data=one.content, keys=[key])
 
 

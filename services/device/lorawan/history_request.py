@@ -67,7 +67,7 @@ def _fault(codec: Codec, outcomes: Sequence[Outcome]) -> str | None:
         except CodecFailed as error:
             return f"{_range(asked)}: the codec {error}"[:500]
         if not answer:
-            return f"{_range(asked)}: the codec gives no bytes"
+            return f"{_range(asked)}: the codec returns no bytes"
         other = known.setdefault(answer, asked)
         if other != asked:
             which = "end_time" if other[0] == asked[0] else "start_time"

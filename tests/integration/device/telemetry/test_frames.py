@@ -187,7 +187,7 @@ async def test_a_frame_that_cannot_be_read_is_in_dead_and_kept(world: World):
     await world.deal(5)
     assert [row["p"] for row in await world.stored()] == [{"temperature": 21.0}]
     reasons = [
-        "is no frame: Input data was truncated",
+        "is not a valid frame: Input data was truncated",
         "the codec Error: odd",
         "properties.interval: must be an integer",
         "the product has no codec",

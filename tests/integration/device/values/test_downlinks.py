@@ -136,7 +136,7 @@ async def test_what_is_too_long_for_the_data_rate_is_split(world: World, server:
     assert len((await server.asked("D-5", 4))[3].data) == 82
     await write(world, device, label="z" * 250)
     found = await ended(world, device, "FAILED")
-    assert found["error"] == "the codec gives 251 bytes for label, and the data rate carries 222"
+    assert found["error"] == "the codec returns 251 bytes for label, but the data rate carries 222"
 
 
 async def _heard(world: World, device: int) -> bool:
@@ -151,7 +151,7 @@ async def test_what_the_codec_refuses_fails_with_its_reason(world: World, server
         "error"
     ] == "the codec Error: odd is nothing for me"
     await write(world, device, interval=2, odd=0)
-    assert (await ended(world, device, "FAILED"))["error"] == "the codec gives no bytes for odd"
+    assert (await ended(world, device, "FAILED"))["error"] == "the codec returns no bytes for odd"
     server.fails = InvalidInput("no such sensor")
     await write(world, device, interval=3)
     found = await ended(world, device, "FAILED")
