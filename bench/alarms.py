@@ -18,7 +18,7 @@ from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
-from services.device.alarms.model import Rule, ValueCondition, written
+from services.device.alarms.model import Rule, ValueCondition, to_document
 from services.device.alarms.trigger import OVERLAP
 
 RULES = 10_000
@@ -45,7 +45,7 @@ def add_rules(database: Any) -> None:
         )
         for number in range(RULES)
     )
-    database.alarm_rules.insert_many(written(rule) for rule in rules)
+    database.alarm_rules.insert_many(to_document(rule) for rule in rules)
 
 
 async def enable(database: Any, *, enabled: bool) -> None:

@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.identity import make_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
-from services.device.alarms.model import Rule, ValueCondition, written
+from services.device.alarms.model import Rule, ValueCondition, to_document
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry.wiring import DURABLE
 from tests.faults.replica import Replica
@@ -132,7 +132,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         updated_at=now_ms(),
         changed=now_ms(),
     )
-    await mongo.database["alarm_rules"].insert_one(written(rule))
+    await mongo.database["alarm_rules"].insert_one(to_document(rule))
     try:
         for replica in replicas:
             await replica.start()

@@ -1,1 +1,1 @@
-"""Alarms: rules, what devices do against them, and who looks at it (docs/how-to/alarms.md)."""
+"""Alarms: rules, their evaluation, and alarms that they raise (docs/alarms.md)."""

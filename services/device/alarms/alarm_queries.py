@@ -1,9 +1,9 @@
-"""Queries on alarms, for users and entities."""
+"""Queries of alarms."""
 
 from collections.abc import AsyncGenerator, Sequence
 
 from libs.common.store.mongo import Collection, Document, page_stages, read_rows
-from services.device.alarms.model import Alarm, read
+from services.device.alarms.model import Alarm, from_document
 
 Order = list[tuple[str, int]]
 
@@ -12,7 +12,7 @@ class AlarmQueries:
     """Reads alarms."""
 
     def __init__(self, alarms: Collection, direct: Collection) -> None:
-        """`direct` is the same collection over PyMongo's own driver."""
+        """Store the collection, and the same one of PyMongo's own driver (`direct`)."""
         self._alarms = alarms
         self._direct = direct
 
@@ -26,10 +26,10 @@ class AlarmQueries:
         """Yield `limit` alarms in an order, behind the first `skip`."""
         stages = page_stages(query, order, skip, limit)
         async for one in read_rows(self._direct, stages):
-            yield read(one, Alarm)
+            yield from_document(one, Alarm)
 
     async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
-        """The newest open alarm of each device that nobody has claimed; others are missing."""
+        """Return the newest open unclaimed alarm by device."""
         query = {
             "tenant": tenant,
             "device": {"$in": list(devices)},
@@ -42,10 +42,10 @@ class AlarmQueries:
             {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
         ]
         found = await self._alarms.aggregate(stages)
-        return {one["_id"]: read(one["newest"], Alarm) async for one in found}
+        return {one["_id"]: from_document(one["newest"], Alarm) async for one in found}
 
     async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
-        """How many there are of each severity, open or not, claimed or not."""
+        """Return numbers of alarms by severity, open and claimed."""
         of = {
             "severity": "$severity",
             "open": "$open",
@@ -58,6 +58,6 @@ class AlarmQueries:
         ]
 
     async def ids(self, query: Document, limit: int) -> list[int]:
-        """Ids of alarms, the oldest first."""
+        """Return ids of alarms, oldest first."""
         found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [one["_id"] async for one in found]

@@ -1,4 +1,4 @@
-"""Checks values and events against the condition of a rule. No I/O."""
+"""Checks of values and events against conditions. No I/O."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -17,23 +17,23 @@ _COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
 }
 _MISSING = object()
 LONGEST_VALUE = 512
-"""Characters of a text that an alarm shows."""
+"""Maximum characters of text that an alarm shows."""
 
 
 class Verdict(Enum):
-    """What a value says."""
+    """Result of a check."""
 
     BEYOND = "beyond"
     BETWEEN = "within the hysteresis"
     BACK = "back"
 
 
-Judge = Callable[[Any], Verdict | None]
-"""None for what is no value of the rule's kind."""
+ConditionCheck = Callable[[Any], Verdict | None]
+"""Returns None for a value of another type."""
 
 
-def judge_of(condition: ValueCondition | EventCondition) -> Judge:
-    """What judges a value, or the id of an event."""
+def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:
+    """Return the check of values or event ids."""
     if isinstance(condition, EventCondition):
         events = {condition.ended_by: Verdict.BACK, condition.event: Verdict.BEYOND}
         return events.get
@@ -49,18 +49,18 @@ def judge_of(condition: ValueCondition | EventCondition) -> Judge:
         return judge_text
     back = threshold + {"G": -1, "L": 1}.get(condition.comparison[0], 0) * condition.hysteresis
 
-    def judge(value: Any) -> Verdict | None:
+    def check(value: Any) -> Verdict | None:
         if type(value) is not float and type(value) is not int:
             return None
         if compare(value, threshold):
             return Verdict.BEYOND
         return Verdict.BETWEEN if compare(value, back) else Verdict.BACK
 
-    return judge
+    return check
 
 
 def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value at a path of a report; None where there is none."""
+    """Return the value at a path of a report, or None."""
     value: Any = properties
     for name in path:
         value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
@@ -70,5 +70,5 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def bounded(value: Any) -> Any:
-    """Cut a text that is longer than any that a rule compares with: it stays unequal."""
+    """Shorten text that is longer than any text in a rule; it stays unequal."""
     return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

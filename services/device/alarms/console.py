@@ -1,4 +1,4 @@
-"""`/alarms` and `/alarm-rules`: alarms on the console."""
+"""Console operations on alarms and alarm rules."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from services.device.alarms.schemas import (
     ShownAlarm,
     ShownRule,
 )
-from services.device.alarms.service import Alarms
+from services.device.alarms.service import AlarmService
 
 Rules = NamedDependency[AlarmRules]
 
@@ -47,7 +47,7 @@ RULE = {
 }
 Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
 MOST_NAMED = 1000
-"""Devices that a query string names."""
+"""Maximum devices in a query string."""
 
 
 @post(
@@ -57,58 +57,62 @@ MOST_NAMED = 1000
 )
 async def search_alarms(
     principal: Requester,
-    alarms: NamedDependency[Alarms],
+    alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
 ) -> Streamed[Page[ShownAlarm]]:
-    """The alarms of the devices that the caller sees, the newest first; always a page."""
+    """Search alarms of the devices that the caller may see, newest first.
+
+    The response is always a page.
+    """
     return await alarms.search(principal, data or SearchAlarms())
 
 
 @post("/count", guards=[READERS], example={"open": True})
 async def count_alarms(
     principal: Requester,
-    alarms: NamedDependency[Alarms],
+    alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
 ) -> AlarmNumbers:
-    """How many alarms a search would find, and how many of them are open or unclaimed."""
+    """Count the alarms of a search: all, open, and unclaimed ones."""
     return await alarms.count(principal, data or SearchAlarms())
 
 
 @post("/claim", guards=[EDITORS], example={"alarm_ids": []})
 async def claim_alarms(
-    principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClaimAlarms]
+    principal: Requester, alarms: NamedDependency[AlarmService], data: JSONBody[ClaimAlarms]
 ) -> None:
-    """Say that the caller looks at alarms: all of a device that nobody has claimed, or some."""
+    """Claim alarms: all unclaimed ones of a device, or selected ones."""
     await alarms.claim(principal, data)
 
 
 @post("/clear", guards=[EDITORS], example={"alarm_ids": []})
 async def clear_alarms(
-    principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClearAlarms]
+    principal: Requester, alarms: NamedDependency[AlarmService], data: JSONBody[ClearAlarms]
 ) -> None:
-    """End alarms by hand; a rule raises the next one when it was over meanwhile."""
+    """Clear alarms by hand; a rule may raise new ones after a return to normal."""
     await alarms.clear(principal, data)
 
 
 @get("/export", guards=[READERS], media_type="text/csv")
 async def export_alarms(
     request: HttpRequest,
-    alarms: NamedDependency[Alarms],
+    alarms: NamedDependency[AlarmService],
     keyword: Annotated[str | None, QueryParameter(max_length=512)] = None,
     device_ids: Annotated[
         list[Id] | None,
-        QueryParameter(max_items=MOST_NAMED, description="Each as a parameter of its own"),
+        QueryParameter(max_items=MOST_NAMED, description="Repeat the parameter for each device"),
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
     alarm_status: Annotated[
-        list[bool] | None, QueryParameter(max_items=2, description="True: not claimed")
+        list[bool] | None, QueryParameter(max_items=2, description="True for unclaimed alarms")
     ] = None,
     timezone: Annotated[
-        str, QueryParameter(max_length=64, description="IANA name of that of the times")
+        str,
+        QueryParameter(max_length=64, description="IANA name of the time zone of exported times"),
     ] = "UTC",
 ) -> Stream:
-    """CSV: the alarms that a search finds, the newest first; at most 100,000."""
+    """Export the alarms of a search as CSV, newest first; at most 100,000."""
     wanted = SearchAlarms(
         keyword=keyword,
         device_ids=list(device_ids or []),
@@ -125,13 +129,13 @@ async def export_alarms(
 async def search_alarm_rules(
     principal: Requester, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
 ) -> Page[ShownRule]:
-    """The rules of devices that the caller sees; of products for who sees all devices."""
+    """Search alarm rules; rules of products require access to all devices."""
     return await alarm_rules.search(principal, data or SearchRules())
 
 
 @get("/{rule_id:str}", guards=[READERS])
 async def get_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> ShownRule:
-    """One rule."""
+    """Return an alarm rule."""
     return await alarm_rules.get(principal, rule_id)
 
 
@@ -139,7 +143,10 @@ async def get_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: Path
 async def create_alarm_rule(
     principal: Requester, alarm_rules: Rules, data: JSONBody[PutRule]
 ) -> RuleRef:
-    """Create a rule of a device or a product, at most `deviceRules` or `productRules` of each."""
+    """Create an alarm rule of a device or a product.
+
+    At most `deviceRules` rules per device and `productRules` per product are allowed.
+    """
     rule_id = await alarm_rules.create(principal, data)
     return RuleRef(str(rule_id))
 
@@ -148,13 +155,13 @@ async def create_alarm_rule(
 async def replace_alarm_rule(
     principal: Requester, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
 ) -> None:
-    """Set a rule; when it decides otherwise now, the alarms that it has raised are over."""
+    """Replace an alarm rule; a change of its condition ends its alarms."""
     await alarm_rules.replace(principal, rule_id, data)
 
 
 @delete("/{rule_id:str}", guards=[EDITORS])
 async def delete_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> None:
-    """Delete a rule; the alarms that it has raised are over, and stay to be looked up."""
+    """Delete an alarm rule and end its alarms, which remain in the list."""
     await alarm_rules.delete(principal, rule_id)
 
 

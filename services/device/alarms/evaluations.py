@@ -1,4 +1,4 @@
-"""Evaluations of states that are to be done, and the decision of each."""
+"""Evaluations of states that are requested or due."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,151 +9,172 @@ import msgspec
 from opentelemetry import metrics
 
 from services.device.alarms.decision import (
-    Change,
-    Row,
-    Window,
+    AlarmTransition,
+    ReadingWindow,
+    TimedValue,
     decide,
-    decide_by_pointers,
-    floor_of,
-    in_time,
+    decide_without_history,
+    drop_late,
+    earliest_relevant,
+    find_start,
     is_unchanged,
-    start_of,
 )
-from services.device.alarms.events import Pointer
-from services.device.alarms.model import SilenceCondition, State, fresh_state
+from services.device.alarms.events import EvaluationRequest
+from services.device.alarms.model import SilenceCondition, State, new_state
 from services.device.alarms.row_sources import (
     HistoryCondition,
-    Stored,
-    Unstored,
-    have_all,
-    merged,
-    rows_of,
+    StoredReport,
+    UnstoredMessage,
+    contains_all,
+    merge_values,
+    select_values,
 )
-from services.device.alarms.rule_index import Compiled
-from services.device.alarms.store import Decision
+from services.device.alarms.rule_index import CompiledRule
+from services.device.alarms.store import StateUpdate
 
 FOLDED = 500
-"""Readings that are not folded in again: a state that has folded so many is written."""
+"""A state is written after folding in more readings than this, to avoid a repetition."""
 
 _late = metrics.get_meter("thingway").create_counter(
     "thingway_alarm_readings_late",
-    description="Readings that came too late to change an alarm",
+    description="Readings that arrived too late to change an alarm",
 )
 
 
 @dataclass(slots=True)
-class Look:
-    """A rule and a device whose state has to be evaluated."""
+class Evaluation:
+    """Evaluation of a rule for a device."""
 
-    compiled: Compiled
+    compiled: CompiledRule
     state: State
-    """As it was read last."""
+    """The state as it was read last."""
     oldest: int = 0
-    """ms: the time of the oldest reading to fold in; 0 is any that the state may lack."""
+    """Time of the oldest reading to fold in, ms; 0 means any that the state may lack."""
     earliest: int = 0
-    """ms: the time of the oldest reading that may not be evaluated yet; 0: nobody knows."""
-    heard: list[Row] = field(default_factory=list)
-    """The readings that were pointed at."""
+    """Time of the oldest reading that may not be evaluated, ms; 0 if unknown."""
+    requested: list[TimedValue] = field(default_factory=list)
+    """Readings of the requests."""
 
     def is_late(self) -> bool:
-        """Drop the readings that change nothing any more; return whether no other is left.
+        """Drop readings that are too old; return whether none is left.
 
         Any report ends a silence, however old it is.
         """
-        floor = floor_of(self.state)
-        late = [row for row in self.heard if row.ts < floor]
+        floor = earliest_relevant(self.state)
+        late = [row for row in self.requested if row.ts < floor]
         if not late or isinstance(self.compiled.rule.condition, SilenceCondition):
             return False
         _late.add(sum(row.arrival > self.state.changed for row in late))
-        self.heard = [row for row in self.heard if row.ts >= floor]
-        return not self.heard
+        self.requested = [row for row in self.requested if row.ts >= floor]
+        return not self.requested
 
-    def decided(self, after: State, changes: Sequence[Change], *, write: bool = False) -> Decision:
-        """Return what becomes of the state, which has to be written if it is not the same."""
+    def to_update(
+        self, after: State, changes: Sequence[AlarmTransition], *, write: bool = False
+    ) -> StateUpdate:
+        """Return the update of the state, to be written if it differs."""
         write = write or not is_unchanged(self.state, after)
-        return Decision(self.compiled.rule, self.state, after, changes, write)
+        return StateUpdate(self.compiled.rule, self.state, after, changes, write)
 
 
 @dataclass(slots=True)
-class DeviceLooks:
-    """The looks at one device that share what is read of it: values, events, or its silence."""
+class DeviceEvaluations:
+    """Evaluations of one device that share a read: values, events, or its silence."""
 
     device: int
     sn: str
-    looks: list[Look]
-    waits: bool = False
-    """Whether pointers have to come again: something is not stored yet, or not read."""
+    evaluations: list[Evaluation]
+    must_wait: bool = False
+    """Whether requests must be delivered again, for lack of stored messages."""
 
     def conditions(self) -> Iterator[HistoryCondition]:
-        """Return what is looked for in history; nothing when a silence is looked at."""
-        for look in self.looks:
-            if not isinstance(look.compiled.rule.condition, SilenceCondition):
-                yield look.compiled.rule.condition
+        """Yield the conditions that need history."""
+        for evaluation in self.evaluations:
+            if not isinstance(evaluation.compiled.rule.condition, SilenceCondition):
+                yield evaluation.compiled.rule.condition
 
-    def decisions(
-        self, stored: Sequence[Stored], missing: Unstored | None, now: int, *, complete: bool
-    ) -> Iterator[tuple[Look, Decision]]:
-        """Decide one look after the other, by the rows that history had at `now` (ms).
+    def decide_all(
+        self,
+        stored: Sequence[StoredReport],
+        missing: UnstoredMessage | None,
+        now: int,
+        *,
+        complete: bool,
+    ) -> Iterator[tuple[Evaluation, StateUpdate]]:
+        """Decide each evaluation by the rows that history had at `now` (ms).
 
         `missing` is the oldest message that is not stored yet. When the rows are not `complete`,
         newer ones follow.
         """
-        self.waits = not complete
-        end, known = now if complete else stored[-1].ts, dict[str, tuple[list[Row], list[Row]]]()
-        for look, condition in zip(self.looks, self.conditions(), strict=True):
-            rule, judge, state = look.compiled.rule, look.compiled.judge, look.state
+        self.must_wait = not complete
+        end, known = (
+            now if complete else stored[-1].ts,
+            dict[str, tuple[list[TimedValue], list[TimedValue]]](),
+        )
+        for evaluation, condition in zip(self.evaluations, self.conditions(), strict=True):
+            rule, check, state = (
+                evaluation.compiled.rule,
+                evaluation.compiled.check,
+                evaluation.state,
+            )
             source = getattr(condition, "property", state.id)
             if source not in known:
-                known[source] = (found := rows_of(condition, stored)), in_time(found)
+                known[source] = (found := select_values(condition, stored)), drop_late(found)
             rows, timely = known[source]
-            if not (kept := not complete or have_all(rows, look.heard)):
-                timely = in_time(rows := merged(rows, look.heard))
+            if not (kept := not complete or contains_all(rows, evaluation.requested)):
+                timely = drop_late(rows := merge_values(rows, evaluation.requested))
             if missing is not None:
                 if any(row.sequence > missing.sequence for row in rows):
-                    self.waits = True
+                    self.must_wait = True
                     continue
                 end = min(end, missing.received)
-            if not state.changed:  # it counts what was pointed at before its rule was renamed
-                begun = min((row.arrival for row in look.heard), default=end)
+            if not state.changed:  # readings of requests before the rule was renamed count
+                begun = min((row.arrival for row in evaluation.requested), default=end)
                 state = msgspec.structs.replace(state, begun=min(state.begun, begun))
-            start = start_of(look.state, look.oldest, look.earliest, now)
+            start = find_start(evaluation.state, evaluation.oldest, evaluation.earliest, now)
             if kept:
-                window = Window(start, timely, now, complete)
-                after, changes = decide(rule, judge, state, window, end)
+                window = ReadingWindow(start, timely, now, complete)
+                after, changes = decide(rule, check, state, window, end)
             else:
-                after, changes = decide_by_pointers(rule, judge, state, timely, end)
+                after, changes = decide_without_history(rule, check, state, timely, end)
             if complete and timely is not rows:
                 counted = {row[:2] for row in timely}
-                _late.add(sum(row[:2] not in counted for row in look.heard))
+                _late.add(sum(row[:2] not in counted for row in evaluation.requested))
             if missing is not None and after.due is not None and after.due <= now:
-                self.waits = True
+                self.must_wait = True
             folded = len(rows) - bisect_left(rows, (start.at,))
-            yield look, look.decided(after, changes, write=not complete or folded > FOLDED)
+            yield (
+                evaluation,
+                evaluation.to_update(after, changes, write=not complete or folded > FOLDED),
+            )
 
 
-def joined(pointers: Iterable[Pointer], rules: Mapping[int, Compiled]) -> list[Look]:
-    """Return one look for each rule and device, whatever number of pointers there are."""
-    looks: dict[tuple[int, int], Look] = {}
-    for pointer in pointers:
-        ts, device, earliest = pointer.ts, pointer.device_id, pointer.earliest or pointer.ts
-        rows: dict[tuple[type, Any], Row] = {}
-        for rule, value in pointer.values.items():
+def merge_requests(
+    requests: Iterable[EvaluationRequest], rules: Mapping[int, CompiledRule]
+) -> list[Evaluation]:
+    """Return one evaluation for each rule and device."""
+    evaluations: dict[tuple[int, int], Evaluation] = {}
+    for request in requests:
+        ts, device, earliest = request.ts, request.device_id, request.earliest or request.ts
+        rows: dict[tuple[type, Any], TimedValue] = {}
+        for rule, value in request.values.items():
             if (known := rules.get(rule)) is not None:
-                fresh = Look(known, fresh_state(known.rule, device), ts, earliest)
-                look = looks.setdefault((device, rule), fresh)
-                row = Row(ts, pointer.sequence, value, pointer.received or ts)
-                look.heard.append(rows.setdefault((type(value), value), row))
-                look.oldest = min(look.oldest, ts)
-                look.earliest = min(look.earliest, earliest)
-    return list(looks.values())
+                fresh = Evaluation(known, new_state(known.rule, device), ts, earliest)
+                evaluation = evaluations.setdefault((device, rule), fresh)
+                row = TimedValue(ts, request.sequence, value, request.received or ts)
+                evaluation.requested.append(rows.setdefault((type(value), value), row))
+                evaluation.oldest = min(evaluation.oldest, ts)
+                evaluation.earliest = min(evaluation.earliest, earliest)
+    return list(evaluations.values())
 
 
-def by_device(looks: Iterable[Look], serials: Mapping[int, str]) -> list[DeviceLooks]:
-    """Join the looks at each device that has a SN."""
-    devices: dict[tuple[int, type], DeviceLooks] = {}
-    for look in looks:
-        device, kind = look.state.device, type(look.compiled.rule.condition)
-        if device in serials and not look.is_late():
-            fresh = DeviceLooks(device, serials[device], [])
-            devices.setdefault((device, kind), fresh).looks.append(look)
+def group_by_device(
+    evaluations: Iterable[Evaluation], serials: Mapping[int, str]
+) -> list[DeviceEvaluations]:
+    """Group evaluations by device; devices without an SN are dropped."""
+    devices: dict[tuple[int, type], DeviceEvaluations] = {}
+    for evaluation in evaluations:
+        device, kind = evaluation.state.device, type(evaluation.compiled.rule.condition)
+        if device in serials and not evaluation.is_late():
+            fresh = DeviceEvaluations(device, serials[device], [])
+            devices.setdefault((device, kind), fresh).evaluations.append(evaluation)
     return list(devices.values())

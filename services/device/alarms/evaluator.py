@@ -1,17 +1,16 @@
-"""Evaluation of rules: by messages that trigger it, and by time.
+"""Evaluation of rules, requested by ingest or due by time.
 
-A pointer only says that a state may change. What happened, and in which order, stands in history,
-which has every report before it is pointed at. So pointers may come twice, late, or to another
-process, and each transition still happens once. What came before it and is not stored yet is
-waited for (docs/decisions/0031).
+An evaluation request only says that a state may change. History has what happened and in which
+order, and each report is stored before an evaluation is requested. Requests may therefore arrive
+twice, late, or in another process, and each transition still happens once. An evaluation waits for
+earlier messages that are not stored yet (docs/decisions/0031).
 
-The pointers of a batch are joined: each rule and device is evaluated once. One read of history
-serves all rules of a device, and their states are written together (docs/decisions/0052).
+Requests of a batch are merged: each rule and device is evaluated once. One read of history serves
+all rules of a device, and their states are written together (docs/decisions/0052).
 
-`Sweep` evaluates what changes by time alone: silences, durations, and rules that have changed.
-
-One replica at a time does it, for each tenant in its turn. Everything that is due stands in the
-states, so the next replica does what is left after a crash, with the times at which it was due.
+`DueStateSweep` evaluates changes by time alone: silences, durations, and changed rules. One replica
+runs it, and tenants take turns. States hold when they are due, so after a crash the next replica
+continues with the original times.
 """
 
 import asyncio
@@ -34,14 +33,24 @@ from libs.common.scheduling import FairScheduler
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.telemetry.tracing import batch, trace_of
 from services.device.alarms import row_sources
-from services.device.alarms.decision import decide_silence, start_of
-from services.device.alarms.evaluations import DeviceLooks, Look, by_device, joined
-from services.device.alarms.events import Pointer, read_pointer
-from services.device.alarms.model import Rule, SilenceCondition, State, fresh_state
-from services.device.alarms.row_sources import Stored, Unstored, UplinkReader, source_of
-from services.device.alarms.rule_index import compiled
+from services.device.alarms.decision import decide_silence, find_start
+from services.device.alarms.evaluations import (
+    DeviceEvaluations,
+    Evaluation,
+    group_by_device,
+    merge_requests,
+)
+from services.device.alarms.events import EvaluationRequest, decode_request
+from services.device.alarms.model import Rule, SilenceCondition, State, new_state
+from services.device.alarms.row_sources import (
+    StoredReport,
+    UnstoredMessage,
+    UplinkReader,
+    history_field,
+)
+from services.device.alarms.rule_index import compile_rule
 from services.device.alarms.rules import RuleStore
-from services.device.alarms.store import AlarmStore, Decision
+from services.device.alarms.store import AlarmStore, StateUpdate
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 
@@ -53,11 +62,11 @@ SUBJECTS = (
     *(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")),
 )
 BATCH = 1000
-"""Events that are taken at a time; other replicas take the next ones."""
+"""Events of a batch; other replicas take the next ones."""
 ACK_WAIT = 30.0
-"""Seconds after which events of a process that died go to another one."""
+"""Seconds after which events of a crashed process are delivered again."""
 AGAIN = 0.5
-"""Seconds until an evaluation is tried again that has to wait for what is not stored yet."""
+"""Seconds until an evaluation that waits for unstored messages is repeated."""
 BATCHES = 4
 """Tenants whose events a process handles at the same time."""
 READERS = 8
@@ -65,14 +74,14 @@ READERS = 8
 DEVICES = 50
 """Devices that are handled together."""
 LONGEST = 10.0
-"""Seconds after which the rest of a batch is handed back."""
+"""Seconds after which the rest of a batch is delivered again."""
 MOST_ROWS = 20_000
-"""Rows of history of one device that are held at a time, unless its states know newer ones."""
+"""Maximum history rows of a device in memory, unless its states know newer ones."""
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Carries states on; one per process."""
+    """Evaluates states; one per process."""
 
     rules: RuleStore
     alarms: AlarmStore
@@ -83,101 +92,127 @@ class Evaluator:
     readers: FairScheduler = field(default_factory=lambda: FairScheduler("alarms", READERS))
 
     async def evaluate_events(self, tenant: str, events: Iterable[tuple[str, bytes]]) -> set[int]:
-        """Do what events of a tenant ask for: subjects and bodies. Repeatable.
+        """Handle events of a tenant, as subjects and bodies. Repeatable.
 
-        Returns the devices whose pointers have to come again. Raises `StoreError`, `Unavailable`.
+        Returns the devices whose requests must be delivered again. Raises `StoreError`,
+        `Unavailable`.
         """
-        pointers, changed = list[Pointer](), set[int]()
+        requests, changed = list[EvaluationRequest](), set[int]()
         for subject, body in events:
             _, _, kind, device, *_ = subject.split(".")
             if kind == "device":
                 changed.add(int(device))
-            elif pointer := _read(subject, body):
-                pointers.append(pointer)
+            elif request := _decode_request(subject, body):
+                requests.append(request)
         for first in range(0, len(changed), DEVICES):
-            await self._fit(tenant, set(list(changed)[first : first + DEVICES]))
-        ids = {rule for pointer in pointers for rule in pointer.values}
+            await self._update_devices(tenant, set(list(changed)[first : first + DEVICES]))
+        ids = {rule for request in requests for rule in request.values}
         if not ids:
             return set()
-        rules = {one: compiled(rule) for one, rule in (await self.rules.some(list(ids))).items()}
-        looks = joined(pointers, rules)
-        pointers.clear()  # they can have many MiB
-        await self._reread(looks)
-        return await self._evaluate(tenant, looks)
+        rules = {
+            one: compile_rule(rule) for one, rule in (await self.rules.find_all(list(ids))).items()
+        }
+        evaluations = merge_requests(requests, rules)
+        requests.clear()  # frees up to many MiB
+        await self._reload_states(evaluations)
+        return await self._evaluate(tenant, evaluations)
 
-    async def again(self, tenant: str, due: Iterable[tuple[Rule, State]]) -> None:
-        """Evaluate states of a tenant whose time has come, or later."""
+    async def evaluate_due(self, tenant: str, due: Iterable[tuple[Rule, State]]) -> None:
+        """Evaluate due states of a tenant; postpone those that must wait."""
         now = now_ms()
-        looks = [
-            Look(compiled(rule), state, 0 if (state.settles or sys.maxsize) <= now else sys.maxsize)
+        evaluations = [
+            Evaluation(
+                compile_rule(rule),
+                state,
+                0 if (state.settles or sys.maxsize) <= now else sys.maxsize,
+            )
             for rule, state in due
         ]
-        states = [look.state for look in looks]
-        waiting, later = await self._evaluate(tenant, looks), now_ms() + int(AGAIN * 1000)
+        states = [evaluation.state for evaluation in evaluations]
+        waiting, later = await self._evaluate(tenant, evaluations), now_ms() + int(AGAIN * 1000)
         await self.alarms.postpone([(one, later) for one in states if one.device in waiting])
 
-    async def _reread(self, looks: Collection[Look]) -> None:
-        """Let looks begin with the states as they are now."""
-        stored = await self.alarms.states([look.state.id for look in looks])
-        for look in looks:
-            fresh = fresh_state(look.compiled.rule, look.state.device)
-            look.state = stored.get(fresh.id, fresh)
+    async def _reload_states(self, evaluations: Collection[Evaluation]) -> None:
+        stored = await self.alarms.find_states([evaluation.state.id for evaluation in evaluations])
+        for evaluation in evaluations:
+            fresh = new_state(evaluation.compiled.rule, evaluation.state.device)
+            evaluation.state = stored.get(fresh.id, fresh)
 
-    async def _evaluate(self, tenant: str, looks: Sequence[Look]) -> set[int]:
-        """Carry states on; return the devices whose pointers have to come again."""
+    async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> set[int]:
+        """Evaluate states; return the devices whose requests must be delivered again."""
         until, waiting = time.monotonic() + LONGEST, set[int]()
-        ids = {look.state.device for look in looks}
+        ids = {evaluation.state.device for evaluation in evaluations}
         serials = {one.id: one.sn for one in await self.devices.lists.listed(tenant, ids)}
-        await self.alarms.end([look.state for look in looks if look.state.device not in serials])
-        left = by_device(looks, serials)
+        await self.alarms.end(
+            [
+                evaluation.state
+                for evaluation in evaluations
+                if evaluation.state.device not in serials
+            ]
+        )
+        left = group_by_device(evaluations, serials)
         while left and time.monotonic() < until:
             some, left = left[:DEVICES], left[DEVICES:]
             jobs = [self.readers.run(tenant, partial(self._decide, one)) for one in some]
             decided = await asyncio.gather(*jobs)
-            settled = await self.alarms.settle([one for each in decided for _, one in each])
-            waiting.update(device.device for device in some if device.waits)
+            settled = await self.alarms.apply_updates([one for each in decided for _, one in each])
+            waiting.update(device.device for device in some if device.must_wait)
             for device, each in zip(some, decided, strict=True):
-                if overtaken := [look for look, one in each if one.before.id not in settled]:
-                    await self._reread(overtaken)
-                    left.append(DeviceLooks(device.device, device.sn, overtaken))
+                if overtaken := [
+                    evaluation for evaluation, one in each if one.before.id not in settled
+                ]:
+                    await self._reload_states(overtaken)
+                    left.append(DeviceEvaluations(device.device, device.sn, overtaken))
         return waiting | {device.device for device in left}
 
-    async def _decide(self, device: DeviceLooks) -> list[tuple[Look, Decision]]:
-        """Read what the looks at a device need, and decide."""
-        sources = {source_of(one) for one in device.conditions()}
+    async def _decide(self, device: DeviceEvaluations) -> list[tuple[Evaluation, StateUpdate]]:
+        """Read history that the evaluations of a device need, and decide."""
+        sources = {history_field(one) for one in device.conditions()}
         if not sources:
             return await self._decide_silences(device)
-        stored, missing, complete = await self._read(device, sources)
-        found = list[tuple[Look, Decision]]()
-        for one in device.decisions(stored, missing, now_ms(), complete=complete):
+        stored, missing, complete = await self._read_history(device, sources)
+        found = list[tuple[Evaluation, StateUpdate]]()
+        for one in device.decide_all(stored, missing, now_ms(), complete=complete):
             found.append(one)
-            await asyncio.sleep(0)  # many rules and rows take long
+            await asyncio.sleep(0)  # lets other tasks run between long decisions
         return found
 
-    async def _decide_silences(self, device: DeviceLooks) -> list[tuple[Look, Decision]]:
-        if await self._missing(device, 0) is not None:
-            device.waits = True
+    async def _decide_silences(
+        self, device: DeviceEvaluations
+    ) -> list[tuple[Evaluation, StateUpdate]]:
+        if await self._find_unstored(device, 0) is not None:
+            device.must_wait = True
             return []
         newest = (await self.latest.arrivals([device.device])).get(device.device)
         return [
-            (look, look.decided(*decide_silence(condition, look.state, newest, now_ms())))
-            for look in device.looks
-            if isinstance(condition := look.compiled.rule.condition, SilenceCondition)
+            (
+                evaluation,
+                evaluation.to_update(
+                    *decide_silence(condition, evaluation.state, newest, now_ms())
+                ),
+            )
+            for evaluation in device.evaluations
+            if isinstance(condition := evaluation.compiled.rule.condition, SilenceCondition)
         ]
 
-    async def _read(
-        self, device: DeviceLooks, sources: Collection[str]
-    ) -> tuple[list[Stored], Unstored | None, bool]:
-        """Return history, the oldest message that may be missing there, and whether that is all.
+    async def _read_history(
+        self, device: DeviceEvaluations, sources: Collection[str]
+    ) -> tuple[list[StoredReport], UnstoredMessage | None, bool]:
+        """Return history, the oldest unstored message, and whether history is complete.
 
-        The states know the changes of newer rows: what is read goes on behind these at least.
+        At least all rows up to the newest known change of the states are read.
         """
-        now, after, missing, stored = now_ms(), 0, None, list[Stored]()
-        starts = [start_of(look.state, look.oldest, look.earliest, now) for look in device.looks]
-        known = max(max(look.state.newest, look.state.at) for look in device.looks)
+        now, after, missing, stored = now_ms(), 0, None, list[StoredReport]()
+        starts = [
+            find_start(evaluation.state, evaluation.oldest, evaluation.earliest, now)
+            for evaluation in device.evaluations
+        ]
+        known = max(
+            max(evaluation.state.newest, evaluation.state.at) for evaluation in device.evaluations
+        )
         at, sequence = min(start.at for start in starts), 0
         while True:
-            found = await self._missing(device, after)
+            found = await self._find_unstored(device, after)
             more = await self.history.since(sources, device.device, at, sequence)
             if found is not None and any(row.sequence == found.sequence for row in more):
                 after = found.sequence
@@ -188,44 +223,48 @@ class Evaluator:
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence
 
-    async def _missing(self, device: DeviceLooks, after: int) -> Unstored | None:
-        heard = {row.sequence for look in device.looks for row in look.heard}
-        near = heard or {look.state.sequence for look in device.looks}
-        return await self.uplink.first(device.sn, after, near, heard)
+    async def _find_unstored(self, device: DeviceEvaluations, after: int) -> UnstoredMessage | None:
+        requested = {
+            row.sequence for evaluation in device.evaluations for row in evaluation.requested
+        }
+        near = requested or {evaluation.state.sequence for evaluation in device.evaluations}
+        return await self.uplink.first(device.sn, after, near, requested)
 
-    async def _fit(self, tenant: str, devices: set[int]) -> None:
-        """Let states follow devices that are new, changed or gone."""
+    async def _update_devices(self, tenant: str, devices: set[int]) -> None:
+        """Update rules and states of devices that are new, changed or deleted."""
         found = {one.id: one.model for one in await self.devices.lists.listed(tenant, devices)}
         for gone in devices - found.keys():
             await self.rules.end_of_device(tenant, gone)
             await self.alarms.end_of_device(gone)
-        rules = await self.rules.about(tenant, found)
+        rules = await self.rules.list_for_devices(tenant, found)
         for model in set(found.values()):
             mine = [one for one in found if found[one] == model]
             named = [rule for rule in rules if rule.product == model or rule.device in mine]
-            await self.alarms.end(await self.alarms.others(mine, [rule.id for rule in named]))
+            await self.alarms.end(
+                await self.alarms.list_for_other_rules(mine, [rule.id for rule in named])
+            )
             for rule in named:
                 if isinstance(rule.condition, SilenceCondition):
                     watched = mine if rule.device is None else [rule.device]
                     await self.alarms.watch_silences(rule, watched, now_ms())
 
 
-def _read(subject: str, body: bytes) -> Pointer | None:
+def _decode_request(subject: str, body: bytes) -> EvaluationRequest | None:
     try:
-        return read_pointer(body)
+        return decode_request(body)
     except INVALID_JSON as error:
-        log.warning("%s is not readable: %s", subject, error)
+        log.warning("invalid evaluation request at %s: %s", subject, error)
         return None
 
 
-def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
-    """The consumer that all replicas share; it acknowledges events whose states are stored."""
+def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
+    """Return the consumer that all replicas share; it acknowledges stored results."""
 
     async def evaluate_messages(messages: list[Msg]) -> None:
         with batch("alarms batch", [trace_of(message.headers) for message in messages]):
             events = ((message.subject, message.data) for message in messages)
-            again = await evaluator.evaluate_events(event_tenant(messages[0]), events)
-            late = {one.reply for one in messages if int(one.subject.split(".")[3]) in again}
+            waiting = await evaluator.evaluate_events(event_tenant(messages[0]), events)
+            late = {one.reply for one in messages if int(one.subject.split(".")[3]) in waiting}
             await hand_back(bus.client, dict.fromkeys(late, AGAIN))
             await acknowledge(bus.client, (one for one in messages if one.reply not in late))
 
@@ -244,16 +283,16 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
 
 
 PERIOD = 0.5
-"""Seconds between two looks."""
+"""Seconds between two queries for due states."""
 SWEPT_STATES = 500
-"""States of a tenant that are looked at in one turn."""
+"""States of a tenant in one turn."""
 SWEEPERS = 8
-"""Turns of tenants at the same time."""
+"""Concurrent turns of tenants."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Looks at what is due."""
+class DueStateSweep:
+    """Evaluates states that are due by time."""
 
     rules: RuleStore
     alarms: AlarmStore
@@ -262,41 +301,40 @@ class Sweep:
     latest: LatestValues
 
     async def run(self) -> None:
-        """Look for ever; run by the lease holder."""
+        """Run until cancelled, by the holder of the lease."""
         await take_turns("due alarms", SWEEPERS, self._tenants, self._steps, PERIOD)
 
     async def _tenants(self) -> set[str]:
-        return {*await self.rules.tenants_to_do(), *await self.alarms.tenants_due(now_ms())}
+        return {*await self.rules.tenants_pending(), *await self.alarms.tenants_due(now_ms())}
 
     async def _steps(self, tenant: str) -> Steps:
-        """Do what is due of a tenant."""
-        for rule in await self.rules.to_do(tenant):
-            await self._follow(rule)
+        for rule in await self.rules.list_pending(tenant):
+            await self._apply_rule_change(rule)
             yield
-        while await self.look(tenant):
+        while await self.sweep_states(tenant):
             yield
 
-    async def look(self, tenant: str) -> bool:
-        """Look at some states of a tenant that are due; whether there may be more."""
-        states = await self.alarms.due(tenant, now_ms(), SWEPT_STATES)
-        rules = await self.rules.some(list({state.rule for state in states}))
+    async def sweep_states(self, tenant: str) -> bool:
+        """Evaluate due states of a tenant; return whether there may be more."""
+        states = await self.alarms.list_due(tenant, now_ms(), SWEPT_STATES)
+        rules = await self.rules.find_all(list({state.rule for state in states}))
         due: list[tuple[Rule, State]] = []
         quiet: list[tuple[Rule, State]] = []
         ended: list[State] = []
         for state in states:
             rule = rules.get(state.rule)
-            if rule is None or not rule.alive or rule.generation != state.generation:
+            if rule is None or not rule.is_active or rule.generation != state.generation:
                 ended.append(state)
             elif isinstance(rule.condition, SilenceCondition) and state.status == "NORMAL":
                 quiet.append((rule, state))
             else:
                 due.append((rule, state))
         await self.alarms.end(ended, gone=True)
-        await self.evaluator.again(tenant, [*due, *await self._silent(quiet)])
+        await self.evaluator.evaluate_due(tenant, [*due, *await self._filter_silent(quiet)])
         return len(states) == SWEPT_STATES
 
-    async def _silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
-        """Postpone the states of devices that have reported; return the others."""
+    async def _filter_silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
+        """Return the states of silent devices; postpone the others."""
         newest = await self.latest.arrivals([state.device for _, state in states])
         later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
         for rule, state in states:
@@ -310,15 +348,15 @@ class Sweep:
         await self.alarms.postpone(later)
         return silent
 
-    async def _follow(self, rule: Rule) -> None:
-        """End what a rule did as it was before; begin to watch the devices of a silence."""
-        while states := await self.alarms.outdated(rule, SWEPT_STATES):
+    async def _apply_rule_change(self, rule: Rule) -> None:
+        """End states of older generations; start to watch silences."""
+        while states := await self.alarms.list_outdated(rule, SWEPT_STATES):
             await self.alarms.end(states, gone=True)
-        if rule.alive and isinstance(rule.condition, SilenceCondition):
-            await self._watch(rule)
-        await self.rules.done(rule)
+        if rule.is_active and isinstance(rule.condition, SilenceCondition):
+            await self._watch_devices(rule)
+        await self.rules.finish_change(rule)
 
-    async def _watch(self, rule: Rule) -> None:
+    async def _watch_devices(self, rule: Rule) -> None:
         if rule.device is not None:
             await self.alarms.watch_silences(rule, [rule.device], rule.updated_at)
             return

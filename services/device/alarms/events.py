@@ -1,4 +1,4 @@
-"""What alarms say on the bus, and what is read of what others say."""
+"""Events of alarms, and evaluation requests."""
 
 from typing import Any
 from uuid import uuid4
@@ -15,36 +15,36 @@ from libs.common.decoding import copy_fields
 from services.device.alarms.model import Alarm
 
 
-class Pointer(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What a device has just said may change the states of some rules for it."""
+class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Request to evaluate rules for a device whose values may change their states."""
 
     tenant: str
     device_id: int
     values: dict[int, Any]
-    """By the id of the rule: what it looks at. None for a silence, which is over."""
+    """Value by rule id; None for a silence, which is over."""
     ts: int
-    """ms: when it was measured."""
+    """When it was measured, ms."""
     sequence: int
-    """Of it in `UPLINK`."""
+    """Sequence of its message in `UPLINK`."""
     received: int = 0
-    """ms: when it arrived; 0 from a version that did not say so."""
+    """When it arrived, ms; 0 if an older version published it."""
     earliest: int = 0
-    """ms: the time of the oldest reading that was pointed at and may not be evaluated yet."""
+    """Time of the oldest reading that may not be evaluated yet, ms."""
 
 
-read_pointer = msgspec.json.Decoder(Pointer).decode
+decode_request = msgspec.json.Decoder(EvaluationRequest).decode
 
 
-def pointing(pointer: Pointer, key: str, headers: dict[str, str]) -> Outgoing:
-    """`event.{tenant}.look.{deviceId}`, which the service says to itself; `key` is the uplink's."""
-    subject = look_event(pointer.tenant, pointer.device_id)
-    return Outgoing(subject, msgspec.json.encode(pointer), f"l-{key}", headers)
+def request_message(request: EvaluationRequest, key: str, headers: dict[str, str]) -> Outgoing:
+    """Return the message `event.{tenant}.look.{deviceId}`; `key` is of the uplink."""
+    subject = look_event(request.tenant, request.device_id)
+    return Outgoing(subject, msgspec.json.encode(request), f"l-{key}", headers)
 
 
 def alarm_changed(
     alarm: Alarm, change: AlarmChange, profile: DeviceProfile, hops: int = 0
 ) -> OutboxEntry:
-    """`event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""
+    """Return the event `event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""
     event = copy_fields(
         AlarmChanged,
         alarm,

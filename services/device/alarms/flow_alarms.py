@@ -1,4 +1,4 @@
-"""Alarms that flows raise and clear: `rpc.device.change_alarm`, and their steps in MongoDB."""
+"""Alarms of flows: `rpc.device.change_alarm`, and collection `alarm_steps`."""
 
 from datetime import UTC, datetime
 
@@ -16,14 +16,14 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Collection, Document, Mongo, Session
 from services.device.alarms.events import alarm_changed
-from services.device.alarms.model import Alarm, read, too_many_alarms, written
+from services.device.alarms.model import Alarm, from_document, to_document, too_many_alarms
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
 
 MOST_OF_FLOWS = 100
-"""Open alarms of a device that flows have raised."""
+"""Maximum open alarms of a device that flows have raised."""
 
 
 class FlowAlarmStore:
@@ -40,9 +40,10 @@ class FlowAlarmStore:
         self._ids = IdAllocator(mongo.database, "alarms")
 
     async def change(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
-        """Raise or clear what a flow calls an alarm of a device; each step once.
+        """Raise or clear an alarm of a flow; each step takes effect once.
 
-        Raises `NotFound` when the device is gone, `InvalidInput` when it has too many.
+        Raises `NotFound` when the device does not exist, `InvalidInput` when it has too many
+        alarms.
         """
         step = {"_id": f"{wanted.tenant}.{wanted.step}"}
 
@@ -52,7 +53,7 @@ class FlowAlarmStore:
                 return ChangedAlarm(done["alarm"], done["changed"]), []
             present = await self._devices.presence.with_ids([device_id], session)
             if not present:
-                raise NotFound("the device is gone", field="entity")
+                raise NotFound("the device does not exist", field="entity")
             change = self._raise_keyed if wanted.raised else self._clear_keyed
             answer, entries = await change(wanted, present[0], session)
             note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
@@ -86,7 +87,7 @@ class FlowAlarmStore:
             content=wanted.content,
             raised_at=now_ms(),
         )
-        await self._alarms.insert_one(written(alarm), session=session)
+        await self._alarms.insert_one(to_document(alarm), session=session)
         entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
@@ -101,26 +102,26 @@ class FlowAlarmStore:
         )
         if found is None:
             return ChangedAlarm(), []
-        alarm = read(found, Alarm)
+        alarm = from_document(found, Alarm)
         entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
 
 class FlowAlarms:
-    """Raises and clears alarms for flows; whoever lets a flow run was asked what it may use."""
+    """Raises and clears alarms for flows, whose grants were checked before."""
 
     def __init__(self, store: FlowAlarmStore, directory: EntityDirectory) -> None:
         self._store = store
         self._directory = directory
 
     def offer(self, rpc: RpcServer) -> None:
-        """Offer the operation."""
+        """Answer `rpc.device.change_alarm`."""
         rpc.offer("change_alarm", ChangeAlarm, self.change)
 
     async def change(self, wanted: ChangeAlarm) -> ChangedAlarm:
-        """Raise an alarm unless it is open, or clear it when it is.
+        """Raise an alarm unless it is open, or clear an open alarm.
 
-        Raises `InvalidInput`, also for a device that has too many, and `NotFound`.
+        Raises `InvalidInput`, also for a device with too many alarms, and `NotFound`.
         """
         for field, text, most in (
             ("key", wanted.key, LONGEST_KEY),
@@ -130,10 +131,10 @@ class FlowAlarms:
                 raise InvalidInput(f"must be 1 to {most} characters", field=field)
         found = await self._directory.by_keys(wanted.tenant, [wanted.entity])
         if wanted.entity not in found:
-            raise NotFound(f"there is no entity {wanted.entity}", field="entity")
+            raise NotFound(f"entity {wanted.entity} does not exist", field="entity")
         thing = found[wanted.entity].thing
         if not thing.device:
-            raise InvalidInput(f"{wanted.entity} is no entity of a device", field="entity")
+            raise InvalidInput(f"{wanted.entity} is not an entity of a device", field="entity")
         if wanted.dry_run:
             return ChangedAlarm()
         return await self._store.change(wanted, thing.id)

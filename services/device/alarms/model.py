@@ -1,4 +1,4 @@
-"""Rules, states and alarms, as they are stored, and their errors.
+"""Rules, states and alarms in MongoDB, and their errors.
 
 Stored names are those of the structs in camelCase, `id` is `_id`; times are ms.
 """
@@ -15,9 +15,9 @@ from libs.common.store.mongo import Document
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MOST_SECONDS = 30 * 86_400
-"""Of a duration or a silence."""
+"""Maximum of a duration or a silence."""
 LONGEST_PATH = 512
-"""Characters of the path of a property."""
+"""Maximum characters of the path of a property."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 Path = Annotated[
@@ -34,9 +34,9 @@ Text = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_defaults=True):
-    """A property is beyond a threshold, perhaps for some time.
+    """A property is beyond a threshold, optionally for a minimum time.
 
-    It is over when the value is back by more than `hysteresis`, which numbers have.
+    The alarm clears when the value is back by more than `hysteresis`, which needs a number.
     """
 
     property: Path
@@ -44,17 +44,17 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     threshold: Number | bool | Text
     hysteresis: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.0
     seconds: Annotated[int, msgspec.Meta(ge=0, le=MOST_SECONDS)] = 0
-    """For how long it has to be beyond it."""
+    """How long the value must be beyond the threshold."""
 
 
 class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
-    """No report arrives for so many seconds; over with the next one."""
+    """No report arrives for this time; the next report clears the alarm."""
 
     seconds: Annotated[int, msgspec.Meta(ge=10, le=MOST_SECONDS)]
 
 
 class EventCondition(msgspec.Struct, tag_field="type", tag="EVENT", omit_defaults=True):
-    """An event of the TSL; another one ends it, or people do."""
+    """A device sends an event; another event or a user clears the alarm."""
 
     event: Path
     ended_by: Path | None = None
@@ -64,7 +64,7 @@ Condition = ValueCondition | SilenceCondition | EventCondition
 
 
 class Rule(msgspec.Struct, rename="camel", kw_only=True):
-    """What raises an alarm: of one device, or of each of a product."""
+    """Condition that raises alarms, for one device or all devices of a product."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -75,46 +75,46 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
     condition: Condition
     enabled: bool = True
     generation: int = 1
-    """Grows when it decides otherwise; what older ones have raised is over."""
-    todo: bool = False
-    """States of older generations are to be ended, or those of a silence to be begun."""
-    ending: bool = False
-    """It is being deleted: nobody sees it any more."""
+    """Incremented when the condition changes; alarms of older generations end."""
+    has_pending_states: bool = msgspec.field(name="todo", default=False)
+    """Whether states must be ended, or silences of devices watched."""
+    is_deleting: bool = msgspec.field(name="ending", default=False)
+    """Whether it is being deleted and hidden from users."""
     created_at: int
     updated_at: int
     changed: int
-    """ms: when it was written, by which processes hear of it."""
+    """When it was written, ms; processes read newer rules by it."""
 
     @property
-    def alive(self) -> bool:
-        """Whether it decides anything."""
-        return self.enabled and not self.ending
+    def is_active(self) -> bool:
+        """Return whether it is evaluated."""
+        return self.enabled and not self.is_deleting
 
     def applies(self, tenant: str, device: int, product: str) -> bool:
-        """Whether it is about a device."""
+        """Return whether it applies to this device."""
         mine = self.device == device if self.device is not None else self.product == product
-        return self.alive and mine and self.tenant == tenant
+        return self.is_active and mine and self.tenant == tenant
 
 
 Status = Literal["NORMAL", "PENDING", "RAISED"]
 
 
 class Checkpoint(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What all readings before a time amount to; later ones can be folded in again."""
+    """Result of the fold over all readings before a time."""
 
     until: int
-    """ms: that time."""
+    """This time, ms."""
     status: Status = "NORMAL"
     since: int = 0
     arrival: int = 0
     value: Any = None
     at: int = 0
-    """ms: when the reading was measured that changed the status last."""
+    """When the reading that changed the status last was measured, ms."""
     sequence: int = 0
 
 
 class State(msgspec.Struct, rename="camel", kw_only=True):
-    """Where a rule stands for a device."""
+    """State of a rule for a device."""
 
     id: str = msgspec.field(name="_id")
     tenant: str
@@ -122,65 +122,65 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     generation: int
     device: int
     momentary: bool = False
-    """What raises it are events: the next one does so again when people have cleared it."""
+    """Whether events raise the alarm: after a user clears it, the next event raises again."""
     status: Status = "NORMAL"
     alarm: int | None = None
-    """The alarm that is open; RAISED without one is an alarm that people have cleared."""
+    """The open alarm; RAISED without one means that a user has cleared it."""
     at: int = 0
-    """ms: the newest time at which the status ever changed; never less than it was."""
+    """Newest time at which the status changed, ms; it never decreases."""
     sequence: int = 0
-    """Of it in `UPLINK`, which tells reports of one ms apart."""
+    """Sequence of this reading in `UPLINK`, which orders reports of the same ms."""
     since: int = 0
-    """Since when a PENDING value is beyond its threshold; since when a silence is watched."""
+    """Since when a PENDING value is beyond its threshold, or a silence is watched."""
     arrival: int = 0
-    """ms: when the first value of those beyond it arrived."""
+    """When the first value beyond the threshold arrived, ms."""
     value: Any = None
-    """What was beyond the threshold first."""
+    """First value beyond the threshold."""
     newest: int = 0
-    """ms: the time of the newest reading that was evaluated."""
+    """Time of the newest evaluated reading, ms."""
     checkpoint: Checkpoint | None = None
-    """From where readings that arrive out of order are folded in; None: only newer ones are."""
+    """Where late readings are folded in; with None only newer ones count."""
     points: list[Checkpoint] = []
-    """Later checkpoints in their order, so that an evaluation reads little again."""
+    """Later checkpoints in order, so that an evaluation reads little history."""
     cleared: int = 0
-    """ms: when people cleared an alarm last. What had arrived by then raises no other one."""
+    """When a user cleared an alarm last, ms; earlier arrivals raise no other one."""
     begun: int = 0
-    """ms: since when readings count; what arrived before does not."""
+    """Readings that arrived before this time (ms) do not count."""
     due: int | None = None
-    """When it has to be looked at, though nothing happens."""
+    """When it must be evaluated even without a reading."""
     settles: int | None = None
-    """ms: when it has to be evaluated from `checkpoint` on, because its status has changed."""
+    """When it must be evaluated from `checkpoint` because its status changed, ms."""
     revision: int = 0
-    """Grows with every change."""
+    """Incremented by each change."""
     changed: int = 0
-    """ms: when that was, by which processes hear of it."""
+    """When it was changed, ms; processes read newer states by it."""
 
 
 class Alarm(msgspec.Struct, rename="camel", kw_only=True):
-    """One alarm, from its raising on."""
+    """An alarm, open or cleared."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
     rule: int | None = None
-    """None: a flow has raised it."""
+    """None for an alarm of a flow."""
     state: str | None = None
-    """Key of the state that it belongs to."""
+    """Key of its state."""
     flow: int | None = None
     key: str | None = None
-    """What flows call it; a device has one open alarm of a key."""
+    """Key that the flow chose; a device has one open alarm per key."""
     device: int
     device_name: str
     integration: str
     severity: Severity
     content: str
-    """The name of the rule when it was raised, or what the flow says."""
+    """Name of the rule when it was raised, or text of the flow."""
     value: Any = None
-    """What raised it; None for a silence."""
+    """Value that raised it; None for a silence."""
     raised_at: int
     open: bool = True
     cleared_at: int | None = None
     ended_at: datetime | None = None
-    """When that was noted: it is kept for some days more."""
+    """When its end was recorded; retention counts from then."""
     cleared_by: str | None = None
     """`RULE`, `FLOW`, or the id of the user."""
     claimed_at: int | None = None
@@ -190,8 +190,8 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     note: str | None = None
 
 
-def fresh_state(rule: Rule, device: int) -> State:
-    """The state of a rule for a device that it has not judged yet."""
+def new_state(rule: Rule, device: int) -> State:
+    """Return the initial state of a rule for a device."""
     return State(
         id=state_key(rule.id, rule.generation, device),
         tenant=rule.tenant,
@@ -204,33 +204,33 @@ def fresh_state(rule: Rule, device: int) -> State:
 
 
 def state_key(rule: int, generation: int, device: int) -> str:
-    """The natural key of a state."""
+    """Return the natural key of a state."""
     return f"{rule}.{generation}.{device}"
 
 
-def read(document: Mapping[str, Any], form: type[S]) -> S:
-    """The struct that a document is."""
+def from_document(document: Mapping[str, Any], form: type[S]) -> S:
+    """Return the struct of a document."""
     return msgspec.convert(document, form)
 
 
-def written(struct: msgspec.Struct) -> Document:
-    """The document of a struct, without what is None."""
+def to_document(struct: msgspec.Struct) -> Document:
+    """Return the document of a struct, without None."""
     fields: Document = msgspec.to_builtins(struct, builtin_types=(datetime,))
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def rule_not_found(rule_id: int) -> NotFound:
-    """There is no such rule, or none that the user sees."""
-    return NotFound(f"there is no alarm rule {rule_id}", field="rule_id")
+    """Return the error for a rule that does not exist or is hidden from the user."""
+    return NotFound(f"alarm rule {rule_id} does not exist", field="rule_id")
 
 
 def too_many_rules(limit: str, most: int) -> InvalidInput:
-    """A device or a product has as many rules as `limit` permits."""
-    text = f"{limit}: the device or the product has {most} alarm rules, which is its limit"
+    """Return the error for a device or product whose rules reach `limit`."""
+    text = f"{limit}: the device or product has {most} alarm rules, the maximum"
     return InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
 
 
 def too_many_alarms(most: int) -> InvalidInput:
-    """A device has as many open alarms of flows as it may."""
-    text = f"a device has at most {most} open alarms of flows"
+    """Return the error for a device with too many open alarms of flows."""
+    text = f"the device has {most} open alarms of flows, the maximum"
     return InvalidInput(text, field="key", code="alarm_number_limitation")

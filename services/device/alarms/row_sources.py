@@ -1,9 +1,8 @@
-"""Readings that rules are evaluated with: from history, and from messages not stored yet.
+"""Readings for evaluations: from history, and messages that are not stored yet.
 
-What a device has said that is not stored yet: nothing that came later is decided before it.
-
-`UPLINK` and its partitions hold a message until it is stored. What a process of ingest that died
-had in hand stays there until another one gets it, while newer reports are stored already.
+An evaluation waits for earlier messages of its device. `UPLINK` and its partitions keep a message
+until it is stored: after a crash of an ingest process, newer reports may be stored before the
+messages that it had received.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from libs.common.clock import now_ms, to_ms
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import Document, Mongo
 from services.device.alarms.condition_checks import bounded, value_at
-from services.device.alarms.decision import Row
+from services.device.alarms.decision import TimedValue
 from services.device.alarms.model import EventCondition, ValueCondition
 from services.device.telemetry.batch_store import DELAY
 from services.device.telemetry.device_events import EVENTS
@@ -39,23 +38,23 @@ from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, sequen
 CHUNK = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
-"""A condition that looks at history."""
+"""A condition that needs history."""
 EVENT = "e"
-"""The id of an event in its document."""
+"""Field of the event id in its document."""
 
 
-class Stored(NamedTuple):
-    """A report or an event of a device; in order of (`ts`, `sequence`)."""
+class StoredReport(NamedTuple):
+    """A report or an event of a device, ordered by `ts` and `sequence`."""
 
     ts: int
     sequence: int
     arrival: int
     values: dict[str, Any]
-    """By source."""
+    """Values by field of history."""
 
 
 class History:
-    """The values and events of devices."""
+    """Values and events of devices."""
 
     def __init__(self, mongo: Mongo, retention_days: int) -> None:
         self._database = mongo.direct
@@ -63,10 +62,10 @@ class History:
 
     async def since(
         self, sources: Collection[str], device_id: int, start: int, sequence: int
-    ) -> list[Stored]:
-        """At most `CHUNK` rows behind a time (ms) and sequence, the oldest first.
+    ) -> list[StoredReport]:
+        """Return at most `CHUNK` rows behind a time (ms) and sequence, oldest first.
 
-        They have what `sources` name: fields of reports, or `EVENT`.
+        `sources` are fields of history.
         """
         now = now_ms()
         if start < now - self._kept:
@@ -78,7 +77,7 @@ class History:
         query: Document = {"_id": bounds, "$or": [{one: {"$exists": True}} for one in sources]}
         fields = [one for one in sources if not any(up in sources for up in _parents(one))]
         names = [EVENTS] if EVENT in sources else map(collection_name, _partitions(start, now))
-        paths, rows = {one: tuple(one.split(".")) for one in sources}, list[Stored]()
+        paths, rows = {one: tuple(one.split(".")) for one in sources}, list[StoredReport]()
         for name in names:
             found = self._database[name].find(
                 query, [*fields, DELAY], sort=[("_id", 1)], limit=CHUNK - len(rows)
@@ -89,16 +88,16 @@ class History:
         return rows
 
 
-def source_of(condition: HistoryCondition) -> str:
-    """Return the field of history that a condition looks at."""
+def history_field(condition: HistoryCondition) -> str:
+    """Return the field of history that a condition needs."""
     return EVENT if isinstance(condition, EventCondition) else f"p.{condition.property}"
 
 
-def rows_of(condition: HistoryCondition, stored: Iterable[Stored]) -> list[Row]:
-    """Return what a condition looks at of rows of history."""
-    source = source_of(condition)
+def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -> list[TimedValue]:
+    """Return the values of a condition from rows of history."""
+    source = history_field(condition)
     rows = [
-        Row(one.ts, one.sequence, one.values[source], one.arrival)
+        TimedValue(one.ts, one.sequence, one.values[source], one.arrival)
         for one in stored
         if source in one.values
     ]
@@ -107,40 +106,40 @@ def rows_of(condition: HistoryCondition, stored: Iterable[Stored]) -> list[Row]:
     return rows
 
 
-def merged(rows: Iterable[Row], heard: Iterable[Row]) -> list[Row]:
-    """Rows of history, and those of events that history does not keep, in order."""
+def merge_values(rows: Iterable[TimedValue], heard: Iterable[TimedValue]) -> list[TimedValue]:
+    """Return rows of history and requested readings without history, in order."""
     known = {(row.ts, row.sequence): row for row in (*heard, *rows)}
     return [known[key] for key in sorted(known)]
 
 
-def have_all(rows: Sequence[Row], heard: Iterable[Row]) -> bool:
-    """Whether history has all readings that were pointed at; a device may keep none."""
+def contains_all(rows: Sequence[TimedValue], heard: Iterable[TimedValue]) -> bool:
+    """Return whether history has all requested readings; a device may store none."""
     return all(_has(rows, row) for row in heard)
 
 
-def _has(rows: Sequence[Row], row: Row) -> bool:
+def _has(rows: Sequence[TimedValue], row: TimedValue) -> bool:
     at = bisect_left(rows, row[:2])
     return at < len(rows) and rows[at][:2] == row[:2]
 
 
 def _parents(path: str) -> list[str]:
-    """The paths that a path is part of; MongoDB refuses to project both."""
+    """Return the parent paths of a path; MongoDB rejects projections of both."""
     return [path[:at] for at, letter in enumerate(path) if letter == "."]
 
 
 def _partitions(start: int, now: int) -> range:
-    """Those that may have something: a device's clock may be a day ahead."""
+    """Return partitions with rows: a device's clock may be a day ahead."""
     return range(partition_of(start), partition_of(now + DAY_MS) + 1)
 
 
-def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> Stored:
+def _stored(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
     _, ts, sequence = KEY.unpack(document["_id"])
     values = {
         source: bounded(value)
         for source, path in paths.items()
         if isinstance(value := value_at(document, path), (str, int, float))
     }
-    return Stored(ts, sequence, ts + document.get(DELAY, 0), values)
+    return StoredReport(ts, sequence, ts + document.get(DELAY, 0), values)
 
 
 NOT_FOUND = 404
@@ -148,13 +147,13 @@ TIMEOUT = 5.0
 """Seconds."""
 
 
-class Unstored(NamedTuple):
-    """A message that is not acknowledged."""
+class UnstoredMessage(NamedTuple):
+    """A message that ingest has not acknowledged."""
 
     sequence: int
-    """Of all partitions together."""
+    """Sequence across all partitions."""
     received: int
-    """ms."""
+    """When it was received, ms."""
 
 
 class _Message(msgspec.Struct):
@@ -176,7 +175,7 @@ _read = msgspec.json.Decoder(_Answer).decode
 
 
 class UplinkReader:
-    """Looks into `UPLINK` and its `partitions`; one per process."""
+    """Reads `UPLINK` and its partitions; one per process."""
 
     def __init__(self, bus: Bus, partitions: int) -> None:
         self._bus = bus
@@ -184,11 +183,11 @@ class UplinkReader:
 
     async def first(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]
-    ) -> Unstored | None:
-        """The oldest message of a device that may not be stored, behind the sequence `after`.
+    ) -> UnstoredMessage | None:
+        """Return a device's oldest message behind `after` that may not be stored.
 
-        It is looked for where the sequences of `near` are, and everywhere when there is none.
-        Raises `Unavailable`.
+        Only streams with the sequences of `near` are read, or all when there is none. Raises
+        `Unavailable`.
         """
         streams = {UPLINKS[one >> PARTITION_BITS] for one in near if one} or self._streams
         found = await asyncio.gather(
@@ -202,7 +201,7 @@ class UplinkReader:
 
     async def _first(
         self, stream: str, subject: str, after: int, stored: Container[int]
-    ) -> Unstored | None:
+    ) -> UnstoredMessage | None:
         sequence = max(after - sequence_in(stream, 0), 0)
         while True:
             request = {"seq": sequence + 1, "next_by_subj": subject}
@@ -211,7 +210,7 @@ class UplinkReader:
                 return None
             sequence = answer.seq
             if (known := sequence_in(stream, sequence)) not in stored:
-                return Unstored(known, to_ms(answer.time))
+                return UnstoredMessage(known, to_ms(answer.time))
 
     async def _ask(self, stream: str, request: dict[str, object]) -> _Message | None:
         subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)
@@ -225,6 +224,6 @@ class UplinkReader:
 
 
 def _subjects(stream: str, sn: str) -> tuple[str, str]:
-    """What a device says, plainly and over MQTT with QoS 1."""
-    said = up(sn, ">") if stream == UPLINK else partitioned(sn, "*", UPLINKS.index(stream) - 1)
-    return said, MQTT_PREFIX + said
+    """Return the subjects of a device, plain and MQTT with QoS 1."""
+    subject = up(sn, ">") if stream == UPLINK else partitioned(sn, "*", UPLINKS.index(stream) - 1)
+    return subject, MQTT_PREFIX + subject

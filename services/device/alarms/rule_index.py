@@ -1,4 +1,4 @@
-"""The rules of all tenants by what they are about, and what is known of their states. No I/O."""
+"""Index of the rules of all tenants by target, and known states. No I/O."""
 
 import math
 from collections import defaultdict
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from services.device.alarms.condition_checks import Judge, Verdict, judge_of, value_at
-from services.device.alarms.decision import matters
+from services.device.alarms.condition_checks import ConditionCheck, Verdict, compile_check, value_at
+from services.device.alarms.decision import may_change
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -17,41 +17,41 @@ from services.device.alarms.model import (
 )
 
 Subject = tuple[str, int, str]
-"""Tenant, device and product of an event."""
+"""Tenant, device and product of a report."""
 Target = tuple[str, int | str]
-"""Tenant, and the id of a device or the name of a product."""
+"""Tenant, and the id of a device or the model of a product."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """A rule, and what judges values by it; a silence judges none."""
+class CompiledRule:
+    """A rule and the check of its condition; a silence checks no value."""
 
     rule: Rule
-    judge: Judge
+    check: ConditionCheck
 
 
-class Found(NamedTuple):
+class RuleMatch(NamedTuple):
     """A rule whose state a reading may change."""
 
-    compiled: Compiled
+    compiled: CompiledRule
     value: Any
-    is_sure: bool = True
-    """Whether it may do so by the state that is known; else the state may be another by now."""
+    is_certain: bool = True
+    """Whether the known state says so; else the state may have changed by now."""
 
 
 @dataclass(slots=True)
-class Looked:
-    """The rules that look at one property, and the numbers that are beyond none of them."""
+class PropertyRules:
+    """Rules of one property, and the range of numbers that meets no condition."""
 
     path: tuple[str, ...]
-    rules: list[Compiled] = field(default_factory=list)
+    rules: list[CompiledRule] = field(default_factory=list)
     above: float = -math.inf
     below: float = math.inf
     ordered: bool = True
-    """Whether all of them compare numbers."""
+    """Whether all rules compare numbers."""
 
-    def add(self, one: Compiled, condition: ValueCondition) -> None:
-        """Add a rule."""
+    def add(self, one: CompiledRule, condition: ValueCondition) -> None:
+        """Add a rule and narrow the range."""
         self.rules.append(one)
         threshold = condition.threshold
         if isinstance(threshold, (bool, str)):
@@ -63,52 +63,52 @@ class Looked:
         else:
             self.ordered = False
 
-    def quiet(self, value: Any) -> bool:
-        """Whether a value surely is beyond no threshold."""
+    def is_inside(self, value: Any) -> bool:
+        """Return whether a value is certainly beyond no threshold."""
         number = type(value) is float or type(value) is int
         return number and self.ordered and self.above < value < self.below
 
 
-class _Known(NamedTuple):
-    """The part of a state that ingest knows."""
+class _KnownState(NamedTuple):
+    """Fields of a state that ingest needs."""
 
     generation: int
     status: str
     at: int
-    """ms: the newest time at which the status ever changed."""
+    """Newest time at which the status changed, ms."""
     since: int
-    """ms: since when a PENDING value is beyond its threshold."""
+    """Since when a PENDING value is beyond its threshold, ms."""
 
 
-_NORMAL = _Known(0, "NORMAL", 0, 0)
+_NORMAL = _KnownState(0, "NORMAL", 0, 0)
 
 
-class _Doubt(NamedTuple):
-    """A state that may be another one by now."""
+class _UncertainState(NamedTuple):
+    """A state that may change soon."""
 
     until: float
-    """Monotonic."""
+    """Monotonic time."""
     earliest: int
-    """ms: the time of the oldest reading that was pointed at and may not be evaluated yet."""
+    """Time of the oldest requested reading that may not be evaluated, ms."""
 
 
 @dataclass(slots=True)
-class Plan:
-    """The rules of one target, by what they look at."""
+class TargetRules:
+    """Rules of one target by property, event or silence."""
 
-    properties: dict[str, Looked] = field(default_factory=dict)
-    """By path, as rules name it."""
-    events: dict[str, list[Compiled]] = field(default_factory=lambda: defaultdict(list))
-    silences: list[Compiled] = field(default_factory=list)
+    properties: dict[str, PropertyRules] = field(default_factory=dict)
+    """By path, as in the rules."""
+    events: dict[str, list[CompiledRule]] = field(default_factory=lambda: defaultdict(list))
+    silences: list[CompiledRule] = field(default_factory=list)
 
-    def add(self, one: Compiled) -> None:
+    def add(self, one: CompiledRule) -> None:
         """Add a rule."""
         condition = one.rule.condition
         match condition:
             case ValueCondition():
                 path = condition.property
                 if path not in self.properties:
-                    self.properties[path] = Looked(tuple(path.split(".")))
+                    self.properties[path] = PropertyRules(tuple(path.split(".")))
                 self.properties[path].add(one, condition)
             case EventCondition():
                 for event in {condition.event, condition.ended_by} - {None}:
@@ -117,40 +117,40 @@ class Plan:
                 self.silences.append(one)
 
 
-def compiled(rule: Rule) -> Compiled:
-    """A rule with what judges by it."""
+def compile_rule(rule: Rule) -> CompiledRule:
+    """Return a rule with the check of its condition."""
     if isinstance(rule.condition, SilenceCondition):
-        return Compiled(rule, lambda _: None)
-    return Compiled(rule, judge_of(rule.condition))
+        return CompiledRule(rule, lambda _: None)
+    return CompiledRule(rule, compile_check(rule.condition))
 
 
 class RuleIndex:
-    """The rules that decide something; each is compiled once."""
+    """The active rules; each is compiled once."""
 
     def __init__(self) -> None:
-        self._rules: dict[int, Compiled] = {}
-        self._targets: dict[Target, dict[int, Compiled]] = defaultdict(dict)
-        self._plans: dict[Target, Plan] = {}
+        self._rules: dict[int, CompiledRule] = {}
+        self._targets: dict[Target, dict[int, CompiledRule]] = defaultdict(dict)
+        self._plans: dict[Target, TargetRules] = {}
         self._tenants: dict[str, int] = defaultdict(int)
-        self._states: dict[int, dict[int, _Known]] = defaultdict(dict)
-        """By device and rule: those that are not NORMAL."""
-        self._unsure: dict[int, dict[int, _Doubt]] = defaultdict(dict)
+        self._states: dict[int, dict[int, _KnownState]] = defaultdict(dict)
+        """States that are not NORMAL, by device and rule."""
+        self._uncertain: dict[int, dict[int, _UncertainState]] = defaultdict(dict)
         """By device and rule."""
 
-    def has(self, tenant: str) -> bool:
-        """Whether a tenant has a rule."""
+    def has_rules(self, tenant: str) -> bool:
+        """Return whether a tenant has a rule."""
         return tenant in self._tenants
 
     def put(self, rule: Rule) -> None:
-        """Add a rule, or take it anew; one that decides nothing goes."""
+        """Add or replace a rule; remove an inactive one."""
         self.remove(rule.id)
-        if rule.alive:
-            self._rules[rule.id] = self._targets[_target(rule)][rule.id] = compiled(rule)
+        if rule.is_active:
+            self._rules[rule.id] = self._targets[_target(rule)][rule.id] = compile_rule(rule)
             self._tenants[rule.tenant] += 1
             self._plans.pop(_target(rule), None)
 
     def remove(self, rule_id: int) -> None:
-        """Drop a rule; it may be unknown."""
+        """Remove a rule, if it is known."""
         gone = self._rules.pop(rule_id, None)
         if gone is None:
             return
@@ -163,93 +163,99 @@ class RuleIndex:
         if not self._tenants[rule.tenant]:
             del self._tenants[rule.tenant]
 
-    def know(self, state: State) -> None:
-        """Remember where a state stands, unless that of a newer generation is known."""
+    def set_state(self, state: State) -> None:
+        """Store the known state of a rule, unless a newer generation is known."""
         if (
             self._states.get(state.device, {}).get(state.rule, _NORMAL).generation
             > state.generation
         ):
             return
         if state.status != "NORMAL":
-            found = _Known(state.generation, state.status, state.at, state.since)
+            found = _KnownState(state.generation, state.status, state.at, state.since)
             self._states[state.device][state.rule] = found
         elif known := self._states.get(state.device):
             known.pop(state.rule, None)
             if not known:
                 del self._states[state.device]
 
-    def doubt(self, found: Found, device: int, until: float, ts: int) -> int:
-        """A state is about to change: until then (monotonic) any value of the device matters.
+    def mark_uncertain(self, found: RuleMatch, device: int, until: float, ts: int) -> int:
+        """Record that a state may change soon: any value matches `until` (monotonic).
 
-        `ts` is the time (ms) of the reading that is pointed at; returns that of the oldest one
-        since the state was in no doubt. A reading that matters only because of a doubt does not
-        prolong it: else each report of a busy device would be pointed at for ever.
+        `ts` is the time (ms) of the requested reading. Returns the oldest such time since the state
+        was certain. A reading that only matches for lack of certainty does not prolong it:
+        otherwise each report of a busy device would request an evaluation.
         """
-        known = self._unsure[device].get(rule_id := found.compiled.rule.id, _Doubt(until, ts))
+        known = self._uncertain[device].get(
+            rule_id := found.compiled.rule.id, _UncertainState(until, ts)
+        )
         earliest = min(ts, known.earliest)
-        self._unsure[device][rule_id] = _Doubt(until if found.is_sure else known.until, earliest)
+        self._uncertain[device][rule_id] = _UncertainState(
+            until if found.is_certain else known.until, earliest
+        )
         return earliest
 
-    def forget_doubts(self, now: float) -> None:
-        """Drop the doubts that were until now (monotonic)."""
-        for device, rules in list(self._unsure.items()):
-            left = {rule: doubt for rule, doubt in rules.items() if doubt.until > now}
+    def expire_uncertain(self, now: float) -> None:
+        """Remove uncertain states until now (monotonic)."""
+        for device, rules in list(self._uncertain.items()):
+            left = {rule: entry for rule, entry in rules.items() if entry.until > now}
             if left:
-                self._unsure[device] = left
+                self._uncertain[device] = left
             else:
-                del self._unsure[device]
+                del self._uncertain[device]
 
-    def reported(self, about: Subject, properties: Mapping[str, Any], ts: int) -> Iterator[Found]:
-        """The rules whose state a report of a time (ms) may change, each with its value."""
+    def match_report(
+        self, about: Subject, properties: Mapping[str, Any], ts: int
+    ) -> Iterator[RuleMatch]:
+        """Yield the rules whose state a report at `ts` (ms) may change."""
         device = about[1]
-        normal = device not in self._states and device not in self._unsure
-        for plan in self._plans_of(*about):
-            for looked in plan.properties.values():
-                value = value_at(properties, looked.path)
-                if value is None or (normal and looked.quiet(value)):
+        normal = device not in self._states and device not in self._uncertain
+        for plan in self._find_target_rules(*about):
+            for property_rules in plan.properties.values():
+                value = value_at(properties, property_rules.path)
+                if value is None or (normal and property_rules.is_inside(value)):
                     continue
-                for one in looked.rules:
+                for one in property_rules.rules:
                     if normal:
-                        if one.judge(value) is Verdict.BEYOND:
-                            yield Found(one, value)
-                    elif found := self._found(one, device, value, ts):
+                        if one.check(value) is Verdict.BEYOND:
+                            yield RuleMatch(one, value)
+                    elif found := self._match(one, device, value, ts):
                         yield found
             for one in plan.silences:
                 if self._known(one.rule, device).status == "RAISED":
-                    yield Found(one, None)
+                    yield RuleMatch(one, None)
 
-    def occurred(self, about: Subject, event: str, ts: int) -> Iterator[Found]:
-        """The same of an event of the TSL."""
-        for plan in self._plans_of(*about):
+    def match_event(self, about: Subject, event: str, ts: int) -> Iterator[RuleMatch]:
+        """Yield the rules whose state an event at `ts` (ms) may change."""
+        for plan in self._find_target_rules(*about):
             for one in plan.events.get(event, ()):
-                if found := self._found(one, about[1], event, ts):
+                if found := self._match(one, about[1], event, ts):
                     yield found
 
-    def _found(self, one: Compiled, device: int, value: Any, ts: int) -> Found | None:
-        verdict = one.judge(value)
+    def _match(self, one: CompiledRule, device: int, value: Any, ts: int) -> RuleMatch | None:
+        verdict = one.check(value)
         if verdict is None:
             return None
         state = self._known(one.rule, device)
         seconds = getattr(one.rule.condition, "seconds", 0)
         lasts = ts - state.since >= seconds * 1000
-        if matters(state.status, verdict, earlier=ts < state.at, lasts=lasts):
-            return Found(one, value)
-        unsure = one.rule.id in self._unsure.get(device, ())
-        return Found(one, value, is_sure=False) if unsure else None
+        if may_change(state.status, verdict, earlier=ts < state.at, lasts=lasts):
+            return RuleMatch(one, value)
+        unsure = one.rule.id in self._uncertain.get(device, ())
+        return RuleMatch(one, value, is_certain=False) if unsure else None
 
-    def _known(self, rule: Rule, device: int) -> "_Known":
+    def _known(self, rule: Rule, device: int) -> "_KnownState":
         known = self._states.get(device)
         state = known.get(rule.id) if known else None
         return state if state is not None and state.generation == rule.generation else _NORMAL
 
-    def _plans_of(self, tenant: str, device: int, product: str) -> Iterator[Plan]:
+    def _find_target_rules(self, tenant: str, device: int, product: str) -> Iterator[TargetRules]:
         targets: Iterable[Target] = ((tenant, device), (tenant, product))
         for target in targets:
             rules = self._targets.get(target)
             if rules:
                 plan = self._plans.get(target)
                 if plan is None:
-                    plan = self._plans[target] = Plan()
+                    plan = self._plans[target] = TargetRules()
                     for one in rules.values():
                         plan.add(one)
                 yield plan

@@ -1,4 +1,4 @@
-"""Alarm rules: operations of users, and `alarm_rules` in MongoDB."""
+"""Alarm rules: operations of users, and collection `alarm_rules`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from services.device.alarms.model import (
     EventCondition,
     Rule,
     ValueCondition,
-    read,
+    from_document,
     rule_not_found,
+    to_document,
     too_many_rules,
-    written,
 )
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
 from services.device.things.device_store import DeviceStore
 from services.device.things.product_store import ProductStore
 from services.device.things.visibility import seen
 
-HEARD = 60_000
-"""ms for which a rule that is deleted stays, so that every process hears of it."""
+DELETED_MS = 60_000
+"""Time that a deleted rule stays, so that every process reads the deletion."""
 
 
 class RuleStore:
-    """The collection `alarm_rules`."""
+    """Reads and writes rules."""
 
     def __init__(self, database: Database, limits: KnownLimits) -> None:
         self._rules = database["alarm_rules"]
@@ -44,22 +44,22 @@ class RuleStore:
         self._ids = IdAllocator(database, "alarm_rules", block=20)
 
     async def new_id(self) -> int:
-        """An id that no rule has."""
+        """Return an id for a new rule."""
         return await self._ids.take()
 
     async def insert(self, rule: Rule) -> None:
-        """Add a rule; raise `InvalidInput` or `TooManyRequests` when there are too many."""
+        """Insert a rule; raise `InvalidInput` or `TooManyRequests` at a limit."""
         await self._quota.take(rule.tenant)
         await self.check_room(rule)
-        await self._rules.insert_one(written(rule))
+        await self._rules.insert_one(to_document(rule))
         try:
-            await self.check_room(rule)  # again: others may have added theirs meanwhile
+            await self.check_room(rule)  # again: others may have inserted at the same time
         except InvalidInput:
-            await self.begin_end(rule.tenant, rule.id)
+            await self.mark_deleted(rule.tenant, rule.id)
             raise
 
     async def check_room(self, rule: Rule) -> None:
-        """Raise `InvalidInput` when the device or product of a rule has too many others."""
+        """Raise `InvalidInput` when the rules of the device or product reach the limit."""
         kind = "product" if rule.device is None else "device"
         most = getattr(await self._limits.asked(rule.tenant), f"{kind}_rules")
         others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
@@ -69,17 +69,17 @@ class RuleStore:
             raise too_many_rules(f"{kind}Rules", most)
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
-        """A rule of the tenant."""
+        """Return a rule of the tenant, or None."""
         found = await self._rules.find_one({"_id": rule_id, "tenant": tenant, "ending": False})
-        return None if found is None else read(found, Rule)
+        return None if found is None else from_document(found, Rule)
 
     async def replace(self, rule: Rule, before: int) -> bool:
-        """Write a rule over that of a time of change (ms); False when it has changed since."""
+        """Replace a rule of update time `before` (ms); return False after another change."""
         query = {"_id": rule.id, "updatedAt": before, "ending": False}
-        return bool((await self._rules.replace_one(query, written(rule))).matched_count)
+        return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)
 
-    async def begin_end(self, tenant: str, rule_id: int) -> bool:
-        """From now on there is no such rule; False when there was none already."""
+    async def mark_deleted(self, tenant: str, rule_id: int) -> bool:
+        """Hide a rule and end its alarms; return False when it does not exist."""
         query = {"_id": rule_id, "tenant": tenant, "ending": False}
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         return bool((await self._rules.update_one(query, change)).matched_count)
@@ -87,67 +87,67 @@ class RuleStore:
     async def search(
         self, query: Document, order: list[tuple[str, int]], skip: int, limit: int
     ) -> tuple[list[Rule], int]:
-        """A page of rules, and how many match in all."""
+        """Return a page of rules, and how many match."""
         query = {**query, "ending": False}
         found, total = await find_page(self._rules, query, order, skip, limit)
-        return [read(one, Rule) for one in found], total
+        return [from_document(one, Rule) for one in found], total
 
     async def all(self) -> list[Rule]:
-        """Those of all tenants that decide something."""
+        """Return the active rules of all tenants."""
         found = self._rules.find({"enabled": True, "ending": False})
-        return [read(one, Rule) async for one in found]
+        return [from_document(one, Rule) async for one in found]
 
-    async def changed(self, since: int) -> list[Rule]:
-        """Those that have been written since (ms), also those that are ending."""
+    async def list_changed(self, since: int) -> list[Rule]:
+        """Return rules written since a time (ms), including deleted ones."""
         found = self._rules.find({"changed": {"$gte": since}})
-        return [read(one, Rule) async for one in found]
+        return [from_document(one, Rule) async for one in found]
 
-    async def about(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
-        """Those that decide something of devices, which are given with their products."""
+    async def list_for_devices(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
+        """Return the active rules of devices, which are given with their products."""
         targets = [
             {"device": {"$in": list(devices)}},
             {"product": {"$in": list(set(devices.values()))}},
         ]
         query = {"tenant": tenant, "enabled": True, "ending": False, "$or": targets}
-        return [read(one, Rule) async for one in self._rules.find(query)]
+        return [from_document(one, Rule) async for one in self._rules.find(query)]
 
-    async def some(self, ids: Sequence[int]) -> dict[int, Rule]:
-        """Rules by id; one that is gone is missing."""
+    async def find_all(self, ids: Sequence[int]) -> dict[int, Rule]:
+        """Return rules by id."""
         found = self._rules.find({"_id": {"$in": list(ids)}})
-        return {one["_id"]: read(one, Rule) async for one in found}
+        return {one["_id"]: from_document(one, Rule) async for one in found}
 
-    async def tenants_to_do(self) -> list[str]:
-        """Return the tenants of rules that `to_do` returns."""
+    async def tenants_pending(self) -> list[str]:
+        """Return the tenants of rules that `list_pending` returns."""
         return list(await self._rules.distinct("tenant", {"todo": True}))
 
-    async def to_do(self, tenant: str) -> list[Rule]:
-        """Rules that have changed, and whose states have yet to follow."""
+    async def list_pending(self, tenant: str) -> list[Rule]:
+        """Return changed rules whose states must be ended or created."""
         query = {"todo": True, "tenant": tenant}
-        return [read(one, Rule) async for one in self._rules.find(query)]
+        return [from_document(one, Rule) async for one in self._rules.find(query)]
 
-    async def done(self, rule: Rule) -> None:
-        """The states have followed a rule; one that is being deleted goes."""
+    async def finish_change(self, rule: Rule) -> None:
+        """Record that states follow a rule; remove a deleted rule."""
         query: dict[str, Any] = {"_id": rule.id, "updatedAt": rule.updated_at}
-        if rule.ending:
-            if rule.changed < now_ms() - HEARD:
+        if rule.is_deleting:
+            if rule.changed < now_ms() - DELETED_MS:
                 await self._rules.delete_one(query)
         else:
             await self._rules.update_one({**query, "ending": False}, {"$unset": {"todo": ""}})
 
-    async def end_of_device(self, tenant: str, device_id: int) -> None:
-        """A device is gone, and its rules with it."""
+    async def delete_for_device(self, tenant: str, device_id: int) -> None:
+        """Delete the rules of a deleted device."""
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
 
 
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt", "updated_at": "updatedAt"}
-"""What rules may be sorted by."""
+"""Sort keys of rules."""
 ORDERED = {"GT", "GTE", "LT", "LTE"}
 
 
 @dataclass(frozen=True)
 class AlarmRules:
-    """Makes, lists, changes and ends rules."""
+    """Operations of users on rules."""
 
     store: RuleStore
     devices: DeviceStore
@@ -155,11 +155,11 @@ class AlarmRules:
     grants: GrantReader
 
     async def search(self, principal: Principal, wanted: SearchRules) -> Page[ShownRule]:
-        """A page of the rules that the user sees."""
+        """Return a page of the rules that the user may see."""
         grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant}
         if not grants.everything:
-            query["$and"] = [{"device": {"$in": await self._seen(principal.tenant, grants)}}]
+            query["$and"] = [{"device": {"$in": await self._visible_ids(principal.tenant, grants)}}]
         if wanted.keyword:
             query["name"] = containing(wanted.keyword)
         if wanted.device_id is not None:
@@ -175,11 +175,14 @@ class AlarmRules:
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def get(self, principal: Principal, rule_id: int) -> ShownRule:
-        """A rule; raise `NotFound`."""
+        """Return a rule; raise `NotFound`."""
         return _shown(await self._find(principal, rule_id))
 
     async def create(self, principal: Principal, body: PutRule) -> int:
-        """Make a rule; raise `InvalidInput`, `NotFound`, `Forbidden` or `TooManyRequests`."""
+        """Create a rule.
+
+        Raises `InvalidInput`, `NotFound`, `Forbidden` or `TooManyRequests`.
+        """
         now = now_ms()
         target = await self._target(principal, body)
         rule = Rule(
@@ -187,9 +190,9 @@ class AlarmRules:
             tenant=principal.tenant,
             name=body.name.strip(),
             severity=body.severity,
-            condition=_checked(body.condition),
+            condition=_validate_condition(body.condition),
             enabled=body.enabled,
-            todo=True,
+            has_pending_states=True,
             created_at=now,
             updated_at=now,
             changed=now,
@@ -199,9 +202,9 @@ class AlarmRules:
         return rule.id
 
     async def replace(self, principal: Principal, rule_id: int, body: PutRule) -> None:
-        """Change a rule; what it has raised is over when it decides otherwise now.
+        """Change a rule; a change of its condition ends its alarms.
 
-        Raises as `create`, and `Conflict` when somebody else changes it at the same time.
+        Raises as `create`, and `Conflict` after a change at the same time.
         """
         before = await self._find(principal, rule_id)
         target = await self._target(principal, body)
@@ -210,74 +213,78 @@ class AlarmRules:
             before,
             name=body.name.strip(),
             severity=body.severity,
-            condition=_checked(body.condition),
+            condition=_validate_condition(body.condition),
             enabled=body.enabled,
             updated_at=now,
             changed=now,
             **{"device": None, "product": None, **target},
         )
-        if _decides(rule) != _decides(before):
-            rule.generation, rule.todo = before.generation + 1, True
+        if _evaluation_key(rule) != _evaluation_key(before):
+            rule.generation, rule.has_pending_states = before.generation + 1, True
             if (rule.device, rule.product) != (before.device, before.product):
                 await self.store.check_room(rule)
         if not await self.store.replace(rule, before.updated_at):
-            raise Conflict("the rule has just been changed", field="rule_id")
+            raise Conflict(
+                "the rule was changed at the same time: read it and repeat the request",
+                field="rule_id",
+            )
 
     async def delete(self, principal: Principal, rule_id: int) -> None:
-        """Delete a rule, and what it has raised is over; raise `NotFound`."""
+        """Delete a rule and end its alarms; raise `NotFound`."""
         await self._find(principal, rule_id)
-        if not await self.store.begin_end(principal.tenant, rule_id):
+        if not await self.store.mark_deleted(principal.tenant, rule_id):
             raise rule_not_found(rule_id)
 
     async def _find(self, principal: Principal, rule_id: int) -> Rule:
         grants = await self.grants.of(principal)
         rule = await self.store.find(principal.tenant, rule_id)
         if rule is None or not (
-            grants.everything or (rule.device and await self._sees(principal, grants, rule.device))
+            grants.everything
+            or (rule.device and await self._may_see(principal, grants, rule.device))
         ):
             raise rule_not_found(rule_id)
         return rule
 
     async def _target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
-        """What a rule is about, which the user sees."""
+        """Return the device or product of a rule, which the user may see."""
         if (body.device_id is None) == (body.product is None):
-            raise InvalidInput("must be of a device or of a product", field="device_id")
+            raise InvalidInput("either device_id or product is required", field="device_id")
         grants = await self.grants.of(principal)
         if body.device_id is not None:
-            if not await self._sees(principal, grants, body.device_id):
+            if not await self._may_see(principal, grants, body.device_id):
                 raise NotFound(f"device {body.device_id} not found", field="device_id")
             return {"device": body.device_id}
         if not grants.everything:
-            text = "rules of a product are for those who see all devices"
+            text = "rules of a product require access to all devices"
             raise Forbidden(text, field="product")
         if await self.products.find(principal.tenant, str(body.product)) is None:
             raise NotFound(f"product {body.product} not found", field="product")
         return {"product": body.product}
 
-    async def _sees(self, principal: Principal, grants: Grants, device_id: int) -> bool:
+    async def _may_see(self, principal: Principal, grants: Grants, device_id: int) -> bool:
         found = await self.devices.lists.listed(principal.tenant, [device_id])
         return any(grants.device(one.id, one.integration, one.group) for one in found)
 
-    async def _seen(self, tenant: str, grants: Grants) -> list[int]:
+    async def _visible_ids(self, tenant: str, grants: Grants) -> list[int]:
         return await self.devices.lists.ids_that(tenant, seen(grants))
 
 
-def _decides(rule: Rule) -> tuple[Any, ...]:
+def _evaluation_key(rule: Rule) -> tuple[Any, ...]:
     return rule.device, rule.product, rule.condition, rule.enabled
 
 
-def _checked(condition: Condition) -> Condition:
-    """The condition, when it can be met; raise `InvalidInput`."""
+def _validate_condition(condition: Condition) -> Condition:
+    """Return a valid condition; raise `InvalidInput`."""
     if isinstance(condition, EventCondition) and condition.event == condition.ended_by:
         raise InvalidInput("must be another event", field="condition.ended_by")
     if isinstance(condition, ValueCondition):
         ordered = condition.comparison in ORDERED
         number = not isinstance(condition.threshold, (bool, str))
         if ordered and not number:
-            text = "only numbers are greater or less than others"
+            text = "must be EQ or NE for a threshold that is not a number"
             raise InvalidInput(text, field="condition.comparison")
         if condition.hysteresis and not ordered:
-            text = "is for comparisons with GT, GTE, LT and LTE"
+            text = "requires the comparison GT, GTE, LT or LTE"
             raise InvalidInput(text, field="condition.hysteresis")
     return condition
 

@@ -1,4 +1,4 @@
-"""Alarms and their rules on the wire."""
+"""Schemas of alarms and alarm rules."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +12,7 @@ from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.model import Condition
 
 MOST_AT_ONCE = 1000
-"""Alarms of a page, and of a claim."""
+"""Maximum alarms of a page or a claim."""
 
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
 """Milliseconds since 1970, up to the year 9999."""
@@ -32,21 +32,21 @@ AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class SearchAlarms(PageRequest, kw_only=True):
-    """What alarms are searched by; every filter narrows, of a list any value will do."""
+    """Filters of alarms: an alarm must match each filter, and one value of a list."""
 
     largest: ClassVar[int] = MOST_AT_ONCE
 
     keyword: Keyword | None = None
-    """A part of content or name of the device, in any case."""
+    """Part of the content or the device's name, in any case."""
     device_ids: Ids | None = None
-    """None, or an empty list: of any device."""
+    """Absent or empty means any device."""
     start_timestamp: Timestamp | None = None
-    """Raised then or later."""
+    """Earliest time at which the alarm was raised."""
     end_timestamp: Timestamp | None = None
     alarm_status: Annotated[list[bool], msgspec.Meta(max_length=2)] | None = None
-    """True: not claimed; false: claimed."""
+    """True for unclaimed, false for claimed alarms."""
     open: bool | None = None
-    """True: not cleared yet."""
+    """True for alarms that are not cleared."""
     severity: Annotated[list[Severity], msgspec.Meta(max_length=5)] | None = None
     rule_id: Id | None = None
 
@@ -56,7 +56,7 @@ class ShownAlarm(console.Shown, kw_only=True):
 
     id: str
     alarm_status: bool
-    """Whether nobody has claimed it."""
+    """True while it is unclaimed."""
     alarm_time: int
     """When it was raised."""
     alarm_content: str
@@ -67,13 +67,13 @@ class ShownAlarm(console.Shown, kw_only=True):
     address: str | None = None
     severity: Severity
     rule_id: str | None = None
-    """The rule that has raised it."""
+    """The rule that raised it."""
     flow_id: str | None = None
-    """The flow that has raised it."""
+    """The flow that raised it."""
     open: bool
-    """Whether it is not over."""
+    """False after it was cleared."""
     value: Any = None
-    """What raised it."""
+    """Value that raised it."""
     cleared_time: int | None = None
     cleared_by: str | None = None
     """`RULE`, `FLOW`, or the id of a user."""
@@ -85,7 +85,7 @@ class ShownAlarm(console.Shown, kw_only=True):
 
 
 class AlarmNumbers(msgspec.Struct, kw_only=True):
-    """Answer of `POST /alarms/count`."""
+    """Numbers of alarms in a search."""
 
     total: int
     open: int
@@ -94,7 +94,7 @@ class AlarmNumbers(msgspec.Struct, kw_only=True):
 
 
 class ClaimAlarms(msgspec.Struct, kw_only=True):
-    """Body of `POST /alarms/claim`: all of a device that nobody has claimed, or some."""
+    """Body of `POST /alarms/claim`: `device_id` for all its unclaimed alarms, or ids."""
 
     device_id: Id | None = None
     alarm_ids: AlarmIds | None = None
@@ -109,7 +109,7 @@ class ClearAlarms(msgspec.Struct, kw_only=True):
 
 
 class PutRule(msgspec.Struct, kw_only=True):
-    """Body of `POST /alarm-rules` and `PUT /alarm-rules/{rule_id}`: of a device or a product."""
+    """Body that creates or replaces an alarm rule of a device or a product."""
 
     name: Name
     severity: Severity
@@ -120,7 +120,7 @@ class PutRule(msgspec.Struct, kw_only=True):
 
 
 class SearchRules(PageRequest, kw_only=True):
-    """Body of `POST /alarm-rules/search`; `keyword` is a part of the name, in any case."""
+    """Body of `POST /alarm-rules/search`; `keyword` is part of the name, in any case."""
 
     largest: ClassVar[int] = MOST_AT_ONCE
 
@@ -137,7 +137,7 @@ class RuleRef(msgspec.Struct):
 
 
 class ShownRule(console.Shown, kw_only=True):
-    """A rule; times in ms."""
+    """An alarm rule; times in ms."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""Alarms of users: search, claim, clear, export, and removal of write-only values."""
+"""Operations of users on alarms, and removal of write-only values."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -40,10 +40,10 @@ COLUMNS = {
     "cleared_time": "clearedAt",
     "claimed_time": "claimedAt",
 }
-"""What alarms may be sorted by."""
+"""Sort keys of alarms."""
 NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
 MOST_EXPORTED = 100_000
-"""Alarms of one file, the newest ones."""
+"""Maximum alarms of a file; the newest are exported."""
 HEAD = (
     "Alarm Time",
     "Severity",
@@ -58,8 +58,8 @@ HEAD = (
 
 
 @dataclass(frozen=True)
-class Alarms:
-    """Shows, claims and clears alarms."""
+class AlarmService:
+    """Operations of users on alarms."""
 
     store: AlarmStore
     devices: DeviceStore
@@ -68,7 +68,7 @@ class Alarms:
     async def search(
         self, principal: Principal, wanted: SearchAlarms
     ) -> Streamed[Page[ShownAlarm]]:
-        """Stream the alarms that the user sees, the newest first unless sorted otherwise."""
+        """Stream the alarms that the user may see, newest first by default."""
         order = wanted.order(COLUMNS, NEWEST_FIRST)
         query = await self._query(principal, wanted)
         skip = (wanted.number - 1) * wanted.size
@@ -81,7 +81,7 @@ class Alarms:
         return wanted.streamed_page(in_parts(rows, complete), await self.store.queries.total(query))
 
     async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
-        """How many alarms a search would find."""
+        """Return how many alarms a search finds."""
         found = await self.store.queries.count(await self._query(principal, wanted))
         numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in found:
@@ -94,12 +94,12 @@ class Alarms:
         return numbers
 
     async def claim(self, principal: Principal, body: ClaimAlarms) -> None:
-        """Claim alarms for the user; those that are claimed or not seen are passed over.
+        """Claim alarms for the user; ignore claimed and hidden ones.
 
-        Raises `NotFound` for a device that the user does not see, `InvalidInput`.
+        Raises `NotFound` for a device that the user may not see, `InvalidInput`.
         """
         if (body.device_id is None) == (body.alarm_ids is None):
-            raise InvalidInput("must be a device, or some alarms", field="device_id")
+            raise InvalidInput("either device_id or alarm_ids is required", field="device_id")
         grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
@@ -110,17 +110,17 @@ class Alarms:
             query["device"] = device_id
         else:
             query["_id"] = {"$in": ids_of(body.alarm_ids or [])}
-            query.update(await self._seen(principal.tenant, grants))
+            query.update(await self._visibility(principal.tenant, grants))
         while ids := await self.store.queries.ids(query, MOST_AT_ONCE):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
     async def clear(self, principal: Principal, body: ClearAlarms) -> None:
-        """Clear alarms by hand; those that are over or not seen are passed over."""
+        """Clear alarms by hand; ignore cleared and hidden ones."""
         query: Document = {
             "tenant": principal.tenant,
             "_id": {"$in": ids_of(body.alarm_ids)},
-            **await self._seen(principal.tenant, await self.grants.of(principal)),
+            **await self._visibility(principal.tenant, await self.grants.of(principal)),
         }
         ids = await self.store.queries.ids(query, MOST_AT_ONCE)
         await self.store.clear(ids, principal.subject, body.note)
@@ -128,11 +128,13 @@ class Alarms:
     async def export(
         self, principal: Principal, wanted: SearchAlarms, timezone: str
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a file; raise `InvalidInput` before the first one."""
+        """Return the lines of a CSV file; raise `InvalidInput` before the first one."""
         try:
             zone = ZoneInfo(timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise InvalidInput(f"{timezone} is no time zone", field="timezone") from error
+            raise InvalidInput(
+                f"must be the name of a time zone. Got {timezone}", field="timezone"
+            ) from error
         return in_pieces(self._lines(await self._query(principal, wanted), zone))
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
@@ -143,8 +145,8 @@ class Alarms:
                 yield csv_lines([_row(alarm, zone)])
 
     async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
-        """The alarms that meet a filter, of the devices that the user sees."""
-        seen = await self._seen(principal.tenant, await self.grants.of(principal))
+        """Return the query of a filter, limited to devices that the user may see."""
+        seen = await self._visibility(principal.tenant, await self.grants.of(principal))
         query: Document = {"tenant": principal.tenant, **seen}
         conditions: list[Document] = []
         if wanted.keyword:
@@ -168,8 +170,8 @@ class Alarms:
             query["rule"] = wanted.rule_id
         return query
 
-    async def _seen(self, tenant: str, grants: Grants) -> Document:
-        """The condition that grants put on alarms; a group's devices are those of now."""
+    async def _visibility(self, tenant: str, grants: Grants) -> Document:
+        """Return the condition of grants; a group includes its current devices."""
         if grants.everything:
             return {}
         granted = grants.resources
@@ -220,18 +222,18 @@ def _row(alarm: Alarm, zone: tzinfo) -> list[str]:
 
 @dataclass(frozen=True)
 class AlarmEraser:
-    """Looks at the rules of alarms to tell which values must not be read."""
+    """Removes values that a TSL declares write-only from alarms."""
 
     alarms: AlarmStore
     rules: RuleStore
 
     async def erase(self, device_id: int, tsl: Tsl) -> bool:
-        """Remove values of alarms and states of a device; return whether there were any.
+        """Remove values of a device's alarms and states; return whether there were any.
 
-        A value stays when its rule is as it was then and watches what can be read: of a rule
-        that has changed or is gone nobody knows what it watched.
+        A value stays when its rule is unchanged and watches a readable property. The property of a
+        changed or deleted rule is unknown.
         """
-        rules = await self.rules.some(await self.alarms.rules_with_values(device_id))
+        rules = await self.rules.find_all(await self.alarms.rules_with_values(device_id))
         kept = [
             state_key(rule.id, rule.generation, device_id)
             for rule in rules.values()

@@ -1,7 +1,7 @@
-"""Alarms and the states that raise them, in MongoDB: `alarms` and `alarm_states`.
+"""Alarms and states in MongoDB: `alarms` and `alarm_states`.
 
-A state, what it raises or clears, and the events that tell of it are one transaction, so each
-happens once, whoever decides it and however often.
+A state, its alarms and their events are written in one transaction, so each change happens once,
+even if several processes decide it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,45 +22,44 @@ from libs.common.store.mongo import (
     distinct_values,
 )
 from services.device.alarms.alarm_queries import AlarmQueries
-from services.device.alarms.decision import SETTLING, Change, is_unchanged
+from services.device.alarms.decision import SETTLING_MS, AlarmTransition, is_unchanged
 from services.device.alarms.events import alarm_changed
 from services.device.alarms.model import (
     Alarm,
     Rule,
     State,
-    fresh_state,
-    read,
-    written,
+    from_document,
+    new_state,
+    to_document,
 )
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
 
 BY_RULE, BY_FLOW = "RULE", "FLOW"
-"""Who clears an alarm that is over, if not people."""
+"""Who cleared an alarm, if not a user."""
 HAS_VALUE: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
 CHUNK = 200
-"""Alarms that people change in one transaction; states that are written in one."""
+"""Alarms that users change, or states that are written, in one transaction."""
 MOST_CHANGES = 250
-"""Alarms that are raised and cleared in one transaction, unless one state has more: others have
-their turn between two."""
+"""Alarm transitions of one transaction, unless one state alone has more."""
 KNOWN = dict.fromkeys(("tenant", "rule", "generation", "device", "status", "at", "since"), 1)
-"""The fields of a state that ingest knows."""
+"""The fields of a state that ingest needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What becomes of the state of a rule for a device."""
+class StateUpdate:
+    """New state of a rule for a device, and the transitions of its alarm."""
 
     rule: Rule | None
     """None when the state ends."""
     before: State
     after: State | None
-    """None: it is deleted."""
-    changes: Sequence[Change] = ()
+    """None deletes the state."""
+    changes: Sequence[AlarmTransition] = ()
     is_written: bool = True
-    """Whether the state has to be written; a checkpoint alone need not be."""
+    """Whether the state must be written; a new checkpoint alone need not be."""
 
 
 class AlarmStore:
@@ -77,18 +76,18 @@ class AlarmStore:
 
     # States.
 
-    async def settle(self, decisions: Iterable[Decision]) -> set[str]:
-        """Write states, and the changes of their alarms; return the keys of these states.
+    async def apply_updates(self, decisions: Iterable[StateUpdate]) -> set[str]:
+        """Write states and changes of their alarms; return the keys of these states.
 
-        States that another process has changed since they were read are missing: they have to be
-        decided again. One that its rule does not apply to any more ends.
+        States that another process has changed since they were read are missing: they must be
+        decided again. A state ends when its rule no longer applies to the device.
         """
         settled = set[str]()
-        for some in _parts(decisions):
+        for some in _split_transactions(decisions):
 
             async def write(
-                session: Session, some: Sequence[Decision] = some
-            ) -> tuple[list[Decision], list[Document]]:
+                session: Session, some: Sequence[StateUpdate] = some
+            ) -> tuple[list[StateUpdate], list[Document]]:
                 current = await self._current(some, session)
                 devices = await self._present({one.before.device for one in current}, session)
                 return current, await self._write(current, devices, session)
@@ -102,23 +101,23 @@ class AlarmStore:
         return settled
 
     async def end(self, states: Iterable[State], *, gone: bool = False) -> None:
-        """End states, and the alarms that they have raised.
+        """End states and their alarms.
 
-        They are deleted when their rule is `gone`, or their device. Others stay, NORMAL, so that
-        processes hear it.
+        States are deleted when their rule or device is `gone`. Others become NORMAL, so that
+        processes read the change.
         """
         left = {state.id: state for state in states}
         while left:
-            ended = [Decision(None, one, None if gone else one) for one in left.values()]
-            left = await self.states(list(left.keys() - await self.settle(ended)))
+            ended = [StateUpdate(None, one, None if gone else one) for one in left.values()]
+            left = await self.find_states(list(left.keys() - await self.apply_updates(ended)))
 
-    async def end_of_device(self, device_id: int) -> None:
-        """A device is gone, and its alarms with it."""
+    async def delete_device(self, device_id: int) -> None:
+        """Delete the alarms and states of a deleted device."""
         await self._states.delete_many({"device": device_id})
         await self._alarms.delete_many({"device": device_id})
 
     async def rules_with_values(self, device_id: int) -> list[int]:
-        """Return the ids of the rules by which a device has alarms or states with a value."""
+        """Return ids of rules whose alarms or states of a device hold a value."""
         query = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
         rows = [
             row
@@ -128,7 +127,7 @@ class AlarmStore:
         return list({row["rule"] for row in rows})
 
     async def erase_values(self, device_id: int, kept: Sequence[str]) -> bool:
-        """Remove the values of a device's alarms and states, except those of `kept` states.
+        """Remove values of a device's alarms and states, except of `kept` states.
 
         Return whether there were any.
         """
@@ -139,59 +138,61 @@ class AlarmStore:
         states = await self._states.update_many({**other, "_id": keys}, gone)
         return bool(alarms.modified_count or states.modified_count)
 
-    async def not_normal(self) -> list[State]:
-        """The states of all tenants that are not NORMAL, by their `KNOWN` fields."""
+    async def list_active(self) -> list[State]:
+        """Return the states that are not NORMAL, of all tenants, with `KNOWN` fields."""
         found = self._states.find({"status": {"$ne": "NORMAL"}}, KNOWN)
-        return [read(one, State) async for one in found]
+        return [from_document(one, State) async for one in found]
 
-    async def changed(self, since: int) -> list[State]:
-        """The states that have changed since (ms), by their `KNOWN` fields."""
+    async def list_changed(self, since: int) -> list[State]:
+        """Return the states changed since a time (ms), with `KNOWN` fields."""
         found = self._states.find({"changed": {"$gte": since}}, KNOWN)
-        return [read(one, State) for one in await found.to_list(None)]
+        return [from_document(one, State) for one in await found.to_list(None)]
 
     async def tenants_due(self, now: int) -> list[str]:
-        """The tenants with states that have to be looked at by now (ms)."""
+        """Return the tenants of states that are due at `now` (ms)."""
         return await distinct_values(self._states, "tenant", {"due": {"$lte": now}})
 
-    async def due(self, tenant: str, now: int, limit: int) -> list[State]:
-        """States that have to be looked at by now (ms), those that wait longest first."""
+    async def list_due(self, tenant: str, now: int, limit: int) -> list[State]:
+        """Return states that are due at `now` (ms), the longest due first."""
         query = {"tenant": tenant, "due": {"$lte": now}}
         found = self._states.find(query, sort=[("due", 1)], limit=limit)
-        return [read(one, State) async for one in found]
+        return [from_document(one, State) async for one in found]
 
-    async def others(self, devices: Sequence[int], rules: Sequence[int]) -> list[State]:
-        """The states of devices for other rules than these."""
+    async def list_for_other_rules(
+        self, devices: Sequence[int], rules: Sequence[int]
+    ) -> list[State]:
+        """Return the states of devices for other rules than these."""
         query = {"device": {"$in": list(devices)}, "rule": {"$nin": list(rules)}}
-        return [read(one, State) async for one in self._states.find(query)]
+        return [from_document(one, State) async for one in self._states.find(query)]
 
-    async def states(self, keys: Sequence[str]) -> dict[str, State]:
-        """States by key; one that does not exist is missing."""
+    async def find_states(self, keys: Sequence[str]) -> dict[str, State]:
+        """Return states by key."""
         found = self._states.find({"_id": {"$in": list(keys)}})
-        return {one["_id"]: read(one, State) async for one in found}
+        return {one["_id"]: from_document(one, State) async for one in found}
 
-    async def outdated(self, rule: Rule, limit: int) -> list[State]:
-        """States of a rule as it was before, all of them when it decides nothing any more."""
+    async def list_outdated(self, rule: Rule, limit: int) -> list[State]:
+        """Return states of older generations; all states of an inactive rule."""
         query: Document = {"rule": rule.id}
-        if rule.alive:
+        if rule.is_active:
             query["generation"] = {"$lt": rule.generation}
-        return [read(one, State) async for one in self._states.find(query, limit=limit)]
+        return [from_document(one, State) async for one in self._states.find(query, limit=limit)]
 
     async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
-        """Begin to watch devices for silence; those that are watched stay as they are."""
-        fresh = [fresh_state(rule, device) for device in devices]
+        """Create silence states of devices that have none."""
+        fresh = [new_state(rule, device) for device in devices]
         for state in fresh:
             state.since, state.due = now, now
         if fresh:
             await self._states.bulk_write(
                 [
-                    UpdateOne({"_id": one.id}, {"$setOnInsert": written(one)}, upsert=True)
+                    UpdateOne({"_id": one.id}, {"$setOnInsert": to_document(one)}, upsert=True)
                     for one in fresh
                 ],
                 ordered=False,
             )
 
     async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
-        """Look at states later (ms) that have not changed."""
+        """Set when states are due (ms), unless they have changed."""
         writes = [
             UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
             for state, due in dues
@@ -202,7 +203,7 @@ class AlarmStore:
     # Alarms, for users.
 
     async def claim(self, ids: Sequence[int], user: str, name: str, note: str | None) -> int:
-        """Claim alarms for a user, but those that are claimed already; return how many."""
+        """Claim unclaimed alarms for a user; return how many."""
         changes = {"claimedAt": now_ms(), "claimedBy": user, "claimedName": name}
         if note:
             changes["note"] = note
@@ -211,7 +212,7 @@ class AlarmStore:
     async def clear(self, ids: Sequence[int], user: str, note: str | None) -> int:
         """Clear open alarms by hand; return how many.
 
-        The rule raises the next one once it was over; that of an event at the next event.
+        The rule raises the next alarm after a return to normal, or at the next event.
         """
         now = now_ms()
         changes: Document = cleared_fields(now, user)
@@ -228,11 +229,11 @@ class AlarmStore:
 
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 found = await self._alarms.find(query, session=session).to_list(None)
-                alarms = [read(one | changes, Alarm) for one in found]
+                alarms = [from_document(one | changes, Alarm) for one in found]
                 some = {"_id": {"$in": [one.id for one in alarms]}}
                 await self._alarms.update_many(some, {"$set": changes}, session=session)
                 if what == "cleared":
-                    await self._let_go(alarms, session)
+                    await self._detach_states(alarms, session)
                 profiles = await self._profiles({one.device for one in alarms}, session)
                 entries = [
                     alarm_changed(one, what, profiles[one.device])
@@ -246,16 +247,16 @@ class AlarmStore:
             await self._outbox.relay(entries)
         return changed
 
-    async def _let_go(self, alarms: Sequence[Alarm], session: Session) -> None:
-        """States of alarms that people have cleared: of events NORMAL, else RAISED without one.
+    async def _detach_states(self, alarms: Sequence[Alarm], session: Session) -> None:
+        """Remove cleared alarms from their states; states of events become NORMAL.
 
-        What has arrived by now raises none again; later readings may (`State.cleared`).
+        Readings that have arrived by now raise no other alarm (`State.cleared`).
         """
         mine = {"_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}}
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
-        later = dict.fromkeys(("due", "settles"), now + SETTLING)
+        later = dict.fromkeys(("due", "settles"), now + SETTLING_MS)
         normal = {"status": "NORMAL", "cleared": now, "changed": now, **later}
         momentary = mine | open_now | {"momentary": True}
         await self._states.update_many(momentary, change | {"$set": normal}, session=session)
@@ -266,9 +267,9 @@ class AlarmStore:
         return {one.id: profile_of(one) for one in (await self._present(ids, session)).values()}
 
     async def _current(
-        self, decisions: Sequence[Decision], session: Session | None = None
-    ) -> list[Decision]:
-        """Those whose states nobody has changed since they were read."""
+        self, decisions: Sequence[StateUpdate], session: Session | None = None
+    ) -> list[StateUpdate]:
+        """Return the updates whose states have not changed since they were read."""
         query = {"_id": {"$in": [one.before.id for one in decisions]}}
         found = self._states.find(query, {"revision": 1}, session=session)
         revisions = {one["_id"]: one.get("revision", 0) async for one in found}
@@ -280,15 +281,17 @@ class AlarmStore:
 
     async def _write(
         self,
-        decisions: Sequence[Decision],
+        decisions: Sequence[StateUpdate],
         devices: Mapping[int, PresentDevice],
         session: Session,
     ) -> list[Document]:
-        """Write states, their alarms, and the events that tell of these."""
-        lasting = [_applied(one, devices.get(one.before.device)) for one in decisions]
+        """Write states, their alarms, and events."""
+        lasting = [_end_unless_applies(one, devices.get(one.before.device)) for one in decisions]
         asked = [one.before.alarm for one in lasting if one.changes]
         stored = self._alarms.find({"_id": {"$in": asked}, "open": True}, session=session)
-        known = {one["_id"]: read(one, Alarm) async for one in stored} if any(asked) else {}
+        known = (
+            {one["_id"]: from_document(one, Alarm) async for one in stored} if any(asked) else {}
+        )
         new, entries, now = dict[int, Alarm](), list[OutboxEntry](), now_ms()
         writes: list[ReplaceOne[Document] | DeleteOne] = []
         for one in (one for one in lasting if one.is_written):
@@ -297,7 +300,7 @@ class AlarmStore:
                 alarm = known.get(alarm_id) or new.get(alarm_id or 0)
                 alarm_id = None
                 if change.raised and one.rule is not None and device is not None:
-                    alarm = await self._raised(one.rule, before, change, device)
+                    alarm = await self._new_alarm(one.rule, before, change, device)
                     new[alarm.id], alarm_id = alarm, alarm.id
                 elif alarm is not None:
                     alarm.open, alarm.cleared_at = False, max(change.at, alarm.raised_at)
@@ -312,9 +315,9 @@ class AlarmStore:
             after = msgspec.structs.replace(
                 one.after, alarm=alarm_id, changed=changed, revision=before.revision + 1
             )
-            writes.append(ReplaceOne({"_id": after.id}, written(after), upsert=True))
+            writes.append(ReplaceOne({"_id": after.id}, to_document(after), upsert=True))
         if new:
-            await self._alarms.insert_many(map(written, new.values()), session=session)
+            await self._alarms.insert_many(map(to_document, new.values()), session=session)
         over = [
             UpdateOne({"_id": alarm.id}, {"$set": cleared_fields(alarm.cleared_at, BY_RULE)})
             for alarm in known.values()
@@ -326,8 +329,8 @@ class AlarmStore:
             await self._states.bulk_write(writes, session=session)
         return await self._outbox.add(entries, session)
 
-    async def _raised(
-        self, rule: Rule, state: State, change: Change, device: PresentDevice
+    async def _new_alarm(
+        self, rule: Rule, state: State, change: AlarmTransition, device: PresentDevice
     ) -> Alarm:
         return Alarm(
             id=await self._ids.take(),
@@ -344,9 +347,9 @@ class AlarmStore:
         )
 
 
-def _parts(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
-    """Parts that are written in one transaction each."""
-    part, changes = list[Decision](), 0
+def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[StateUpdate]]:
+    """Yield the updates of one transaction each."""
+    part, changes = list[StateUpdate](), 0
     for one in decisions:
         changes += len(one.changes)
         if part and (len(part) == CHUNK or changes > MOST_CHANGES):
@@ -357,18 +360,18 @@ def _parts(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
         yield part
 
 
-def _applied(one: Decision, device: PresentDevice | None) -> Decision:
-    """A decision, or the end of its state when its rule is not about the device any more."""
+def _end_unless_applies(one: StateUpdate, device: PresentDevice | None) -> StateUpdate:
+    """Return the update, or the end of the state when its rule does not apply."""
     if not one.is_written:
         return one
     if one.rule and device and one.rule.applies(device.tenant, device.id, device.model):
         return one
     before, now = one.before, now_ms()
-    changes = [] if before.alarm is None else [Change(raised=False, at=now)]
+    changes = [] if before.alarm is None else [AlarmTransition(raised=False, at=now)]
     after = msgspec.structs.replace(
         before, status="NORMAL", due=None, settles=None, checkpoint=None, points=[], begun=now
     )
-    return Decision(None, before, after if device and one.after else None, changes)
+    return StateUpdate(None, before, after if device and one.after else None, changes)
 
 
 def cleared_fields(at: int, by: str) -> Document:

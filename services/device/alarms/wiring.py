@@ -1,17 +1,17 @@
-"""The wiring of alarms."""
+"""Wiring of the alarms package."""
 
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
 from libs.common.process import Parts, provided_routers
 from services.device.alarms.console import ROUTERS
-from services.device.alarms.evaluator import Evaluator, Sweep, listen
+from services.device.alarms.evaluator import DueStateSweep, Evaluator, build_consumer
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
 from services.device.alarms.row_sources import History, UplinkReader
 from services.device.alarms.rules import AlarmRules, RuleStore
-from services.device.alarms.service import AlarmEraser, Alarms
+from services.device.alarms.service import AlarmEraser, AlarmService
 from services.device.alarms.store import AlarmStore
-from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
+from services.device.alarms.trigger import RuleAlarmTrigger, RuleIndexCache
 from services.device.members.directory import EntityDirectory
 from services.device.settings import Clients
 from services.device.telemetry.latest_values import LatestValues
@@ -23,13 +23,13 @@ from services.device.things.wiring import ThingsPackage
 class AlarmHandlers:
     """Dependencies of the HTTP handlers."""
 
-    alarms: Alarms
+    alarms: AlarmService
     alarm_rules: AlarmRules
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmsPackage:
-    """Alarms of devices."""
+    """Interface of the alarms package."""
 
     store: AlarmStore
     eraser: AlarmEraser
@@ -44,7 +44,7 @@ def wire_alarms(
     values: LatestValues,
     entities: EntityDirectory,
 ) -> AlarmsPackage:
-    """Construct rules, their evaluation and the alarms that they raise."""
+    """Construct rules, their evaluation, alarms, and their handlers."""
     settings, mongo, bus, grants = clients.settings, clients.mongo, clients.bus, clients.grants
     devices = things.devices
     rules = RuleStore(mongo.database, clients.limits)
@@ -55,7 +55,7 @@ def wire_alarms(
     flow_store = FlowAlarmStore(mongo, clients.outbox, devices, store.collection)
     FlowAlarms(flow_store, entities).offer(rpc)
     handlers = AlarmHandlers(
-        alarms=Alarms(store, devices, grants),
+        alarms=AlarmService(store, devices, grants),
         alarm_rules=AlarmRules(rules, devices, things.products, grants),
     )
     return AlarmsPackage(
@@ -63,14 +63,14 @@ def wire_alarms(
         eraser=AlarmEraser(store, rules),
         parts=Parts(
             routers=provided_routers(handlers, others=ROUTERS),
-            tasks=[listen(bus, evaluator).run],
-            jobs={"alarms": Sweep(rules, store, evaluator, devices, values).run},
+            tasks=[build_consumer(bus, evaluator).run],
+            jobs={"alarms": DueStateSweep(rules, store, evaluator, devices, values).run},
         ),
     )
 
 
 def wire_trigger(clients: Clients, *, things: ThingsPackage) -> AlarmTrigger:
-    """Construct what tells `device` that values of rules have changed."""
+    """Construct the trigger by which ingest requests evaluations."""
     rules = RuleStore(clients.mongo.database, clients.limits)
     alarms = AlarmStore(clients.mongo, clients.outbox, things.devices)
-    return RuleAlarmTrigger(FollowedRules(rules, alarms))
+    return RuleAlarmTrigger(RuleIndexCache(rules, alarms))

@@ -16,14 +16,14 @@ from libs.common.limits.tenants import KnownLimits
 from services.device.alarms import evaluator as evaluating
 from services.device.alarms import row_sources, store
 from services.device.alarms.evaluator import Evaluator
-from services.device.alarms.events import Pointer, pointing
+from services.device.alarms.events import EvaluationRequest, request_message
 from services.device.alarms.model import (
     EventCondition,
     Rule,
     SilenceCondition,
     State,
     ValueCondition,
-    written,
+    to_document,
 )
 from services.device.alarms.row_sources import History, UplinkReader
 from services.device.alarms.rule_index import RuleIndex
@@ -167,8 +167,8 @@ class Device:
             found = list(self.index.reported(about, {"t": value}, reading.ts))
         if not found:
             return []
-        earliest = self.index.doubt(found[0], self.id, 1.0, reading.ts)
-        pointer = Pointer(
+        earliest = self.index.mark_uncertain(found[0], self.id, 1.0, reading.ts)
+        pointer = EvaluationRequest(
             tenant="default",
             device_id=self.id,
             values={self.id: found[0].value},
@@ -177,14 +177,14 @@ class Device:
             received=reading.arrival,
             earliest=earliest,
         )
-        said = pointing(pointer, f"{self.id}-{reading.sequence}", {})
+        said = request_message(pointer, f"{self.id}-{reading.sequence}", {})
         return [(said.subject, said.payload)]
 
     async def take(self, events: list[tuple[str, bytes]]) -> None:
         """Evaluate until no pointer has to come again; ingest knows it afterwards."""
         while await self.platform.evaluator.evaluate_events("default", events):
             pass
-        self.index.forget_doubts(2.0)
+        self.index.expire_uncertain(2.0)
         await self.know()
 
     async def sweep(self, until: int) -> None:
@@ -210,7 +210,7 @@ class Device:
         return state
 
     async def state(self) -> State:
-        found = await self.platform.alarms.others([self.id], [])
+        found = await self.platform.alarms.list_for_other_rules([self.id], [])
         return found[0] if found else State(
             id="", tenant="default", rule=self.id, generation=1, device=self.id
         )  # fmt: skip
@@ -246,7 +246,7 @@ async def add(platform: Platform, devices: list[Device]) -> None:
         }
         for one in devices
     )
-    rules = [written(one.rule) for one in devices]
+    rules = [to_document(one.rule) for one in devices]
     await platform.world.database["alarm_rules"].insert_many(rules)
 
 
@@ -324,7 +324,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
         msgspec.structs.replace(device.rule, id=number, condition=ValueCondition("t", "GT", number))
         for number in range(2000, 2050)
     ]
-    await platform.world.database["alarm_rules"].insert_many(written(rule) for rule in rules)
+    await platform.world.database["alarm_rules"].insert_many(to_document(rule) for rule in rules)
     history, mongo, found = platform.evaluator.history, platform.world.mongo, list[int]()
     since, transaction, transactions = history.since, mongo.transaction, list[Any]()
 
@@ -345,9 +345,9 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
             reading = Reading(at, number, 3000 if number % 2 else 0, at)
             await device.store(reading)
             values = {rule.id: reading.value for rule in rules}
-            pointer = Pointer(tenant="default", device_id=1003, values=values, ts=at,
+            pointer = EvaluationRequest(tenant="default", device_id=1003, values=values, ts=at,
                               sequence=number, received=at, earliest=at)  # fmt: skip
-            said = pointing(pointer, f"1003-{number}", {})
+            said = request_message(pointer, f"1003-{number}", {})
             events.append((said.subject, said.payload))
         _clock.set(FIRST + (first + 3) * 1000)
         assert not await platform.evaluator.evaluate_events("default", events)

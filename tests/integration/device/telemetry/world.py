@@ -21,7 +21,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.tsl import parse_document
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
-from services.device.alarms.trigger import FollowedRules, RuleAlarmTrigger
+from services.device.alarms.trigger import RuleAlarmTrigger, RuleIndexCache
 from services.device.commands.completion import CommandCompletion
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
@@ -144,7 +144,7 @@ class World:
         store = ReportStore(self.mongo, partitions, ledger, frames)
         rules = RuleStore(self.database, known)
         states = AlarmStore(self.mongo, self.outbox, devices)
-        alarms = RuleAlarmTrigger(FollowedRules(rules, states))
+        alarms = RuleAlarmTrigger(RuleIndexCache(rules, states))
         commands = CommandCompletion(
             mongo=self.mongo,
             devices=devices,

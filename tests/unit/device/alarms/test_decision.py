@@ -5,19 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.device.alarms.condition_checks import Verdict, judge_of
+from services.device.alarms.condition_checks import Verdict, compile_check
 from services.device.alarms.decision import (
     LATE,
-    SETTLING,
-    Change,
-    Row,
-    Window,
+    SETTLING_MS,
+    AlarmTransition,
+    ReadingWindow,
+    TimedValue,
     decide,
-    decide_by_pointers,
     decide_silence,
-    floor_of,
-    in_time,
-    start_of,
+    decide_without_history,
+    drop_late,
+    earliest_relevant,
+    find_start,
 )
 from services.device.alarms.model import (
     Condition,
@@ -44,10 +44,10 @@ def fresh(**more: Any) -> State:
 
 def run(
     condition: ValueCondition | EventCondition, state: State, *values: tuple[int, Any], now: int = 0
-) -> tuple[State, list[Change]]:
-    rows = [Row(ts, at, value, ts) for at, (ts, value) in enumerate(values, 1)]
-    window = Window(start_of(state, 0, 0, now), in_time(sorted(rows)), now)
-    after, changes = decide(rule(condition), judge_of(condition), state, window, now)
+) -> tuple[State, list[AlarmTransition]]:
+    rows = [TimedValue(ts, at, value, ts) for at, (ts, value) in enumerate(values, 1)]
+    window = ReadingWindow(find_start(state, 0, 0, now), drop_late(sorted(rows)), now)
+    after, changes = decide(rule(condition), compile_check(condition), state, window, now)
     for change in changes:
         after.alarm = 1 if change.raised else None
     return after, changes
@@ -79,14 +79,18 @@ def test_a_value_is_judged(comparison, threshold, hysteresis, value, verdict):
     condition = ValueCondition(
         property="t", comparison=comparison, threshold=threshold, hysteresis=hysteresis
     )
-    assert judge_of(condition)(value) is verdict
+    assert compile_check(condition)(value) is verdict
 
 
 def test_an_alarm_is_raised_once_and_clears_itself():
     """With the hysteresis; each with the time of the report."""
     state, changes = run(HOT, fresh(), (10, 20), (20, 31), (30, 29), (40, 40), (50, 28), (60, 31))
-    assert changes == [Change(True, 20, 31), Change(False, 50), Change(True, 60, 31)]
-    assert (state.status, state.at, state.due) == ("RAISED", 60, SETTLING)
+    assert changes == [
+        AlarmTransition(True, 20, 31),
+        AlarmTransition(False, 50),
+        AlarmTransition(True, 60, 31),
+    ]
+    assert (state.status, state.at, state.due) == ("RAISED", 60, SETTLING_MS)
 
 
 def test_what_comes_twice_changes_nothing():
@@ -102,26 +106,26 @@ def test_a_late_reading_counts_where_it_belongs():
     """It closes an alarm that people have seen, at a time when it had been raised."""
     slow = msgspec.structs.replace(HOT, seconds=60)
     state, changes = run(slow, fresh(), (1_000, 31), now=61_000)
-    assert changes == [Change(True, 61_000, 31)]
+    assert changes == [AlarmTransition(True, 61_000, 31)]
     state, changes = run(slow, state, (1_000, 31), (30_000, 20), now=70_000)
-    assert (state.status, changes) == ("NORMAL", [Change(False, 30_000)])
+    assert (state.status, changes) == ("NORMAL", [AlarmTransition(False, 30_000)])
     state, changes = run(slow, state, (1_000, 31), (30_000, 20), (40_000, 31), now=71_000)
     assert (state.status, state.due, changes) == ("PENDING", 81_000, [])
 
 
 def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
     """A reading counts if it is not more than that behind the newest one that came before it."""
-    newest = Row(500_000, 1, 20, 500_000)
-    just = Row(newest.ts - LATE, 2, 31, 500_001)
-    late = Row(newest.ts - LATE - 1, 3, 31, 500_001)
-    early = Row(late.ts, 4, 31, 499_999)
-    assert in_time([early, late, just, newest]) == [early, just, newest]
+    newest = TimedValue(500_000, 1, 20, 500_000)
+    just = TimedValue(newest.ts - LATE, 2, 31, 500_001)
+    late = TimedValue(newest.ts - LATE - 1, 3, 31, 500_001)
+    early = TimedValue(late.ts, 4, 31, 499_999)
+    assert drop_late([early, late, just, newest]) == [early, just, newest]
 
 
 def test_a_clock_that_is_ahead_does_not_make_what_follows_late():
     """Such a reading counts as one of its arrival."""
-    ahead, following = Row(400_000, 1, 31, 100_000), Row(101_000, 2, 20, 101_000)
-    assert in_time([following, ahead]) == [following, ahead]
+    ahead, following = TimedValue(400_000, 1, 31, 100_000), TimedValue(101_000, 2, 20, 101_000)
+    assert drop_late([following, ahead]) == [following, ahead]
 
 
 def test_hours_that_were_evaluated_are_not_read_again():
@@ -129,29 +133,33 @@ def test_hours_that_were_evaluated_are_not_read_again():
     hour = 3_600_000
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
-    assert floor_of(state) == hour - LATE
-    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING).at == hour
+    assert earliest_relevant(state) == hour - LATE
+    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == hour
     state.settles = None
-    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING).at == 2 * hour - LATE
-    assert start_of(state, 2 * hour, 2 * hour, hour + SETTLING - 1).at == hour
-    assert start_of(state, hour + LATE, hour + LATE, hour + SETTLING).at == hour
-    assert start_of(state, hour - 10_000, hour - 10_000, hour + SETTLING).at == hour - 16_000
-    assert start_of(state, 0, 0, hour + SETTLING).at == hour - LATE
+    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == 2 * hour - LATE
+    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS - 1).at == hour
+    assert find_start(state, hour + LATE, hour + LATE, hour + SETTLING_MS).at == hour
+    assert find_start(state, hour - 10_000, hour - 10_000, hour + SETTLING_MS).at == hour - 16_000
+    assert find_start(state, 0, 0, hour + SETTLING_MS).at == hour - LATE
 
 
 def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
     """Evaluations in between begin later, and neither forget nor postpone that."""
     state, _ = run(HOT, fresh(), (100_000, 20), (200_000, 31), now=200_000)
     state.changed = 200_000
-    assert (state.settles, state.due) == (200_000 + SETTLING, 200_000 + SETTLING)
-    start = start_of(state, 205_000, 205_000, 205_000)
+    assert (state.settles, state.due) == (200_000 + SETTLING_MS, 200_000 + SETTLING_MS)
+    start = find_start(state, 205_000, 205_000, 205_000)
     assert not start.full
-    rows = [Row(200_000, 2, 31, 200_000), Row(205_000, 3, 20, 205_000)]
-    after, _ = decide(rule(HOT), judge_of(HOT), state, Window(start, rows, 205_000), 205_000)
+    rows = [TimedValue(200_000, 2, 31, 200_000), TimedValue(205_000, 3, 20, 205_000)]
+    after, _ = decide(
+        rule(HOT), compile_check(HOT), state, ReadingWindow(start, rows, 205_000), 205_000
+    )
     assert (after.status, after.due, after.checkpoint) == ("NORMAL", state.due, state.checkpoint)
-    late = Row(201_000, 4, 20, 204_000)
-    rows, start = sorted([*rows, late]), start_of(after, 0, 0, 210_000)
-    final, _ = decide(rule(HOT), judge_of(HOT), after, Window(start, rows, 215_000), 215_000)
+    late = TimedValue(201_000, 4, 20, 204_000)
+    rows, start = sorted([*rows, late]), find_start(after, 0, 0, 210_000)
+    final, _ = decide(
+        rule(HOT), compile_check(HOT), after, ReadingWindow(start, rows, 215_000), 215_000
+    )
     assert (start.at, final.settles) == (80_000, None)
 
 
@@ -159,13 +167,13 @@ def test_an_evaluation_begins_at_the_last_checkpoint_before_its_oldest_reading()
     """Few checkpoints are kept, and those that are younger lie closer together."""
     state = fresh()
     for at in range(1_000_000, 1_300_000, 100):
-        row = Row(at, at, 31 if at % 200 else 20, at)
-        start = start_of(state, at, at, at)
-        state, _ = decide(rule(HOT), judge_of(HOT), state, Window(start, [row], at), at)
+        row = TimedValue(at, at, 31 if at % 200 else 20, at)
+        start = find_start(state, at, at, at)
+        state, _ = decide(rule(HOT), compile_check(HOT), state, ReadingWindow(start, [row], at), at)
         state.changed = at
     assert len(state.points) <= 12
     for age in (0, 1_000, 10_000, 60_000):
-        start = start_of(state, state.newest - age, state.newest - age, state.newest)
+        start = find_start(state, state.newest - age, state.newest - age, state.newest)
         assert age <= state.newest - start.at <= 4 * age + 1_000
 
 
@@ -174,7 +182,7 @@ def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
     slow = msgspec.structs.replace(HOT, seconds=600)
     state, changes = run(slow, fresh(), (1_000, 31), now=601_000)
     assert [change.raised for change in changes] == [True]
-    assert start_of(state, 500_000, 500_000, 5_000_000).at == 1_000
+    assert find_start(state, 500_000, 500_000, 5_000_000).at == 1_000
     state, changes = run(slow, state, (1_000, 31), (500_000, 29), now=5_000_000)
     assert (state.status, [change.raised for change in changes]) == ("NORMAL", [False])
 
@@ -182,28 +190,32 @@ def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
 def test_a_device_without_history_is_judged_by_what_is_pointed_at():
     """Newer readings continue the state; one that interrupts a duration closes the alarm."""
     slow = msgspec.structs.replace(HOT, seconds=60)
-    rows = [Row(1_000, 1, 31, 1_000)]
-    arguments = rule(slow), judge_of(slow)
-    state, _ = decide_by_pointers(*arguments, fresh(), rows, 2_000)
-    state, changes = decide_by_pointers(*arguments, state, [], 61_000)
-    assert (state.status, changes) == ("RAISED", [Change(True, 61_000, 31)])
+    rows = [TimedValue(1_000, 1, 31, 1_000)]
+    arguments = rule(slow), compile_check(slow)
+    state, _ = decide_without_history(*arguments, fresh(), rows, 2_000)
+    state, changes = decide_without_history(*arguments, state, [], 61_000)
+    assert (state.status, changes) == ("RAISED", [AlarmTransition(True, 61_000, 31)])
     state.alarm = 1
-    same, changes = decide_by_pointers(*arguments, state, [Row(62_000, 2, 32, 62_000)], 62_000)
+    same, changes = decide_without_history(
+        *arguments, state, [TimedValue(62_000, 2, 32, 62_000)], 62_000
+    )
     assert (same.status, changes) == ("RAISED", [])
-    state, changes = decide_by_pointers(*arguments, state, [Row(30_000, 3, 20, 63_000)], 63_000)
-    assert (state.status, changes) == ("NORMAL", [Change(False, 30_000)])
+    state, changes = decide_without_history(
+        *arguments, state, [TimedValue(30_000, 3, 20, 63_000)], 63_000
+    )
+    assert (state.status, changes) == ("NORMAL", [AlarmTransition(False, 30_000)])
 
 
 def test_states_of_earlier_versions_are_carried_on():
     """They have no checkpoint: newer readings count, and an alarm that was cleared stays so."""
     raised = fresh(status="RAISED", at=10_000, sequence=3, since=10_000, value=31, alarm=1)
     _, changes = run(HOT, raised, (9_000, 20), (11_000, 31), (12_000, 20), now=12_000)
-    assert changes == [Change(False, 12_000)]
+    assert changes == [AlarmTransition(False, 12_000)]
     cleared = msgspec.structs.replace(raised, alarm=None, changed=50_000)
     same, changes = run(HOT, cleared, (11_000, 31), now=12_000)
     assert (same.status, changes) == ("RAISED", [])
     _, changes = run(HOT, same, (11_000, 31), (60_000, 20), (61_000, 31), now=61_000)
-    assert changes == [Change(True, 61_000, 31)]
+    assert changes == [AlarmTransition(True, 61_000, 31)]
 
 
 def test_what_arrived_before_a_rule_does_not_count():
@@ -232,16 +244,16 @@ def test_a_duration_is_counted_from_the_first_value():
     over, changes = run(slow, state, (9_000, 29.5), now=9_000)
     assert (over.status, changes) == ("NORMAL", [])
     raised, changes = run(slow, state, (1_000, 31), now=12_000)
-    assert (raised.status, changes) == ("RAISED", [Change(True, 11_000, 31)])
+    assert (raised.status, changes) == ("RAISED", [AlarmTransition(True, 11_000, 31)])
     _, changes = run(slow, state, (1_000, 31), (15_000, 20), now=16_000)
-    assert changes == [Change(True, 11_000, 31), Change(False, 15_000)]
+    assert changes == [AlarmTransition(True, 11_000, 31), AlarmTransition(False, 15_000)]
 
 
 def test_events_raise_and_end():
     """The same event does nothing more while the alarm is there."""
     leak = EventCondition(event="leak", ended_by="dry")
     _, changes = run(leak, fresh(), (1, "dry"), (2, "leak"), (3, "leak"), (4, "other"), (5, "dry"))
-    assert changes == [Change(True, 2, "leak"), Change(False, 5)]
+    assert changes == [AlarmTransition(True, 2, "leak"), AlarmTransition(False, 5)]
 
 
 def test_a_silence_begins_and_ends():
@@ -252,11 +264,11 @@ def test_a_silence_begins_and_ends():
     state, changes = decide_silence(silence, state, 30_000, 65_000)
     assert (state.status, state.due, changes) == ("NORMAL", 90_000, [])
     state, changes = decide_silence(silence, state, 30_000, 95_000)
-    assert (state.status, changes) == ("RAISED", [Change(True, 90_000)])
+    assert (state.status, changes) == ("RAISED", [AlarmTransition(True, 90_000)])
     same, changes = decide_silence(silence, state, 30_000, 97_000)
     assert (same.status, changes) == ("RAISED", [])
     state, changes = decide_silence(silence, same, 99_000, 99_500)
-    assert (state.status, changes) == ("NORMAL", [Change(False, 99_000)])
+    assert (state.status, changes) == ("NORMAL", [AlarmTransition(False, 99_000)])
 
 
 def test_a_silence_that_ended_and_began_again_is_two_alarms():
@@ -264,7 +276,7 @@ def test_a_silence_that_ended_and_began_again_is_two_alarms():
     silence = SilenceCondition(seconds=60)
     state, _ = decide_silence(silence, fresh(since=5_000), None, 65_000)
     state, changes = decide_silence(silence, state, 70_000, 200_000)
-    assert changes == [Change(False, 70_000), Change(True, 130_000)]
+    assert changes == [AlarmTransition(False, 70_000), AlarmTransition(True, 130_000)]
     assert (state.status, state.at) == ("RAISED", 130_000)
 
 
@@ -272,4 +284,4 @@ def test_a_silence_that_was_there_before_its_rule_begins_with_it():
     """A device that has not reported for days is silent since the rule is there."""
     silence = SilenceCondition(seconds=60)
     _, changes = decide_silence(silence, fresh(since=900_000), 1_000, 900_500)
-    assert changes == [Change(True, 900_000)]
+    assert changes == [AlarmTransition(True, 900_000)]

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from services.device.alarms import evaluator
-from services.device.alarms.evaluator import Sweep
-from services.device.alarms.model import Rule, State, ValueCondition, fresh_state
+from services.device.alarms.evaluator import DueStateSweep
+from services.device.alarms.model import Rule, State, ValueCondition, new_state
 
 
 class Fake:
@@ -24,21 +24,21 @@ class Fake:
             for number, tenant in enumerate(("loud", "quiet"))
         }  # fmt: skip
 
-    async def tenants_to_do(self) -> list[str]:
+    async def tenants_pending(self) -> list[str]:
         return []
 
-    async def to_do(self, _: str) -> list[Rule]:
+    async def list_pending(self, _: str) -> list[Rule]:
         return []
 
-    async def some(self, _: list[int]) -> dict[int, Rule]:
+    async def find_all(self, _: list[int]) -> dict[int, Rule]:
         return self.rules
 
     async def tenants_due(self, _: int) -> list[str]:
         return ["loud", "quiet"]
 
-    async def due(self, tenant: str, *_: int) -> list[State]:
+    async def list_due(self, tenant: str, *_: int) -> list[State]:
         self.asked.append(tenant)
-        return [fresh_state(rule, 5) for rule in self.rules.values() if rule.tenant == tenant]
+        return [new_state(rule, 5) for rule in self.rules.values() if rule.tenant == tenant]
 
     async def end(self, *_: Any, **__: Any) -> None:
         """Nothing ends."""
@@ -49,7 +49,7 @@ class Fake:
     async def postpone(self, _: list[Any]) -> None:
         """Nothing is silent."""
 
-    async def again(self, tenant: str, _: list[Any]) -> None:
+    async def evaluate_due(self, tenant: str, _: list[Any]) -> None:
         if tenant == "loud":
             await asyncio.Event().wait()
         self.evaluated.set()
@@ -61,7 +61,7 @@ async def test_a_slow_tenant_delays_no_other_and_begins_once(
     """Its next turn begins when the last one has ended."""
     monkeypatch.setattr(evaluator, "PERIOD", 0)
     fake = cast("Any", Fake())
-    running = asyncio.ensure_future(Sweep(fake, fake, fake, fake, fake).run())
+    running = asyncio.ensure_future(DueStateSweep(fake, fake, fake, fake, fake).run())
     async with asyncio.timeout(30):
         for _ in range(2):
             await fake.evaluated.wait()

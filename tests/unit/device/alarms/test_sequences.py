@@ -6,26 +6,26 @@ from typing import Any
 import pytest
 
 from services.device.alarms.decision import (
-    Change,
-    Row,
-    Window,
+    AlarmTransition,
+    ReadingWindow,
+    TimedValue,
     decide,
     decide_silence,
-    floor_of,
-    in_time,
+    drop_late,
+    earliest_relevant,
+    find_start,
     is_unchanged,
-    start_of,
 )
 from services.device.alarms.model import (
     EventCondition,
     Rule,
     SilenceCondition,
     State,
-    fresh_state,
+    new_state,
     read,
-    written,
+    to_document,
 )
-from services.device.alarms.rule_index import Compiled, RuleIndex, compiled
+from services.device.alarms.rule_index import CompiledRule, RuleIndex, compile_rule
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
 
 SEQUENCES, PARTS = 10_000, 10
@@ -35,11 +35,11 @@ SEQUENCES, PARTS = 10_000, 10
 class Replica:
     """What the services do with readings, without what they store them in."""
 
-    compiled: Compiled
+    compile_rule: CompiledRule
     state: State
     index: RuleIndex = field(init=False)
-    history: list[Row] = field(default_factory=list)
-    pointed: list[Row] = field(default_factory=list)
+    history: list[TimedValue] = field(default_factory=list)
+    pointed: list[TimedValue] = field(default_factory=list)
     """Those that are not evaluated yet."""
     alarms: list[list[Any]] = field(default_factory=list)
     """When each was raised and is over."""
@@ -49,36 +49,36 @@ class Replica:
 
     def restart(self) -> None:
         """Know nothing but what is stored."""
-        self.state = read(written(self.state), State)
+        self.state = read(to_document(self.state), State)
         self.index = RuleIndex()
         self.index.put(self.compiled.rule)
-        self.index.know(self.state)
+        self.index.set_state(self.state)
 
     def arrive(self, reading: Reading) -> None:
         """Store a reading, and point at it if it matters."""
-        row, about = Row(*reading), ("t", 5, "p")
+        row, about = TimedValue(*reading), ("t", 5, "p")
         self.history.append(row)
         self.history.sort(key=lambda row: row[:2])
         if isinstance(self.compiled.rule.condition, EventCondition):
-            found = list(self.index.occurred(about, reading.value, reading.ts))
+            found = list(self.index.match_event(about, reading.value, reading.ts))
         else:
-            found = list(self.index.reported(about, {"t": reading.value}, reading.ts))
+            found = list(self.index.match_report(about, {"t": reading.value}, reading.ts))
         if found:
-            self.index.doubt(found[0], 5, until=1.0, ts=reading.ts)
+            self.index.mark_uncertain(found[0], 5, until=1.0, ts=reading.ts)
             self.pointed.append(row)
 
     def evaluate(self, now: int) -> None:
         """Evaluate what was pointed at, or what is due."""
         earliest = min((row.ts for row in self.pointed), default=0)
         heard, self.pointed = self.pointed, []
-        if heard and all(row.ts < floor_of(self.state) for row in heard):
+        if heard and all(row.ts < earliest_relevant(self.state) for row in heard):
             return
         is_full = not heard and self.state.settles is not None and self.state.settles <= now
-        start = start_of(self.state, earliest or (0 if is_full else now), earliest, now)
-        rows = in_time([row for row in self.history if row.ts >= start.at])
-        rule, judge = self.compiled.rule, self.compiled.judge
-        self._store(*decide(rule, judge, self.state, Window(start, rows, now), now), now)
-        self.index.forget_doubts(2.0)
+        start = find_start(self.state, earliest or (0 if is_full else now), earliest, now)
+        rows = drop_late([row for row in self.history if row.ts >= start.at])
+        rule, check = self.compiled.rule, self.compiled.check
+        self._store(*decide(rule, check, self.state, ReadingWindow(start, rows, now), now), now)
+        self.index.expire_uncertain(2.0)
 
     def look_at_silence(self, condition: SilenceCondition, now: int) -> None:
         """Evaluate a silence."""
@@ -101,10 +101,10 @@ class Replica:
         self.state.alarm, self.state.cleared = None, now
         if self.state.momentary:
             self.state.status = "NORMAL"
-        self.index.know(self.state)
+        self.index.set_state(self.state)
         return True
 
-    def _store(self, after: State, changes: list[Change], now: int) -> None:
+    def _store(self, after: State, changes: list[AlarmTransition], now: int) -> None:
         if is_unchanged(self.state, after):
             assert not changes
             return
@@ -116,7 +116,7 @@ class Replica:
             else:
                 self.alarms[-1][1] = max(change.at, self.alarms[-1][0])
             after.alarm = len(self.alarms) if change.raised else None
-        self.index.know(after)
+        self.index.set_state(after)
 
 
 def replica_of(sequence: Sequence) -> Replica:
@@ -124,10 +124,10 @@ def replica_of(sequence: Sequence) -> Replica:
         id=1, tenant="t", name="r", severity="MAJOR", product="p", condition=sequence.condition,
         created_at=0, updated_at=0, changed=0,
     )  # fmt: skip
-    state = fresh_state(rule, 5)
+    state = new_state(rule, 5)
     if isinstance(sequence.condition, SilenceCondition):
         state.since = state.due = FIRST
-    return Replica(compiled(rule), state)
+    return Replica(compile_rule(rule), state)
 
 
 def check(seed: int) -> None:
