@@ -234,8 +234,8 @@ class Evaluator:
         """Update rules and states of devices that are new, changed or deleted."""
         found = {one.id: one.model for one in await self.devices.lists.listed(tenant, devices)}
         for gone in devices - found.keys():
-            await self.rules.end_of_device(tenant, gone)
-            await self.alarms.end_of_device(gone)
+            await self.rules.delete_for_device(tenant, gone)
+            await self.alarms.delete_device(gone)
         rules = await self.rules.list_for_devices(tenant, found)
         for model in set(found.values()):
             mine = [one for one in found if found[one] == model]

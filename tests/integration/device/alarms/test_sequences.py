@@ -119,7 +119,7 @@ class Device:
         self.index = RuleIndex()
         self.index.put(self.rule)
         if state is not None:
-            self.index.know(state)
+            self.index.set_state(state)
 
     async def evaluate(self, step: list[Reading]) -> None:
         """Store readings, and evaluate those that are pointed at."""
@@ -162,9 +162,9 @@ class Device:
         """What ingest says of a reading."""
         about, value = ("default", self.id, "m"), reading.value
         if isinstance(self.sequence.condition, EventCondition):
-            found = list(self.index.occurred(about, value, reading.ts))
+            found = list(self.index.match_event(about, value, reading.ts))
         else:
-            found = list(self.index.reported(about, {"t": value}, reading.ts))
+            found = list(self.index.match_report(about, {"t": value}, reading.ts))
         if not found:
             return []
         earliest = self.index.mark_uncertain(found[0], self.id, 1.0, reading.ts)
@@ -191,7 +191,7 @@ class Device:
         """Evaluate what is due, when it is due."""
         while (state := await self.know()).due is not None and state.due <= until:
             _clock.set(max(state.due, state.changed))
-            await self.platform.evaluator.again("default", [(self.rule, state)])
+            await self.platform.evaluator.evaluate_due("default", [(self.rule, state)])
         _clock.set(until)
 
     async def clear(self, now: int) -> None:
@@ -206,7 +206,7 @@ class Device:
     async def know(self) -> State:
         """Read the state, as ingest does."""
         state = await self.state()
-        self.index.know(state)
+        self.index.set_state(state)
         return state
 
     async def state(self) -> State:

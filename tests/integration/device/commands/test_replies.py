@@ -16,7 +16,7 @@ from libs.common.contracts.events import DeviceProfile
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.delivery import Delivery
 from services.device.commands.events import command_messages, created_entries
-from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, now
+from services.device.commands.model import DELETED, REMOVED, Command, SentDownlink, utc_now
 from services.device.commands.service import describe
 from services.device.commands.write_only import LATE, CommandWiper
 from services.device.telemetry.ledger import Totals
@@ -27,7 +27,7 @@ from tests.integration.device.telemetry.world import World
 
 
 def command(number: int, thing: int = 7, **more: Any) -> Command:
-    moment = now()
+    moment = utc_now()
     given: dict[str, Any] = {
         "kind": "SET_PROPERTIES",
         "payload": {"properties": {"interval": number}},
@@ -299,7 +299,7 @@ async def test_write_only_values_are_wiped_when_their_command_is_closed(
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
 
-    await wiper(world).wipe("default", now())
+    await wiper(world).wipe("default", utc_now())
 
     assert await world.latest_of(7) == {"interval": 5}
     found = await everything(world)
@@ -312,14 +312,16 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     late = secret_command(5)
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
-    await wiper(world).wipe("default", now())
+    await wiper(world).wipe("default", utc_now())
     await world.outbox.relay(await added(world, command_messages(late)))
     assert "s3cret-5" in await everything(world)
 
-    await wiper(world).wipe("default", now() + LATE)
+    await wiper(world).wipe("default", utc_now() + LATE)
 
     assert "s3cret-5" not in await everything(world)
-    assert await world.commands.write_only.list_to_wipe("default", now() + timedelta(days=1)) == []
+    assert (
+        await world.commands.write_only.list_to_wipe("default", utc_now() + timedelta(days=1)) == []
+    )
 
 
 async def added(world: World, entries: list[OutboxEntry]) -> list[dict[str, Any]]:
@@ -347,7 +349,7 @@ async def test_the_outbox_does_not_publish_write_only_values_of_a_closed_command
 async def test_a_command_that_a_backup_left_without_its_values_fails(world: World, sn: str):
     await issue(world, secret_command(5))
     await world.database["commands"].update_one(
-        {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": now()}}
+        {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": utc_now()}}
     )
 
     await delivery(world).deliver("default")
@@ -372,24 +374,26 @@ async def test_nothing_secret_waits_in_nats_for_a_device_that_is_away(
 ):
     """It is sent when the device connects."""
     await issue_all(world, secret_command(5))
-    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
 
     await delivery(world).deliver("default")
-    await wiper(world).wipe("default", now())
+    await wiper(world).wipe("default", utc_now())
 
     assert await kept_for_mqtt(world) == []
     assert (await state(world, 5)).sealed is not None
-    assert await world.commands.write_only.list_to_wipe("default", now() + timedelta(days=1)) == []
+    assert (
+        await world.commands.write_only.list_to_wipe("default", utc_now() + timedelta(days=1)) == []
+    )
 
 
 async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: World, sn: str):
     """A thousand commands of another tenant have been due for longer."""
     await issue(world, command(5))
     document = await world.database["commands"].find_one({"_id": 5})
-    before = now() - timedelta(seconds=60)
+    before = utc_now() - timedelta(seconds=60)
     loud = [document | {"_id": n, "tenant": "loud", "nextSendAt": before} for n in range(6, 1006)]
     await world.database["commands"].insert_many(loud)
-    await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": now()}})
+    await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": utc_now()}})
     assert await world.commands.tenants_due() == ["default", "loud"]
     assert await delivery(world).deliver("default") == 1
     assert await world.commands.tenants_due() == ["loud"]
@@ -397,7 +401,7 @@ async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: Wo
 
 async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):
     """TIMEOUT is written and said once; an answer after it is refused."""
-    over = now() - timedelta(seconds=1)
+    over = utc_now() - timedelta(seconds=1)
     await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
     for _ in range(2):
         await delivery(world).deliver("default")
@@ -458,7 +462,7 @@ async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: 
     await world.add(8, application={"applicationId": 2})
     users = command(3, thing=8, application_id=None, user_id=1)
     await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
-    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
     await delivery(world).deliver("default")
     rows = await world.database["commands"].find().sort("_id", 1).to_list(None)
     assert [(row["_id"], row["status"], row.get("errorCode")) for row in rows] == [
@@ -472,7 +476,7 @@ async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: 
 async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World, sn: str):
     """Either the answer or the timeout wins; there is one closing event, and the count fits."""
     for number in range(1, 16):
-        over = now()
+        over = utc_now()
         await issue(world, command(number, created_at=over - timedelta(seconds=9), expires_at=over))
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
         messages = await world.fetch(1)
@@ -505,12 +509,12 @@ async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
     subscription = await world.bus.client.subscribe("thing.*.down.command", cb=hear)
     pauses = []
     for sending in range(1, 5):
-        await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+        await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
         await delivery(world).deliver("default")
         await asyncio.wait_for(arrived.acquire(), 10)
         assert len(heard) == sending
         row = await world.database["commands"].find_one({"_id": 5})
-        pauses.append((row["nextSendAt"] - now()).total_seconds())
+        pauses.append((row["nextSendAt"] - utc_now()).total_seconds())
     assert pauses == sorted(pauses)
     assert pauses[0] > 3
     resting = await world.database["commands"].find_one({"_id": 6})
@@ -520,13 +524,13 @@ async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
 
 async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: World, sn: str):
     """Waking makes open commands due, oldest first, whatever their ids."""
-    early = now() - timedelta(minutes=5)
+    early = utc_now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
     await world.commands.suspend([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     await delivery(world).deliver("default")
-    await world.commands.wake([7], now())
+    await world.commands.wake([7], utc_now())
     await delivery(world).deliver("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
@@ -535,7 +539,7 @@ async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: Worl
 
 async def test_a_command_that_lives_shortly_expires_in_time(world: World, sn: str):
     """The first look at a command is not after its end."""
-    await issue(world, command(5, expires_at=now() + timedelta(seconds=1)))
+    await issue(world, command(5, expires_at=utc_now() + timedelta(seconds=1)))
     row = await world.database["commands"].find_one({"_id": 5})
     assert row["nextSendAt"] == row["expiresAt"]
 

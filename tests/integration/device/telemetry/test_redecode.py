@@ -448,7 +448,7 @@ async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.M
     assert (ended.state, ended.told, ended.read) == ("FAILED", 4, 4)
     assert ended.fault
     assert ended.fault.endswith(
-        "were said again, and no more are: take fewer devices, or less time"
+        "were published again, the maximum: select fewer devices or less time"
     )
     assert len(await world.said()) - before == 4
 

@@ -197,6 +197,6 @@ async def test_a_product_without_an_encoder_refuses_commands(world: World, serve
 
     async def refused() -> bool:
         answer = await world.admin().ask("POST", f"/device/{device}/properties", body)
-        return answer.status_code == 400 and "encodes nothing" in answer.text
+        return answer.status_code == 400 and "has no encoder" in answer.text
 
     await world.until(refused)

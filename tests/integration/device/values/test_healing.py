@@ -370,7 +370,7 @@ async def test_what_a_device_remembers_is_bounded(world: World, server: Server) 
 
     await world.until(stored)
     second, first = await page(world, sensor.device, "frames")
-    assert first["reason"].count("is no time within the retention") == 2
+    assert first["reason"].count("is outside the retention") == 2
     assert second["reason"] == "history: has 300 readings, and a frame 255 at most"
     assert await history(world, sensor.device, 0, now_ms()) == [
         (rows[2][0] * 1000, {"temperature": 3})

@@ -7,7 +7,7 @@ import pytest
 
 from services.device.alarms.condition_checks import Verdict, compile_check
 from services.device.alarms.decision import (
-    LATE,
+    LATE_MS,
     SETTLING_MS,
     AlarmTransition,
     ReadingWindow,
@@ -116,8 +116,8 @@ def test_a_late_reading_counts_where_it_belongs():
 def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
     """A reading counts if it is not more than that behind the newest one that came before it."""
     newest = TimedValue(500_000, 1, 20, 500_000)
-    just = TimedValue(newest.ts - LATE, 2, 31, 500_001)
-    late = TimedValue(newest.ts - LATE - 1, 3, 31, 500_001)
+    just = TimedValue(newest.ts - LATE_MS, 2, 31, 500_001)
+    late = TimedValue(newest.ts - LATE_MS - 1, 3, 31, 500_001)
     early = TimedValue(late.ts, 4, 31, 499_999)
     assert drop_late([early, late, just, newest]) == [early, just, newest]
 
@@ -133,14 +133,14 @@ def test_hours_that_were_evaluated_are_not_read_again():
     hour = 3_600_000
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
-    assert earliest_relevant(state) == hour - LATE
+    assert earliest_relevant(state) == hour - LATE_MS
     assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == hour
     state.settles = None
-    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == 2 * hour - LATE
+    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == 2 * hour - LATE_MS
     assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS - 1).at == hour
-    assert find_start(state, hour + LATE, hour + LATE, hour + SETTLING_MS).at == hour
+    assert find_start(state, hour + LATE_MS, hour + LATE_MS, hour + SETTLING_MS).at == hour
     assert find_start(state, hour - 10_000, hour - 10_000, hour + SETTLING_MS).at == hour - 16_000
-    assert find_start(state, 0, 0, hour + SETTLING_MS).at == hour - LATE
+    assert find_start(state, 0, 0, hour + SETTLING_MS).at == hour - LATE_MS
 
 
 def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():

@@ -21,8 +21,8 @@ from services.device.alarms.model import (
     Rule,
     SilenceCondition,
     State,
+    from_document,
     new_state,
-    read,
     to_document,
 )
 from services.device.alarms.rule_index import CompiledRule, RuleIndex, compile_rule
@@ -35,7 +35,7 @@ SEQUENCES, PARTS = 10_000, 10
 class Replica:
     """What the services do with readings, without what they store them in."""
 
-    compile_rule: CompiledRule
+    compiled: CompiledRule
     state: State
     index: RuleIndex = field(init=False)
     history: list[TimedValue] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Replica:
 
     def restart(self) -> None:
         """Know nothing but what is stored."""
-        self.state = read(to_document(self.state), State)
+        self.state = from_document(to_document(self.state), State)
         self.index = RuleIndex()
         self.index.put(self.compiled.rule)
         self.index.set_state(self.state)

@@ -16,9 +16,9 @@ from libs.common.integrations.client import Carries
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.drafts import read_device_ids
 from services.device.commands.events import command_messages
-from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, now
+from services.device.commands.model import Command, Config, CreateTasks, ProfileValue, utc_now
 from services.device.commands.service import READ_AT_ONCE, CommandService, describe
-from services.device.commands.store import Made
+from services.device.commands.store import CommandsWithEvents
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
 from tests.carrier import NoCarrier
@@ -69,7 +69,7 @@ class World:
         await make(None)  # a conflict
         return await self._insert(*await make(None))
 
-    async def write(self, made: Made) -> Sequence[Command]:
+    async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
         self.in_turn = []
         return await self._insert(*made)
 
@@ -83,7 +83,7 @@ class World:
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         return next((one for one in self.commands if one.id == command_id), None)
 
-    async def pending(
+    async def pending_settings(
         self, ids: Sequence[int], kind: str, session: Any = None
     ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {one: {} for one in ids}
@@ -196,7 +196,7 @@ async def test_a_transaction_that_is_repeated_takes_no_more_ids(world: World):
 )
 def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any]):
     """The device gets the same bytes as when the command is sent again."""
-    moment, mine = now(), thing()
+    moment, mine = utc_now(), thing()
     command = Command(
         id=5,
         thing_id=7,

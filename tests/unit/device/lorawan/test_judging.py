@@ -28,5 +28,5 @@ def test_a_frame_without_a_good_value_is_refused_with_every_fault() -> None:
     """Also those of keys."""
     judged = check_decoded_frame(CODEC, Outcome({"pm": None, "pm.2": 1}), TSL, 0, 1)
     assert judged.properties == {}
-    assert "properties.pm.2: is left out" in judged.reason
+    assert "properties.pm.2: is ignored" in judged.reason
     assert "properties.pm: must not be null" in judged.reason

@@ -69,7 +69,7 @@ class Products:
         await asyncio.sleep(0)
         self.made.append(model)
 
-    async def checked(self, *_: object) -> ProductCodec:
+    async def validate(self, *_: object) -> ProductCodec:
         return ProductCodec(version="1", scripts={}, decoder=[], encoder=[], examples=[])
 
 
