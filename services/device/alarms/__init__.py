@@ -1,1 +1,1 @@
-"""Alarms: rules, their evaluation, and alarms that they raise (docs/alarms.md)."""
+"""Alarms: rules, their evaluation, and alarms that they raise (docs/how-to/alarms.md)."""
