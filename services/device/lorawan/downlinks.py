@@ -103,7 +103,7 @@ def split_downlinks(
     if len(whole.content) <= largest:
         return [SentDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MOST_DOWNLINKS:
-        raise CodecFailed(f"returns more than {largest} bytes for more than {MOST_DOWNLINKS} values")
+        raise CodecFailed(f"returns over {largest} bytes for more than {MOST_DOWNLINKS} values")
     return [_part(key, one, largest) for key, one in alone.items()]
 
 
