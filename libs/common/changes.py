@@ -1,4 +1,4 @@
-"""What the bus tells of changed values, as entities have them."""
+"""Changes of entities, read from events of the bus."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from libs.common.things import (
 )
 
 SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
-"""Reports of devices and of other things, and events of devices."""
+"""Reports of devices and other things, and events of devices."""
 ALARMS = "event.*.alarm.*.*"
 _ALARM = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
 _KNOWN = {
@@ -31,12 +31,12 @@ _KNOWN = {
     "claimed": _ALARM,
     "cleared": _ALARM,
 }
-"""By the last word of an event: which entities that every device has may be another."""
+"""The entities of every device that an event may have changed, by its last word."""
 KNOWN_SUBJECTS = (
     *(f"event.*.device.*.{word}" for word in ("online", "offline", "updated")),
     ALARMS,
 )
-"""Events of these."""
+"""Events that change these entities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class ChangedThing:
     key: str
     integration: str
     device: bool
-    """Whether it is a device, and not an integration or a custom entity."""
+    """False for an integration or a custom entity."""
     group: int | None = None
-    """Of a device: the group that it is in."""
+    """The group of a device."""
     model: str = ""
-    """Of a device: its product's."""
+    """The product of a device."""
     name: str = ""
     """The name of a device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Values that came with one event."""
+    """The changed values of one event."""
 
     event_id: str
     tenant: str
     thing: ChangedThing
     ts: int
-    """When they were measured, ms."""
+    """The time of measurement, ms."""
     values: Mapping[str, Any]
-    """By entity key: members, and the objects that they are members of."""
+    """Values by entity key, of properties and of their members."""
     is_event: bool = False
-    """Whether an event of the TSL was reported, and not properties."""
+    """Whether it is an event of the TSL, and not a report of properties."""
 
 
 class _Thing(msgspec.Struct, rename="camel"):
@@ -92,13 +92,13 @@ class _Event(msgspec.Struct, rename="camel"):
 
 _decoder = msgspec.json.Decoder(_Event)
 _COMMON = ("eventId", "createdAt", "tenant", "device")
-"""Of an event of an alarm: what does not say what became of it."""
+"""Fields of an alarm event that are not part of the alarm."""
 
 
 def read_change(payload: bytes) -> Changed:
-    """Read a `…reported` or `…event` event; raise `msgspec.DecodeError`.
+    """Return the change of a `…reported` or `…event` event; raise `msgspec.DecodeError`.
 
-    An event of the TSL is a change of the entity that it is, and of its outputs.
+    An event of the TSL changes its own entity and those of its outputs.
     """
     event = _decoder.decode(payload)
     reported = {event.tsl_id: event.outputs} if event.tsl_id else event.properties
@@ -113,7 +113,7 @@ def read_change(payload: bytes) -> Changed:
 
 
 def read_alarm(payload: bytes) -> Changed:
-    """The same of an event of an alarm: it is the value of `@alarm` of the device."""
+    """Return the change of an alarm event, whose value belongs to `@alarm` of the device."""
     event = _decoder.decode(payload)
     said: dict[str, Any] = msgspec.json.decode(payload)
     value = {name: one for name, one in said.items() if name not in _COMMON}
@@ -122,7 +122,7 @@ def read_alarm(payload: bytes) -> Changed:
 
 
 def read_known(subject: str, payload: bytes) -> Changed:
-    """The same of an event of `KNOWN_SUBJECTS`; it says which entities changed, and no values."""
+    """Return the entities that an event of `KNOWN_SUBJECTS` changed, without their values."""
     event = _decoder.decode(payload)
     paths = _KNOWN[subject.rpartition(".")[2]]
     values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)

@@ -1,4 +1,4 @@
-"""Times as the APIs and the bus give them: ms since 1970-01-01T00:00Z."""
+"""Times as the APIs and the bus represent them: ms since 1970-01-01T00:00Z."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -8,34 +8,33 @@ from libs.common.decoding import parse_number
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 SECONDS_UNTIL = 100_000_000_000
-"""A time below it is in seconds: ms of so little are of 1973."""
+"""Smaller numbers are times in seconds: as ms, they would be in 1973 or earlier."""
 
 
 def now_ms() -> int:
-    """The time, ms."""
+    """Return the current time, ms."""
     return int(time.time() * 1000)
 
 
 def to_ms(moment: datetime) -> int:
-    """A moment, which knows its zone, in whole ms, as MongoDB keeps it: what is less is cut off."""
+    """Return an aware time in whole ms, rounded down as MongoDB does."""
     return (moment - _EPOCH) // _MS
 
 
 def from_ms(ms: float) -> datetime:
-    """The moment, UTC, of a time in ms."""
+    """Return the UTC time of a number of ms."""
     return _EPOCH + timedelta(0, 0, 0, ms)
 
 
 def ms_of(told: float) -> float:
-    """A time in ms that is told in seconds or in ms, as its size says."""
+    """Return a time in ms that is given in seconds or ms; its size decides."""
     return told * 1000 if told < SECONDS_UNTIL else told
 
 
 def parse_time(given: object) -> datetime | None:
-    """Return the moment that `given` is, with its zone, or None.
+    """Return a time with its zone, or None if `given` is not a time.
 
-    It may be ISO 8601, which is UTC without a zone, or a number of seconds or ms since 1970, also
-    as text.
+    It may be ISO 8601 (UTC without a zone) or a number of seconds or ms since 1970, also as text.
     """
     if isinstance(given, str):
         number = parse_number(given.strip())

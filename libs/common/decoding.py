@@ -1,4 +1,4 @@
-"""Values of other systems: content types, text of any charset, JSON, numbers, faults in words."""
+"""Decoding of external values: content types, charsets, JSON, numbers, validation errors."""
 
 import codecs
 import re
@@ -13,42 +13,42 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding JSON raises: msgspec raises the second for text that is not UTF-8."""
+"""Errors of decoding JSON: msgspec raises the second for text that is not UTF-8."""
 
 _JSON = re.compile(r"(application|text)/json|[^/]+/[^/]+\+json")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as the mark of UTF-16 does
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _UTF8 = "utf-8"
 _READ_AS_UTF8 = frozenset({"ascii", "idna", "punycode", "unicode_escape", "raw_unicode_escape"})
-"""ASCII, which is part of it, and codecs of Python that are the charset of no document."""
+"""ASCII, a subset of UTF-8, and codecs of Python that are no charsets of documents."""
 
 
 def copy_fields(kind: type[S], source: Any, **more: Any) -> S:
-    """Return a struct of `kind`: attributes of `source` named as its fields are, and `more`."""
+    """Return a struct of `kind` from the attributes of `source` with equal names, and `more`."""
     names = (name for name in kind.__struct_fields__ if hasattr(source, name))
     return kind(**{name: getattr(source, name) for name in names} | more)
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON: `application/json`, or a type that ends in `+json`."""
+    """Return whether a content type is JSON: `application/json` or a type ending in `+json`."""
     return _JSON.fullmatch(_parsed(content_type).get_content_type()) is not None
 
 
 def decode_text(body: bytes, content_type: str) -> str:
-    """Return a body as text, without its byte order mark, which precedes the charset.
+    """Return a body as text; a byte order mark overrides the charset and is removed.
 
-    The charset is UTF-8 where none is named or known; bytes that it has not are replaced.
+    The default charset is UTF-8; undecodable bytes are replaced.
     """
     return body.decode(_charset(body, content_type), errors="replace")
 
 
-def decode_json(body: bytes, content_type: str = "", *, type: type[T] | Any = Any) -> Any:  # noqa: A002 - as msgspec calls it
-    """Return a body of JSON in any charset as a `type`; raise one of `INVALID_JSON`."""
+def decode_json(body: bytes, content_type: str = "", *, type: type[T] | Any = Any) -> Any:  # noqa: A002 - the name in msgspec
+    """Return a JSON body in any charset as a `type`; raise one of `INVALID_JSON`."""
     charset = _charset(body, content_type)
     return msgspec.json.decode(body if charset == _UTF8 else body.decode(charset), type=type)
 
@@ -59,7 +59,7 @@ def _charset(body: bytes, content_type: str) -> str:
             return name
     try:
         name = codecs.lookup(_parsed(content_type).get_content_charset(_UTF8)).name
-        b"a".decode(name, errors="replace")  # a LookupError for `hex` and others without text
+        b"a".decode(name, errors="replace")  # LookupError for codecs of bytes such as `hex`
     except (LookupError, ValueError):
         return _UTF8
     return _UTF8 if name in _READ_AS_UTF8 else name
@@ -75,13 +75,13 @@ _NUMBER = re.compile(
     r"[+-]?(?:([0-9]+)|(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?)"
 )
 _LONGEST = 400
-"""Characters; Python reads 4,300 digits at most, and no `toFixed` gives as many as these."""
+"""Characters; Python reads at most 4,300 digits, and no `toFixed` returns as many as this."""
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the decimal number that `text` is, without blanks or a unit, or None.
+    """Return the decimal number in `text`, which has no blanks or unit, else None.
 
-    Digits alone are an integer of any size, all else a float, which is infinite beyond 1e308.
+    Digits alone are an integer of any size; other numbers are floats, infinite beyond 1e308.
     """
     found = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
@@ -117,24 +117,24 @@ _PARTS = {"str": "characters", "array": "entries", "object": "entries"}
 
 
 class Wrong(NamedTuple):
-    """What is wrong, and where."""
+    """An invalid value and the reason."""
 
     place: str
-    """The way from the value that was read: `widgets[0].data`, empty for that value itself."""
+    """The path to the value: `widgets[0].data`, empty for the decoded value itself."""
     reason: str
     missing: bool = False
-    """Whether the place has to have a value, and has none."""
+    """Whether a required value is missing."""
 
     @property
     def text(self) -> str:
-        """Both, in one sentence."""
+        """Return path and reason in one sentence."""
         return f"{self.place}: {self.reason}" if self.place else self.reason
 
 
 def worded(message: str, above: str = "") -> Wrong:
-    """Translate what msgspec says; what it says in other words than are known stays.
+    """Translate an error message of msgspec; unknown messages are kept.
 
-    `above` is the way to the value that was read.
+    `above` is the path to the decoded value.
     """
     found = _PLACE.search(message)
     plain = message[: found.start()] if found else message

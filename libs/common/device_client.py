@@ -26,39 +26,39 @@ from libs.common.contracts.names import (
 )
 
 MOST_ENTITIES = 100
-"""Entities of one request by id: an answer is one message."""
+"""Entities per request by id, so that the answer fits into a message."""
 
 
 class DeviceClient:
-    """Calls `device`; each call raises what it answers, or `Unavailable`."""
+    """Calls `device`; each method raises the error of the answer, or `Unavailable`."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
     async def describe_devices(self, tenant: str, ids: Sequence[int]) -> list[DescribedDevice]:
-        """Return those of at most `MOST_DEVICES` devices that exist."""
+        """Return the existing devices of at most `MOST_DEVICES` ids."""
         wanted = DescribeDevices(tenant, ids=list(ids), limit=MOST_DEVICES, counted=False)
         return (await self._rpc.call(DEVICES, wanted, DescribedDevices)).devices
 
     async def resolve(
         self, tenant: str, *, ids: Sequence[int] = (), keys: Sequence[str] = ()
     ) -> list[ResolvedEntity]:
-        """Return those of at most `MOST` entities that exist, by id or by key."""
+        """Return the existing entities of at most `MOST` ids or keys."""
         wanted = ResolveEntities(tenant=tenant, ids=list(ids), keys=list(keys))
         return (await self._rpc.call(RESOLVE, wanted, ResolvedEntities)).entities
 
     async def resolve_all(self, tenant: str, ids: Sequence[int]) -> list[ResolvedEntity]:
-        """Return those of any number of entities that exist, with their values' attributes."""
+        """Return the existing entities of any number of ids, with their value attributes."""
         found: list[ResolvedEntity] = []
         for first in range(0, len(ids), MOST_ENTITIES):
             found += await self.resolve(tenant, ids=ids[first : first + MOST_ENTITIES])
         return found
 
     async def count_devices(self, tenant: str) -> Mapping[str, DeviceCount]:
-        """Return the number of devices, and of their entities, by integration."""
+        """Return the number of devices and of their entities, by integration."""
         return (await self._rpc.call(DEVICE_COUNTS, CountDevices(tenant), DeviceCounts)).counts
 
     async def describe_integration(self, tenant: str, integration: str) -> list[ThingEntity]:
-        """Return the entities of an integration itself with their latest values."""
+        """Return the entities of an integration itself, with their latest values."""
         wanted = DescribeIntegrationEntities(tenant, integration)
         return (await self._rpc.call(INTEGRATION_ENTITIES, wanted, ThingEntities)).entities

@@ -1,7 +1,7 @@
-"""The two envelopes, and which of them answers a path.
+"""The two response envelopes, and the choice between them by path.
 
-The device open API writes camelCase (`requestId`, `errCode`, `errMsg`); the management API
-snake_case (`request_id`, `error_code`, ...). Null fields are left out of both.
+The device open API uses camelCase (`requestId`, `errCode`, `errMsg`), the management API snake_case
+(`request_id`, `error_code`, ...). Both omit null fields.
 """
 
 from typing import Any, Generic, Literal, TypeVar
@@ -13,7 +13,7 @@ from libs.common.errors import ThingwayError
 T = TypeVar("T")
 
 OPEN_API_PREFIXES = ("/device/openapi/", "/oauth/token", "/ingest/")
-"""Paths whose answers wear the open API's envelope; all others wear the console's."""
+"""Paths of the open API's envelope; all other paths use the console's."""
 
 
 class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
@@ -33,22 +33,22 @@ class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
 
 
 def _failed() -> Literal["Failed"]:
-    """A default that is written: `omit_defaults` leaves out only values."""
+    """Return a default that is encoded all the same: `omit_defaults` omits only plain values."""
     return "Failed"
 
 
 class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """An open API refusal: `{status: "Failed", requestId, errCode, errMsg}`, never with `data`."""
+    """An open API error: `{status: "Failed", requestId, errCode, errMsg}`, without `data`."""
 
     status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     requestId: str  # noqa: N815
     errCode: str  # noqa: N815
     errMsg: str  # noqa: N815
-    """Names every fault."""
+    """The message, which lists every invalid field."""
 
 
 class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A refusal of the management API."""
+    """An error of the management API."""
 
     status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     request_id: str
@@ -62,11 +62,11 @@ _CONSOLE_CODES = {
     "data_not_found": "data_no_found",
     "too_many_requests": "request_too_frequently",
 }
-"""Codes that consoles know under another spelling."""
+"""Codes that differ in the management API."""
 
 
 def console_code(error: ThingwayError) -> str:
-    """The code of an error as consoles know it."""
+    """Return the code of an error in the management API."""
     return _CONSOLE_CODES.get(error.code, error.code)
 
 
@@ -88,7 +88,7 @@ def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
 
 
 def error_headers(error: ThingwayError) -> dict[str, str]:
-    """Headers that belong to an error: `Retry-After` in whole seconds, rounded up."""
+    """Return the headers of an error: `Retry-After` in whole seconds, rounded up."""
     retry_after = getattr(error, "retry_after", None)
     if retry_after is None:
         return {}

@@ -1,23 +1,23 @@
-"""The one exception tree: every error has a stable code, a status and the field at fault.
+"""The errors of the platform, each with a stable code, a status and the invalid field.
 
-Services raise these; the two encoders in `libs.common.envelope` turn them into the
-envelope of the API that was called. Codes are those that existing clients know
-(`authentication_failed`, `parameter_validation_failed`, ...).
+Services raise these errors; `libs.common.envelope` encodes them in the envelope of the API that was
+called. Existing clients know the codes (`authentication_failed`, `parameter_validation_failed`,
+...).
 """
 
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-OUR_FAULT = "an error of ours; the log has it under this request id"
-"""The message of a failure whose reason only the log has."""
+OUR_FAULT = "internal error; search the log for this request id"
+"""The message of an error whose reason is only in the log."""
 
 
 class ThingwayError(Exception):
-    """Base of all errors that a client may see.
+    """The base class of errors that a client may see.
 
-    `message` is a sentence for a person; `field` names the input at fault, as the
-    client wrote it (`properties.temperature`); `detail` is extra data for the answer.
+    `message` is a sentence for a person. `field` is the path of the invalid input as the client
+    wrote it (`properties.temperature`). `detail` is additional data for the answer.
     """
 
     status: ClassVar[int] = 500
@@ -40,7 +40,7 @@ class ThingwayError(Exception):
 
     @property
     def text(self) -> str:
-        """The message, with the field in front when it does not begin with it already."""
+        """Return the message after the field, unless it begins with the field."""
         if not self.field:
             return self.message
         rest = self.message.removeprefix(self.field)
@@ -49,16 +49,16 @@ class ThingwayError(Exception):
 
 
 class InvalidInput(ThingwayError):
-    """400: the request is well meant and wrong; `field` says where."""
+    """400: the request has an invalid value; `field` locates it."""
 
     status = 400
     code = "parameter_validation_failed"
     faults: Sequence[Any] = ()
-    """What `of_faults` was given, for who says it in other words."""
+    """The faults that `of_faults` got, for callers that format them differently."""
 
     @classmethod
     def of_faults(cls, faults: Sequence[Any]) -> "InvalidInput":
-        """Make one error of several faults, each with a `path` and a `reason`."""
+        """Return one error for several faults, each with a `path` and a `reason`."""
         text = "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)
         detail = [{"field": fault.path, "reason": fault.reason} for fault in faults]
         error = cls(text, field=faults[0].path if faults else None, detail=detail)
@@ -67,27 +67,27 @@ class InvalidInput(ThingwayError):
 
 
 class MalformedRequest(InvalidInput):
-    """400: the body cannot be read at all (broken JSON, broken form)."""
+    """400: the body cannot be decoded (invalid JSON, invalid form)."""
 
     code = "parameter_syntax_error"
 
 
 class Unauthenticated(ThingwayError):
-    """401: no token, a wrong one, or one that is no longer valid."""
+    """401: a missing, invalid or expired token."""
 
     status = 401
     code = "authentication_failed"
 
 
 class Forbidden(ThingwayError):
-    """403: known, and not allowed."""
+    """403: the caller has no permission."""
 
     status = 403
     code = "forbidden_permission"
 
 
 class NotFound(ThingwayError):
-    """404: there is no such thing, or none that the caller may see."""
+    """404: the resource does not exist, or the caller may not see it."""
 
     status = 404
     code = "data_not_found"
@@ -101,7 +101,7 @@ class MethodNotAllowed(ThingwayError):
 
 
 class Conflict(ThingwayError):
-    """409: the request contradicts what is stored."""
+    """409: the request conflicts with stored data."""
 
     status = 409
     code = "data_conflict"
@@ -115,7 +115,7 @@ class TooLarge(ThingwayError):
 
 
 class UnsupportedMedia(ThingwayError):
-    """415: the content type is not one the operation reads."""
+    """415: the operation does not accept the content type."""
 
     status = 415
     code = "unsupported_media_type"
@@ -129,7 +129,7 @@ class HeaderTooLarge(ThingwayError):
 
 
 class TooManyRequests(ThingwayError):
-    """429: come back after `retry_after` seconds."""
+    """429: the client should retry after `retry_after` seconds."""
 
     status = 429
     code = "too_many_requests"
@@ -140,14 +140,14 @@ class TooManyRequests(ThingwayError):
 
 
 class UpstreamFailed(ThingwayError):
-    """502: a service of ours broke off or answered nonsense."""
+    """502: a service closed the connection or sent an invalid answer."""
 
     status = 502
     code = "bad_gateway"
 
 
 class Unavailable(ThingwayError):
-    """503: overloaded or starting; come back after `retry_after` seconds."""
+    """503: overloaded or starting; the client should retry after `retry_after` seconds."""
 
     status = 503
     code = "service_unavailable"
@@ -158,7 +158,7 @@ class Unavailable(ThingwayError):
 
 
 class UpstreamTimeout(ThingwayError):
-    """504: a service of ours did not answer in time."""
+    """504: a service did not answer in time."""
 
     status = 504
     code = "gateway_timeout"
@@ -169,4 +169,4 @@ BY_STATUS = {
     for error in ThingwayError.__subclasses__()
     if error.__init__ is ThingwayError.__init__
 }
-"""The error class of each status that carries nothing but a message."""
+"""The error class of each status that needs only a message."""

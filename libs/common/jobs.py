@@ -1,4 +1,4 @@
-"""Endless jobs of a process."""
+"""Background jobs and cancellation of tasks."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AGAIN = 0.5
-"""Seconds after which a task that has not ended is cancelled once more."""
+"""Seconds after which an unfinished task is cancelled again."""
 RETRY_PAUSE = 0.05
 """Seconds between two attempts of `retry`."""
 
 
 @asynccontextmanager
 async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless jobs beside the service; end them with it, and it with one that fails.
+    """Run endless jobs in the background until the block ends; a failing job ends the process.
 
-    A process that serves and does not work would look ready; one that ends is started again.
+    Without a job, the process would not do its work but appear ready. Its supervisor restarts it.
     """
     tasks = [asyncio.ensure_future(job) for job in jobs]
     for task in tasks:
@@ -34,10 +34,10 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def happened(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait for an event, at most so many seconds; None is for ever.
+    """Wait for an event, at most `seconds`; None waits for ever.
 
-    A cancellation that comes together with the event counts; `asyncio.wait_for`, before Python
-    3.12, swallows it.
+    A cancellation that arrives together with the event is honoured; before Python 3.12,
+    `asyncio.wait_for` swallows it.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -45,11 +45,11 @@ async def happened(event: asyncio.Event, seconds: float | None) -> None:
 
 
 async def ended(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks until they have ended, however they end.
+    """Cancel tasks until they have ended, ignoring their results.
 
-    Once is not enough: libraries swallow a cancellation that comes together with what they wait
-    for. Whoever is cancelled while it waits here goes on until they have ended, and then is: else
-    the second cancellation of a task would leave behind those that it is ending.
+    One cancellation does not suffice: libraries swallow a cancellation that arrives together with
+    the awaited result. If the caller is cancelled here, wait for the tasks to end, then re-raise.
+    Otherwise a second cancellation of the caller would leave the tasks running.
     """
     pending = set(tasks)
     cancelled: asyncio.CancelledError | None = None
@@ -66,7 +66,7 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
 
 
 async def together(*jobs: Coroutine[Any, Any, None]) -> None:
-    """Run jobs until one ends, which ends the others; raise what it has ended with."""
+    """Run jobs until one ends, cancel the others, and raise the error of the first."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -77,10 +77,10 @@ async def together(*jobs: Coroutine[Any, Any, None]) -> None:
 
 
 async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
-    """The result of `job`, which has ended when this returns or raises.
+    """Return the result of `job`; raise `TimeoutError` after `seconds`.
 
-    Raises `TimeoutError` when it takes longer. `asyncio.timeout` cancels only once, and so waits
-    for ever when a library swallows that (`ended`).
+    The job has ended in either case. `asyncio.timeout` cancels only once, and waits for ever if a
+    library swallows the cancellation (`ended`).
     """
     task = asyncio.ensure_future(job)
     try:
@@ -93,19 +93,19 @@ async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
 
 
 class Beside:
-    """Tasks beside what a service does, one for each name; a failure is logged."""
+    """Background tasks, at most one per name; failures are logged."""
 
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        """How many are running."""
+        """Return the number of running tasks."""
         return len(self._running)
 
     def begin(
         self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]
     ) -> "asyncio.Task[None] | None":
-        """Begin `job` unless the one of this name is still running; then it is None."""
+        """Start `job`, unless a task with this name is running; then return None."""
         before = self._running.get(name)
         if before is not None and not before.done():
             return None
@@ -114,7 +114,7 @@ class Beside:
         return task
 
     async def stop(self) -> None:
-        """Cancel what is running."""
+        """Cancel all running tasks."""
         if self._running:
             await ended(*self._running.values())
 
@@ -128,7 +128,7 @@ class Beside:
 async def retry(attempt: Callable[[], Awaitable[T]], *errors: type[Exception]) -> T:
     """Return the result of the first `attempt` that raises none of `errors`.
 
-    The caller bounds the time.
+    The caller limits the time.
     """
     while True:
         try:
@@ -138,10 +138,10 @@ async def retry(attempt: Callable[[], Awaitable[T]], *errors: type[Exception]) -
 
 
 async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Return the results of calls in their order; at most `most` run at a time.
+    """Return the results of calls in order; at most `most` calls run concurrently.
 
-    For the calls of one request or turn: tenants share nothing here. Raises what the first that
-    fails raises, and cancels the others.
+    Only for calls of a single request or turn, which belong to one tenant. Raises the first error
+    and cancels the other calls.
     """
     waiting, results = enumerate(calls), dict[int, T]()
 
@@ -158,8 +158,8 @@ async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]])
 
 
 def end_process(reason: str, error: BaseException | None = None) -> None:
-    """End this process in order, because it could not do its work any more; log why."""
-    log.critical("%s, the process ends", reason, exc_info=error)
+    """Log the reason and end this process with SIGTERM."""
+    log.critical("%s; the process ends", reason, exc_info=error)
     signal.raise_signal(signal.SIGTERM)
 
 

@@ -1,19 +1,20 @@
-"""Packets of MQTT 3.1.1 (OASIS): where they end, and CONNECT, read and given another login."""
+"""Packets of MQTT 3.1.1 (OASIS): their bounds, and CONNECT, whose login can be replaced."""
 
 import struct
 from typing import NamedTuple
 
 LARGEST = 128 * 1024
-"""Bytes of a CONNECT: client id, will and login of 64 KiB at most, and not all of them so long."""
+"""Maximum bytes of a CONNECT: client id, will and login of up to 64 KiB each, but not all at
+once."""
 _CONNECT = 0x10
 _HEAD = b"\x00\x04MQTT\x04"
-"""Name and level of the protocol; others are nats-server's to refuse."""
+"""Name and level of the protocol; nats-server rejects others."""
 _USER, _PASSWORD, _WILL = 0x80, 0x40, 0x04
 _MOST_LENGTH_BYTES = 4
 
 
 class PacketError(ValueError):
-    """What a client says is no packet, or not the one that belongs there."""
+    """A client sent an invalid or unexpected packet."""
 
 
 class Connect(NamedTuple):
@@ -22,12 +23,12 @@ class Connect(NamedTuple):
     flags: int
     keep_alive: bytes
     fields: tuple[bytes, ...]
-    """Client id, and the will's topic and message when there is one; user and password apart."""
+    """Client id, and topic and message of a will; without user and password."""
     user: bytes | None
     password: bytes | None
 
     def with_login(self, user: str, password: str) -> bytes:
-        """The packet with another user and password."""
+        """Return the packet with another user and password."""
         flags = bytes([self.flags | _USER | _PASSWORD])
         fields = b"".join(map(_field, (*self.fields, user.encode(), password.encode())))
         body = _HEAD + flags + self.keep_alive + fields
@@ -35,7 +36,7 @@ class Connect(NamedTuple):
 
 
 def encoded(first: int, body: bytes) -> bytes:
-    """A packet: its first byte (type and flags), its length, its body."""
+    """Return a packet from its first byte (type and flags) and its body."""
     digits, size = bytearray(), len(body)
     while True:
         size, low = divmod(size, 0x80)
@@ -45,9 +46,10 @@ def encoded(first: int, body: bytes) -> bytes:
 
 
 def bounds(data: bytes, largest: int) -> tuple[int, int] | None:
-    """Where the body of the first packet in `data` begins and ends; it may not be there yet.
+    """Return the bounds of the body of the first packet, even if it is incomplete.
 
-    None while the length is not there. Raises `PacketError` for one that ends beyond `largest`.
+    Returns None while the length is incomplete. Raises `PacketError` if the packet exceeds
+    `largest` bytes.
     """
     size = 0
     for place, byte in enumerate(data[1 : 1 + _MOST_LENGTH_BYTES]):
@@ -58,29 +60,29 @@ def bounds(data: bytes, largest: int) -> tuple[int, int] | None:
                 raise PacketError(f"a packet of more than {largest} bytes")
             return start, start + size
     if len(data) > _MOST_LENGTH_BYTES:
-        raise PacketError("the length of a packet has four bytes at most")
+        raise PacketError("the length of a packet must have at most four bytes")
     return None
 
 
 def connect_end(data: bytes) -> int | None:
-    """Where the CONNECT ends that `data` begins with; None while its length is not there.
+    """Return the end of a CONNECT; None while its length is incomplete.
 
-    Raises `PacketError` for what is no CONNECT or too long.
+    Raises `PacketError` if the packet is not a CONNECT, or is too long.
     """
     if data and data[0] != _CONNECT:
-        raise PacketError("an MQTT connection begins with CONNECT")
+        raise PacketError("an MQTT connection must begin with CONNECT")
     found = bounds(data, LARGEST)
     return None if found is None else found[1]
 
 
 def read_connect(packet: bytes) -> Connect | None:
-    """Read a whole CONNECT; None for another version of MQTT. Raises `PacketError`."""
+    """Return a complete CONNECT; None for other versions of MQTT; raise `PacketError`."""
     start = packet.index(_HEAD) if _HEAD in packet[: 5 + len(_HEAD)] else None
     if start is None:
         return None
     at = start + len(_HEAD)
     if len(packet) < at + 3:
-        raise PacketError("a CONNECT is cut short")
+        raise PacketError("a CONNECT is incomplete")
     flags, keep_alive = packet[at], packet[at + 1 : at + 3]
     if flags & _PASSWORD and not flags & _USER:
         raise PacketError("a password without a user (MQTT-3.1.2-22)")
@@ -88,7 +90,7 @@ def read_connect(packet: bytes) -> Connect | None:
     most = 3 if flags & _WILL else 1
     wanted = most + bool(flags & _USER) + bool(flags & _PASSWORD)
     if len(fields) != wanted:
-        raise PacketError("a CONNECT has the fields that its flags tell of")
+        raise PacketError("the flags of a CONNECT do not match its fields")
     login = (*fields[most:], None, None)
     return Connect(flags, keep_alive, tuple(fields[:most]), login[0], login[1])
 
@@ -97,7 +99,7 @@ def _fields(data: bytes) -> list[bytes]:
     found = []
     while data:
         if len(data) < 2 or len(data) < 2 + (size := struct.unpack("!H", data[:2])[0]):  # noqa: PLR2004 - two bytes of length
-            raise PacketError("a field of a CONNECT is cut short")
+            raise PacketError("a field of a CONNECT is incomplete")
         found.append(data[2 : 2 + size])
         data = data[2 + size :]
     return found

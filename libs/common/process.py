@@ -1,4 +1,4 @@
-"""What a process of a service runs on, and what its packages add to it."""
+"""The process of a service: its connections, and the parts that its packages add."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a package adds to its process."""
+    """The parts that a package adds to its process."""
 
     routers: Sequence[Router] = ()
     """Its HTTP operations, with the dependencies of their handlers."""
     resources: Sequence[AbstractAsyncContextManager[object]] = ()
-    """Opened in this order before tasks and jobs start, closed in reverse after they have ended."""
+    """Context managers, entered in order before tasks and jobs start, and exited in reverse after
+    they have ended."""
     tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """Endless work of every replica."""
+    """Endless background tasks of every replica."""
     jobs: Mapping[str, Job] = field(default_factory=dict)
-    """Endless work of the replica that holds the lease, by name."""
+    """Endless background jobs of the replica that holds the lease, by name."""
 
 
 def provided_routers(
@@ -46,7 +47,7 @@ def provided_routers(
 ) -> list[Router]:
     """Return routers whose handlers get the fields of `handlers`.
 
-    Only applications may call the operations of `open_api`; `others` have guards of their own.
+    Only applications may call the operations of `open_api`; `others` have their own guards.
     """
     dependencies = provide(handlers)
     return [
@@ -56,7 +57,7 @@ def provided_routers(
 
 
 def routers_of(parts: Sequence[Parts]) -> list[Router]:
-    """Return the routers of all packages, in the order of the packages."""
+    """Return the routers of all packages, in order."""
     return [router for part in parts for router in part.routers]
 
 
@@ -64,9 +65,9 @@ def routers_of(parts: Sequence[Parts]) -> list[Router]:
 async def running_parts(
     parts: Sequence[Parts], database: Database, lease: str, life: float = 10.0
 ) -> AsyncIterator[None]:
-    """Open the resources, and run the tasks and jobs while the block runs.
+    """Open the resources, and run tasks and jobs, while the block runs.
 
-    `life` is the life of the lease of the jobs in seconds (`Leader`).
+    `life` is the duration of the lease of the jobs in seconds (`Leader`).
     """
     jobs = {name: job for part in parts for name, job in part.jobs.items()}
     tasks = [task for part in parts for task in part.tasks]
@@ -84,7 +85,7 @@ async def start_and_stop(
     start: Callable[[], Awaitable[None]] | None = None,
     stop: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[None]:
-    """Start an object when the block begins, and stop it at its end."""
+    """Call `start` before the block, and `stop` after it."""
     if start is not None:
         await start()
     try:
@@ -98,7 +99,7 @@ S = TypeVar("S", bound=StoreSettings)
 
 
 class Connections(NamedTuple, Generic[S]):
-    """The settings of a process, and its connections."""
+    """The settings and connections of a process."""
 
     settings: S
     telemetry: Telemetry
@@ -107,10 +108,10 @@ class Connections(NamedTuple, Generic[S]):
 
 
 class Clients(Generic[S]):
-    """The connections of a process, and clients of the bus and of other services that use them."""
+    """The connections of a process, and clients that use them."""
 
     def __init__(self, settings: S, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> None:
-        """Take the fields of `Connections`."""
+        """Create the clients; the arguments are the fields of `Connections`."""
         self.settings, self.telemetry, self.mongo, self.bus = settings, telemetry, mongo, bus
         self.rpc, self.outbox = RpcClient(bus), Outbox(mongo.database, bus)
         self.limits, self.grants = KnownLimits(self.rpc), GrantReader(self.rpc)
@@ -120,7 +121,7 @@ class Clients(Generic[S]):
 async def connected(
     kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
 ) -> AsyncIterator[Connections[S]]:
-    """Connect and migrate a process of `service`, by default its only one; close in order."""
+    """Connect a process of `service` and migrate its database; close everything at the end."""
     settings, process = load(kind), process or service
     async with AsyncExitStack() as stack:
         telemetry = start_telemetry(process)

@@ -1,4 +1,4 @@
-"""A mapping with a bound: it keeps what was put or asked for last."""
+"""A mapping of limited size that drops the least recently used value."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """At most `most` values; the one that was not used for longest makes room."""
+    """At most `most` values; the least recently used one is dropped."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,14 +22,14 @@ class Recent(Generic[K, V]):
         return key in self._values
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, which counts as a use."""
+        """Return the value of `key`, and mark it as used."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def put(self, key: K, value: V) -> V | None:
-        """Set the value of `key`; return the value that had to make room."""
+        """Set the value of `key`; return the value that was dropped."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) <= self._most:
@@ -37,5 +37,5 @@ class Recent(Generic[K, V]):
         return self._values.popitem(last=False)[1]
 
     def pop(self, key: K) -> V | None:
-        """Forget `key`; return its value."""
+        """Remove `key`; return its value."""
         return self._values.pop(key, None)

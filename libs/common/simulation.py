@@ -1,6 +1,6 @@
-"""A simulated device: plausible values of a TSL, and commands that it obeys.
+"""A simulated device: plausible values of a TSL, and the execution of commands.
 
-It has no connection; who owns it sends what it says.
+It has no connection; its owner sends its reports and replies.
 """
 
 import copy
@@ -26,20 +26,20 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the device says about a command."""
+    """The result of a command."""
 
     reply: Values
     report: Values = field(default_factory=dict)
-    """Properties that the command changed, to be reported at once."""
+    """Properties that the command changed, to be reported immediately."""
 
 
 class SimulatedDevice:
-    """A device of one TSL; many of a kind may share the document."""
+    """A device with a TSL; several devices may share the document."""
 
     def __init__(
         self, document: TslDocument, rng: random.Random, settings: Values | None = None
     ) -> None:
-        """`settings` are values of its writable properties to begin with."""
+        """`settings` are initial values of its writable properties."""
         self._rng = rng
         self._settings: Values = dict(settings or {})
         self._replies: Recent[str, Values] = Recent(_REMEMBERED_COMMANDS)
@@ -48,20 +48,20 @@ class SimulatedDevice:
         self.adopt(document)
 
     def adopt(self, document: TslDocument) -> None:
-        """Be of another TSL from now on; settings that it has too stay as they are."""
+        """Change the TSL, and keep the settings that the new one has too."""
         self._document = document
         properties = by_keys(document).properties
         self._top = {one.id: one.access_mode for one in properties if "." not in one.id}
         self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
 
     def measure(self) -> Values:
-        """New plausible values near the last ones, and the settings as they are."""
+        """Return new plausible values near the last ones, and the unchanged settings."""
         self.measured = plausible_properties(self._document, self._rng, self.measured)
         self.measured |= self._readable(self._settings)
         return dict(self.measured)
 
     def handle(self, command: Values) -> Outcome:
-        """Execute a command once; delivered again, it is only answered again.
+        """Execute a command; return the same reply for a repeated command.
 
         Raises `KeyError` for a message without a `commandId`.
         """
@@ -78,11 +78,11 @@ class SimulatedDevice:
         return Outcome(reply, self._readable(changed))
 
     def serve(self, service: ServiceSpec) -> Values:
-        """What a call of a service sets; nothing, unless a kind of device knows better."""
+        """Return the properties that a service call sets; subclasses may override this."""
         return {}
 
     def _execute(self, command: Values) -> tuple[Values, str | None]:
-        """Return the changed properties, or why nothing was done."""
+        """Return the changed properties, or the reason why the command failed."""
         expires_at = command.get("expiresAt")
         if isinstance(expires_at, int) and expires_at < now_ms():
             return {}, "the command has expired"
@@ -113,7 +113,7 @@ class SimulatedDevice:
         return "W" in self._top.get(name, "")
 
     def _readable(self, values: Values) -> Values:
-        """A copy of those that the device shows."""
+        """Return a copy of the readable values."""
         return copy.deepcopy(readable_values(self._document, values))
 
     def _service(self, service: object) -> ServiceSpec | None:
@@ -125,7 +125,7 @@ class SimulatedDevice:
 
 
 def _merge(old: Any, new: Any) -> Any:
-    """Structs are merged member by member, everything else is replaced."""
+    """Merge objects member by member; replace all other values."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old | {name: _merge(old.get(name), value) for name, value in new.items()}
     return new

@@ -1,26 +1,26 @@
-"""CSV (RFC 4180) that spreadsheets open without running anything."""
+"""CSV (RFC 4180) whose cells spreadsheets do not execute."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 
 _FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these is a formula to spreadsheets, to some in full width too
+"""Characters at the beginning of a cell that spreadsheets treat as a formula, some in full width
 (OWASP, "CSV Injection")."""
 
 
 def safe_cell(text: str) -> str:
-    """The text, with an apostrophe in front when a spreadsheet would run it."""
+    """Return the text, with a leading apostrophe if a spreadsheet would execute it."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def plain_cell(text: str) -> str:
-    """What `safe_cell` was given."""
+    """Return the original text of `safe_cell`."""
     return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
-    """Rows as lines of a file."""
+    """Return rows as lines of a file."""
     buffer = io.StringIO()
     csv.writer(buffer).writerows(rows)
     return buffer.getvalue().encode()

@@ -1,4 +1,4 @@
-"""Metrics of streams and of MongoDB's disk: the last reading is shown at `/metrics`."""
+"""Metrics of streams and of MongoDB's disk, measured periodically for `/metrics`."""
 
 import logging
 import time
@@ -17,14 +17,14 @@ from libs.common.store.mongo import Database
 log = logging.getLogger(__name__)
 
 PERIOD = 5.0
-"""Seconds between two readings."""
+"""Seconds between two measurements."""
 FORGOTTEN = 60.0
-"""Seconds after which what was read is shown no more."""
+"""Seconds after which an outdated measurement is no longer shown."""
 TIMEOUT = 5.0
 
 
 class Peer(msgspec.Struct):
-    """A server that keeps a copy, besides the leader."""
+    """A server with a copy of a stream, other than the leader."""
 
     name: str = ""
     current: bool = False
@@ -33,14 +33,14 @@ class Peer(msgspec.Struct):
 
 
 class Cluster(msgspec.Struct):
-    """Who keeps a stream."""
+    """The servers that store a stream."""
 
     leader: str = ""
     replicas: list[Peer] = []
 
 
 class Held(msgspec.Struct):
-    """What a stream holds."""
+    """The content of a stream."""
 
     messages: int = 0
     bytes: int = 0
@@ -50,7 +50,7 @@ class Held(msgspec.Struct):
 
 
 class Bounds(msgspec.Struct):
-    """Of a stream: bytes, -1 for no bound, and copies."""
+    """The limits of a stream: bytes (-1 without a limit) and copies."""
 
     max_bytes: int = -1
     num_replicas: int = 1
@@ -61,7 +61,7 @@ class _Fault(msgspec.Struct):
 
 
 class StreamReading(msgspec.Struct):
-    """JetStream's answer about a stream, as far as it is used."""
+    """The used fields of JetStream's answer about a stream."""
 
     state: Held = msgspec.field(default_factory=Held)
     config: Bounds = msgspec.field(default_factory=Bounds)
@@ -72,7 +72,7 @@ class StreamReading(msgspec.Struct):
 
     @property
     def oldest(self) -> float:
-        """Seconds for which its oldest message has been there, by the server's clock."""
+        """Return the age of its oldest message in seconds, by the server's clock."""
         first = self.state.first_ts
         if not self.state.messages or first is None:
             return 0.0
@@ -80,7 +80,7 @@ class StreamReading(msgspec.Struct):
 
     @property
     def missing(self) -> int:
-        """Copies that are not there, or not up to date."""
+        """Return the number of copies that are missing or outdated."""
         if self.cluster is None:
             return 0
         good = sum(one.current and not one.offline for one in self.cluster.replicas)
@@ -91,7 +91,7 @@ _reading = msgspec.json.Decoder(StreamReading).decode
 
 
 async def read_stream(bus: Bus, name: str) -> StreamReading:
-    """What a stream is like now; raise `NatsError` or `TimeoutError`."""
+    """Return the current state of a stream; raise `NatsError` or `TimeoutError`."""
     answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=TIMEOUT)
     reading = _reading(answer.data)
     if reading.error is not None:
@@ -100,7 +100,7 @@ async def read_stream(bus: Bus, name: str) -> StreamReading:
 
 
 class StreamMetrics:
-    """Reads streams in the background, in one process of the platform."""
+    """Measures streams in the background, in one process of the platform."""
 
     def __init__(self, bus: Bus, streams: Collection[str]) -> None:
         self._bus = bus
@@ -111,9 +111,9 @@ class StreamMetrics:
         gauges: Iterable[tuple[str, str, Callable[[StreamReading], float]]] = (
             ("messages", "Messages of a stream", lambda one: one.state.messages),
             ("bytes", "Bytes of a stream", lambda one: one.state.bytes),
-            ("limit_bytes", "Bytes that a stream may have", lambda one: one.config.max_bytes),
+            ("limit_bytes", "Maximum bytes of a stream", lambda one: one.config.max_bytes),
             ("oldest_seconds", "Age of a stream's oldest message", lambda one: one.oldest),
-            ("replicas_missing", "Copies of a stream that lag or are away", lambda o: o.missing),
+            ("replicas_missing", "Missing or outdated copies of a stream", lambda o: o.missing),
         )
         for name, text, value in gauges:
             meter.create_observable_gauge(
@@ -131,7 +131,7 @@ class StreamMetrics:
         return observe
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Measure for ever."""
         await repeat(self._read, PERIOD, "metrics of streams")
 
     async def _read(self) -> None:
@@ -140,27 +140,27 @@ class StreamMetrics:
 
 
 DISK_PERIOD = 30.0
-"""Seconds between two readings."""
+"""Seconds between two measurements."""
 
 _meter = metrics.get_meter("thingway")
-_used = _meter.create_gauge("thingway_mongo_disk_used_bytes", description="Of MongoDB's volume")
+_used = _meter.create_gauge("thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume")
 _size = _meter.create_gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
 
 
 async def read_disk(database: Database) -> tuple[float, float]:
-    """Bytes used and in all of the file system that holds `database`, on its primary."""
+    """Return used and total bytes of the file system of `database` on its primary."""
     found = await database.command("dbStats")
     return float(found.get("fsUsedSize", 0)), float(found.get("fsTotalSize", 0))
 
 
 class DiskMetrics:
-    """Reads in the background, in one process of the platform."""
+    """Measures MongoDB's disk in the background, in one process of the platform."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Measure for ever."""
         await repeat(self._read, DISK_PERIOD, "metrics of MongoDB's disk")
 
     async def _read(self) -> None:

@@ -1,16 +1,16 @@
-"""Things and their entities: ids and keys, as every service computes them.
+"""Ids and keys of things and their entities, as every service computes them.
 
-A thing has one key, its entities have keys that begin with it:
+A thing has a key, which is the prefix of its entities' keys:
 
 - a device: `{integration}.device.{identifier}`, its entities `….{member}[.{child}]`;
 - an integration: `{integration}.integration`, its entities `….{member}[.{child}]`;
 - a custom entity: `system.integration.{identifier}`, which is the key of the entity itself.
 
-A child lies one level below its parent and no deeper: what is nested deeper in a TSL has an
-identifier with dots. An entity's id is `thing id * 8192 + member number`. Numbers from 1 on
-belong to the members of the thing's TSL and are never given to another one; number 0 is the
-custom entity itself, and the last numbers of a device are what every device has beside its TSL.
-Thing ids are below 2^40, so that entity ids are below 2^53.
+A child is one level below its parent and no deeper: deeper members of a TSL have an identifier with
+dots. An entity's id is `thing id * 8192 + member number`. Numbers from 1 on belong to the members
+of the thing's TSL and are never reused. Number 0 is the custom entity itself. The last numbers of a
+device are the entities that every device has in addition to its TSL. Thing ids are below 2^40, so
+that entity ids are below 2^53.
 """
 
 import re
@@ -23,29 +23,30 @@ ValueType = Literal["STRING", "LONG", "DOUBLE", "BOOLEAN", "BINARY", "OBJECT"]
 AccessMod = Literal["R", "W", "RW"]
 
 MEMBERS = 8192
-"""Entity ids of one thing."""
+"""Number of entity ids of a thing."""
 LAST_MEMBER = MEMBERS - 1
 LAST_DECLARED = LAST_MEMBER - 16
-"""The last number of a member of a TSL; what follows is the same for every device."""
+"""The last number for a member of a TSL; higher numbers are equal for every device."""
 
 STATUS = "@status"
-"""Below the key of a device: whether it is ONLINE."""
+"""Path below the key of a device: whether it is ONLINE."""
 LOCATION = "@location"
 LATITUDE, LONGITUDE, ADDRESS = (
     f"{LOCATION}.@{name}" for name in ("latitude", "longitude", "address")
 )
 ALARM = "@alarm"
-"""What flows listen to, and what consoles know of the newest open alarm that nobody has claimed."""
+"""Path of the alarm entity: flows listen to it, and consoles show the newest open, unclaimed
+alarm."""
 ALARM_STATUS, ALARM_TIME, ALARM_CONTENT = (
     f"{ALARM}.@alarm_{name}" for name in ("status", "time", "content")
 )
 
 DIRECT = "direct"
-"""The integration of devices that connect to the platform themselves."""
+"""The integration of devices that connect directly to the platform."""
 GENERIC = "generic"
-"""The open product: its TSL declares nothing, its devices may report anything."""
+"""The open product: its TSL declares nothing, and its devices may report anything."""
 SYSTEM = "system"
-"""The hidden integration that custom entities belong to."""
+"""The hidden integration of custom entities."""
 
 _OWN = "~"
 _DEVICE = "device"
@@ -53,68 +54,68 @@ _INTEGRATION = "integration"
 
 
 def entity_id(thing_id: int, number: int) -> int:
-    """The id of a thing's member."""
+    """Return the id of a thing's member."""
     return thing_id * MEMBERS + number
 
 
 def thing_of(entity: int) -> int:
-    """The id of the thing that an entity belongs to."""
+    """Return the id of an entity's thing."""
     return entity // MEMBERS
 
 
 def number_of(entity: int) -> int:
-    """The number of the member that an entity is."""
+    """Return the member number of an entity."""
     return entity % MEMBERS
 
 
 def own_sn(thing_id: int) -> str:
-    """What a thing that is no device reports under; no SN of a device begins like it."""
+    """Return the SN for reports of a thing that is not a device; device SNs have no `~`."""
     return f"{_OWN}{thing_id}"
 
 
 def own_thing(sn: str) -> int | None:
-    """The thing that reports under `sn`, None for a device."""
+    """Return the thing that reports under `sn`; None for a device."""
     digits = sn.removeprefix(_OWN)
     return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None
 
 
 def device_key(integration: str, identifier: str) -> str:
-    """The key of a device."""
+    """Return the key of a device."""
     return f"{integration}.{_DEVICE}.{identifier}"
 
 
 def integration_key(integration: str) -> str:
-    """The key of an integration's own thing."""
+    """Return the key of an integration's own thing."""
     return f"{integration}.{_INTEGRATION}"
 
 
 def member_key(thing_key: str, path: str) -> str:
-    """The key of an entity; an empty `path` is the thing itself (custom entities)."""
+    """Return the key of an entity; an empty `path` is the thing itself (custom entities)."""
     return f"{thing_key}.{path}" if path else thing_key
 
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """What an entity key says."""
+    """The parts of an entity key."""
 
     integration: str
     device: str | None
-    """The device's identifier, None for what belongs to the integration itself."""
+    """The device's identifier; None for an entity of the integration itself."""
     path: str
     """The member's path below the thing: `{member}` or `{member}.{child}`."""
 
     @property
     def thing_key(self) -> str:
-        """The key of the device or of the integration."""
+        """Return the key of the device or of the integration."""
         if self.device is None:
             return integration_key(self.integration)
         return device_key(self.integration, self.device)
 
 
 def split_key(key: str) -> KeyParts | None:
-    """Take an entity key apart; None when it cannot be one.
+    """Return the parts of an entity key; None if it is invalid.
 
-    Integration ids and identifiers have no dots, so there is one way to read a key.
+    Integration ids and identifiers have no dots, so a key is unambiguous.
     """
     integration, _, rest = key.partition(".")
     kind, _, rest = rest.partition(".")
@@ -129,15 +130,15 @@ def split_key(key: str) -> KeyParts | None:
 
 
 def is_custom(key: str) -> bool:
-    """Whether an entity key is that of a custom entity, or of a part of one."""
+    """Return whether an entity key belongs to a custom entity or to a part of one."""
     return key.startswith(f"{SYSTEM}.{_INTEGRATION}.")
 
 
 def flattened(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """`{path: value}` of reported properties, as entities have them.
+    """Return reported properties as `{path: value}`, like their entities.
 
-    The members of an object are entities of their own at every level, the object itself is
-    none that has a value; an array is one value.
+    The members of an object are separate entities at every level, and the object itself has no
+    value; an array is a single value.
     """
     return dict(_leaves("", properties))
 

@@ -1,9 +1,10 @@
-"""The accounts of nats-server, and what `gateway-bus` passes on from one to the other.
+"""The accounts of nats-server, and the subjects that `gateway-bus` relays.
 
 `gateway-bus` repeats each subject of the account `OUTSIDE` under `relay.` (docs/decisions/0020).
-nats-server checks what a client may publish, never where it asks the answer to go. So nobody
-outside may ask JetStream or a service directly: `gateway-bus` hears the question, looks at its
-reply subject and asks it again, with the very same one, on a subject that only it may use.
+nats-server checks the subjects that a client may publish to, but not the reply subject. External
+clients may therefore not send requests to JetStream or to a service directly. `gateway-bus`
+receives the request, checks its reply subject, and repeats it unchanged on a subject that only
+`gateway-bus` may use.
 """
 
 from libs.common.bus.streams import EVENTS
@@ -15,34 +16,34 @@ from libs.common.contracts.integrations import (
 )
 
 ACCOUNT = "THINGWAY"
-"""JetStream, the services, and the devices that speak MQTT."""
+"""The account of JetStream, the services, and devices that connect with MQTT."""
 OUTSIDE = "OUTSIDE"
-"""Every other connection from outside: devices, applications and integrations on plain NATS."""
+"""The account of all other external connections: devices, applications, integrations on NATS."""
 ACCOUNTS = (ACCOUNT, OUTSIDE)
-"""Those that connections from outside are put into."""
+"""The accounts that external connections are assigned to."""
 MQTT_SUBSCRIPTIONS = 100
-"""Of one MQTT connection; one of QoS 1 is two."""
+"""Limit per MQTT connection; a subscription with QoS 1 counts twice."""
 OUTSIDE_SUBSCRIPTIONS = 1000
-"""Of one connection in `OUTSIDE`."""
+"""Limit per connection in `OUTSIDE`."""
 
 APPLICATION_PREFIX = "app."
 
 
 def application_user(client_id: str) -> str:
-    """The name of an application's connections; the dot keeps it apart from every SN."""
+    """Return the NATS user of an application; the dot distinguishes it from any SN."""
     return f"{APPLICATION_PREFIX}{client_id}"
 
 
 def inbox(user: str) -> str:
-    """Where a user of the bus hears answers: the prefix of their subjects."""
+    """Return the prefix of the reply subjects of a NATS user."""
     return f"_INBOX.{user}"
 
 
 def device_inbox(sn: str) -> str:
-    """The same of a device, below `sn.`.
+    """Return the prefix of the reply subjects of a device.
 
-    An SN is chosen outside, and a device called `auth` must not hear the replies to the service
-    of that name.
+    It is below `sn.`, because SNs are chosen externally: a device with the SN `auth` must not
+    receive the replies to the service `auth`.
     """
     return inbox(f"sn.{sn}")
 
@@ -59,22 +60,22 @@ ACKS = f"$JS.ACK.{STREAM}.>"
 TOLD = (announce_subject("*"), *(tell_subject("*", one) for one in OUTSIDE_MAY_TELL))
 
 RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *TOLD)
-"""All of it."""
+"""All relayed subjects."""
 
 OUTSIDE_INBOXES = tuple(
     f"{prefix}.>"
     for prefix in (device_inbox("*"), inbox(application_user("*")), inbox(login_of("*")))
 )
-"""Where devices, applications and integrations hear answers, each below its own name."""
+"""The reply subjects of devices, applications and integrations, each below its own user."""
 
 PULL_LIFE = 300
-"""Seconds that one request for events may stay open."""
+"""Seconds that a request for events may stay open."""
 
 DEAD_END = "nowhere.>"
-"""Where the JetStream API of `OUTSIDE` leads: every account has one, answered by the server itself
-at any reply subject, unless the account imports another one."""
+"""The target of the JetStream API of `OUTSIDE`: nats-server offers this API in every account and
+answers to any reply subject, unless the account imports another API."""
 
 
 def relayed(subject: str) -> str:
-    """Where `gateway-bus` passes on what was said on `subject`."""
+    """Return the subject on which `gateway-bus` relays `subject`."""
     return f"relay.{subject}"

@@ -1,10 +1,9 @@
-"""A NATS connection that comes back, and pipelined publishing on it.
+"""Reconnecting NATS connections, and pipelined publishing on them.
 
-JetStream atomic batches (nats-server 2.12 and later, ADR-50): one acknowledgement for all.
-
-A batch is stored whole or not at all. One that holds a message id the stream has seen is
-refused whole (10201); its messages are then published one by one, where only the seen
-ones are dropped.
+JetStream atomic batches (nats-server 2.12 and later, ADR-50) need one acknowledgement for all
+messages. A batch is stored completely or not at all. If the stream already has a message id of the
+batch, it rejects the batch (10201); its messages are then published one by one, and JetStream drops
+only the duplicates.
 """
 
 import asyncio
@@ -45,19 +44,19 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
 PING = 3
-"""Seconds between two pings; a server that has left two unanswered at the third is left for
-another one."""
+"""Seconds between two pings. At the third ping without an answer to the previous two, the client
+connects to another server."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
-"""How NATS begins to say that it lets somebody in no longer, or not at all."""
+"""Prefixes of the errors with which NATS rejects a login or ends a session."""
 TOLD_EVERY = 1.0
-"""Seconds between two lines about errors of a kind: a subscription that is too slow makes one for
+"""Seconds between two log lines for errors of one type: a slow subscription causes an error for
 each message that it drops."""
 
 
 class SecureClient(Client):
-    """A client of NATS that says nothing in the clear to a `tls://` server.
+    """A NATS client that sends nothing unencrypted to a `tls://` server.
 
-    nats-py goes by what the server says of itself, which is sent before TLS begins.
+    nats-py trusts the server's first message, which arrives before TLS begins.
     """
 
     async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
@@ -68,21 +67,20 @@ class SecureClient(Client):
 
 
 class _Persistent(SecureClient):
-    """Comes back after a refused login as after any other loss, and hears cancellations.
+    """A client that reconnects after a rejected login and honours cancellations.
 
-    It sends nothing that the server would close the connection for: nats-py measures a message
+    It never sends a message that makes the server close the connection: nats-py measures a message
     without its headers, and such a connection stays closed.
-
-    Logins of integrations are answered by `auth`. While the platform starts nobody does: NATS
-    pings a newcomer after two seconds, which nats-py takes for being let in, and refuses it
-    after five; nats-py closes such a connection for good.
+    `auth` answers logins of integrations. While the platform starts, `auth` does not answer: NATS
+    pings a new connection after two seconds, which nats-py takes for a successful login, and
+    rejects it after five. nats-py closes such a connection permanently.
     """
 
     on_closed: Callable[[], None] | None = None
-    """Called when the connection is closed for good."""
+    """Called when the connection is permanently closed."""
 
     async def closed(self) -> None:
-        """Tell that the connection is closed."""
+        """Report that the connection is closed."""
         if self.on_closed is not None:
             self.on_closed()
 
@@ -100,16 +98,17 @@ class _Persistent(SecureClient):
         reply: str = "",
         headers: dict[str, str] | None = None,
     ) -> None:
-        """Publish as nats-py does; raise `MaxPayloadError` for what the server does not take."""
+        """Publish as nats-py does; raise `MaxPayloadError` above the server's limit."""
         if size_of(payload, headers) > self.max_payload:
             raise MaxPayloadError
         await super().publish(subject, payload, reply, headers)
 
     async def request(self, *arguments: Any, **options: Any) -> Msg:
-        """Ask as nats-py does; a cancellation that comes together with the answer counts.
+        """Send a request as nats-py does, but honour a cancellation.
 
-        It waits with `asyncio.wait_for`, which before Python 3.12 gives the answer instead: an
-        endless job would go on, and whoever ends it would wait for ever.
+        nats-py waits with `asyncio.wait_for`. Before Python 3.12, it swallows a cancellation that
+        arrives together with the answer: an endless job would continue, and the task that cancelled
+        it would wait for ever.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
@@ -121,7 +120,7 @@ class _Persistent(SecureClient):
 
 
 class _Dropping(_Persistent):
-    """Drops messages as it reads them, of which `drops` says so by their subject."""
+    """A client that drops a message while reading if `drops` accepts its subject."""
 
     def __init__(self, drops: Callable[[bytes], bool]) -> None:
         super().__init__()
@@ -139,7 +138,7 @@ class Bus:
         self.client = client
         self.js = js
         self.replicas = replicas
-        """Servers that keep each of the streams that are missing and created here."""
+        """Number of servers that store each stream that is created here."""
         self._publisher = Publisher(client)
         self._leaving = False
 
@@ -156,17 +155,14 @@ class Bus:
         streams: int = 0,
         drops: Callable[[bytes], bool] | None = None,
     ) -> "Bus":
-        """Connect to one of several servers, separated by commas; reconnects for ever after.
+        """Connect to one of several servers, separated by commas.
 
-        Waits up to `wait` seconds for the first time.
-
-        A connection that is closed all the same, for example because the server took offence at
-        what came on it, ends the process: whoever watches over it starts it again.
-
-        Messages of which `drops` says so by their subject are dropped as they are read.
-        A `tls://` server proves itself to the authorities in `ca_file`.
-        With `streams`, create the streams that are missing, on so many servers each. Replies
-        come to an inbox that only this user may read.
+        Waits up to `wait` seconds for the first connection; afterwards reconnects for ever. If the
+        connection is permanently closed, for example after a protocol error, the process ends, so
+        that its supervisor restarts it.
+        Messages whose subject satisfies `drops` are dropped while reading. A `tls://` server is
+        verified with the authorities in `ca_file`. With `streams`, missing streams are created,
+        each on that many servers. Replies arrive in an inbox that only this user may read.
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
@@ -210,7 +206,7 @@ class Bus:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stands right now."""
+        """Return whether the connection is established."""
         return self.client.is_connected
 
     async def check(self) -> None:
@@ -221,7 +217,7 @@ class Bus:
     def measure(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Raise `TooLarge` for a message that the server does not take."""
+        """Raise `TooLarge` if the server does not accept a message of this size."""
         check_size(subject, size_of(payload, headers), self.client.max_payload)
 
     async def publish_core(
@@ -229,7 +225,7 @@ class Bus:
     ) -> None:
         """Send without a stream and without an acknowledgement.
 
-        Raises `Unavailable`, and `TooLarge` for what the bus takes at no time.
+        Raises `Unavailable`, and `TooLarge` if the message exceeds the limit of the bus.
         """
         self.measure(subject, payload, headers)
         try:
@@ -240,10 +236,10 @@ class Bus:
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
-        Raises `Unavailable` when the stream is full, gone or silent, and `TooManyRequests` when
-        it holds too many messages of a subject; then some of the messages may be in the stream,
-        and the caller publishes all of them again. Raises `TooLarge` for a message that the bus
-        takes at no time.
+        Raises `Unavailable` when the stream is full, missing or does not answer, and
+        `TooManyRequests` when it holds too many messages of a subject. Then the stream may have
+        stored a part of the messages, and the caller publishes all of them again. Raises `TooLarge`
+        for a message above the limit of the bus.
         """
         for some in chunks(messages, IN_FLIGHT):
             try:
@@ -252,12 +248,12 @@ class Bus:
                 raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
     async def close(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._leaving = True
         await self.client.close()
 
     async def drain(self) -> None:
-        """Finish what is in flight and close."""
+        """Send and process pending messages, then close."""
         self._leaving = True
         if not self.client.is_closed:
             try:
@@ -268,10 +264,10 @@ class Bus:
 
 
 def _report(name: str) -> Any:
-    """Make the client's error callback, which it awaits before the next attempt to connect.
+    """Return the client's error callback, which the client awaits before it reconnects.
 
-    The client itself does not wait (`reconnect_time_wait=0`), so that the first attempt
-    after a loss is made at once; those after a failed one are spaced here.
+    The client itself does not wait (`reconnect_time_wait=0`): it makes the first attempt after a
+    loss immediately. This callback delays the attempts after a failed one.
     """
 
     told: dict[type[Exception], float] = {}
@@ -288,20 +284,20 @@ def _report(name: str) -> Any:
 
 
 MOST = 1000
-"""Messages of one batch (the server's limit)."""
+"""Maximum number of messages in a batch (the server's limit)."""
 ALONE = 2
-"""From so many messages on they need a batch to be stored together."""
+"""Minimum number of messages that need a batch to be stored atomically."""
 WORTH_A_BATCH = 500
-"""Messages from which on a batch is as cheap as single messages in one write: so many take 5.5 ms
-of server and client together either way, 64 of them 2.0 as a batch and 0.9 singly (2.15.1)."""
+"""Number of messages from which a batch is as cheap as single messages in one write: 500 take 5.5
+ms of server and client either way; 64 take 2.0 ms as a batch and 0.9 ms singly (2.15.1)."""
 
 
 async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
-    """Publish messages of one stream; return when all of them are stored.
+    """Publish messages of one stream atomically; return when all are stored.
 
-    Raises `Unavailable` when the stream does not take them, `TooManyRequests` when it holds too
-    many of a subject; some may be stored by then. Raises `TooLarge`, and publishes nothing, when
-    the bus takes one of them at no time.
+    Raises `Unavailable` when the stream does not accept them, and `TooManyRequests` when it holds
+    too many messages of a subject; then a part may be stored. Raises `TooLarge`, and publishes
+    nothing, when a message exceeds the limit of the bus.
     """
     if len(messages) < ALONE:
         await bus.publish(messages)
@@ -312,7 +308,10 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
 
 
 async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
-    """Publish messages of one stream that need not be stored together; else as `publish_all`."""
+    """Publish messages of one stream, not necessarily atomically.
+
+    Raises the same errors as `publish_all`.
+    """
     await (bus.publish(messages) if len(messages) < WORTH_A_BATCH else publish_all(bus, messages))
 
 
@@ -333,12 +332,12 @@ class _Batch:
         return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number), **end}
 
     async def publish(self, bus: Bus) -> None:
-        """Publish them, one by one when the stream has one of them."""
+        """Publish the batch, or single messages if the stream already has one."""
         if len(self._messages) < ALONE or not await self._commit(bus):
             await bus.publish(self._messages)
 
     async def _commit(self, bus: Bus) -> bool:
-        """Publish all; False when the batch holds a duplicate."""
+        """Publish all messages; return False when the batch holds a duplicate."""
         last = self._messages[-1]
         headers = self._headers(len(self._messages), last)
         try:

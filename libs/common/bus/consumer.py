@@ -1,8 +1,8 @@
-"""Batches from a durable pull consumer, under a supervisor.
+"""Batches of messages from a durable pull consumer, under a supervisor.
 
-nats-py's `fetch` costs 29 µs a message and may stay silent after a server restart. This
-asks for messages itself (`MSG.NEXT` with an inbox of its own, 6 µs a message) and starts
-subscription and consumer anew whenever a request ends in an error or stays unanswered.
+nats-py's `fetch` costs 29 µs a message and may stop after a server restart. This module requests
+messages itself (`MSG.NEXT` with its own inbox, 6 µs a message). It recreates subscription and
+consumer whenever a request fails or is not answered.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from libs.common.jobs import running as beside
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 8 * 1024**2
-"""Bytes of a batch, so of what is held in memory, and of the transaction that stores it."""
+"""Maximum bytes of a batch, which limits memory and the size of the transaction that stores it."""
 IDLE = 1.0
-"""Seconds for which the server keeps a request that finds no message."""
+"""Seconds for which the server keeps a request open if the stream has no message."""
 GRACE = 2.0
-"""Seconds more until an unanswered request counts as lost."""
+"""Additional seconds after which an unanswered request counts as lost."""
 BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
 FLEETING = 300.0
-"""Seconds for which a fleeting consumer outlives its process."""
+"""Seconds for which an ephemeral consumer outlives its process."""
 WATCHED = 10.0
-"""Seconds between two looks at what waits."""
+"""Seconds between two measurements of the backlog."""
 ENDS = {"404", "408"}
-"""Statuses that end a request in good order: no messages, request expired."""
+"""Statuses that end a request normally: no messages, request expired."""
 
 
 _waiting = metrics.get_meter("thingway").create_gauge(
-    "thingway_consumer_waiting", description="Messages that a consumer has yet to deal with"
+    "thingway_consumer_waiting", description="Messages that a consumer has not processed yet"
 )
 
 
@@ -54,9 +54,10 @@ class RequestLostError(Exception):
 
 
 class _Inbox:
-    """Where requests are answered, one at a time.
+    """The reply subject of requests for messages, one request at a time.
 
-    One subscription serves them all: each new one costs the server its cache of subjects.
+    All requests share one subscription, because each new one invalidates the server's subject
+    cache.
     """
 
     def __init__(self, client: Client) -> None:
@@ -69,19 +70,17 @@ class _Inbox:
         self._done = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Begin to listen."""
         self._subscription = await self._client.subscribe(
             f"{self._address}.*", cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop listening."""
         if not self._client.is_closed:
             await self._subscription.unsubscribe()
 
     async def ask(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
-        """Messages that a request brings, and those that came late for an earlier one."""
+        """Return the messages of a request, and late messages of an earlier one."""
         self._asked += 1
         self._wanted, self._status = int(request["batch"]), ""
         self._done.clear()
@@ -112,14 +111,14 @@ class _Inbox:
 
 
 def _heed_cancellation() -> None:
-    """Raise a cancellation again that nats-py's requests have swallowed."""
+    """Raise a cancellation that a request of nats-py has swallowed."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 class _Overlapping:
-    """Batches in hand, some at a time."""
+    """Batches that are processed concurrently, up to a limit."""
 
     def __init__(
         self, handle: Callable[[list[Msg]], Awaitable[None]], concurrency: int, overlap_from: int
@@ -145,7 +144,7 @@ class _Overlapping:
         task.add_done_callback(self._ended)
 
     async def extend(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: no message waits here."""
 
     async def finish(self, seconds: float) -> None:
         if self._running:
@@ -158,12 +157,10 @@ class _Overlapping:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchConsumer:
-    """Feeds `handle` with batches of a stream, `concurrency` of them at a time.
+    """Passes batches of a stream to `handle`, up to `concurrency` at a time.
 
-    A batch has at most `batch` messages and `MOST_BYTES` bytes.
-
-    `handle` acknowledges what it has dealt with. When it raises, the batch is handed back
-    and comes again.
+    A batch has at most `batch` messages and `MOST_BYTES` bytes. `handle` acknowledges the messages
+    that it has processed. When it raises, the batch is returned to the stream and delivered again.
     """
 
     bus: Bus
@@ -171,31 +168,32 @@ class BatchConsumer:
     durable: str
     handle: Callable[[list[Msg]], Awaitable[None]]
     lane: Callable[[Msg], str] | None = None
-    """The tenant of a message. `handle` then gets batches of one tenant, at most one at a time of
-    each, and tenants take turns by the time that their batches took (`LanedMessages`)."""
+    """Returns the tenant of a message. `handle` then gets batches of a single tenant, at most one
+    batch of each tenant at a time, and tenants take turns by the processing time of their batches
+    (`LanedMessages`)."""
     batch: int = 1000
     concurrency: int = 2
     overlap_from: int = 0
-    """The next batch waits for those in hand when the last one had fewer messages.
+    """Minimum size of the last batch for the next one to overlap with it.
 
-    Small batches that overlap cost as many writes each as large ones, and leave less for all.
+    Small overlapping batches cost as many writes each as large ones and slow down everything.
     """
     ack_wait: float = 30.0
     subject: str = ""
-    """Only messages of subjects that match; empty means all of the stream."""
+    """Filters messages by subject; empty accepts every message of the stream."""
     subjects: tuple[str, ...] = ()
-    """The same for several."""
+    """Several such filters."""
     from_now: bool = False
-    """Pass over what the stream had before there was this consumer."""
+    """Skip messages that the stream received before the consumer was created."""
     fleeting: bool = False
-    """Begin with what comes from now on, and be forgotten soon after nobody asks any more.
+    """Start with new messages, and delete the consumer soon after its process ended.
 
-    `durable` names one process then. Nothing is handed out twice while it lives, and a
-    restart of the server loses nothing.
+    `durable` then names a single process. No message is delivered twice during its life, and a
+    restart of the server loses none.
     """
 
     async def run(self) -> None:
-        """Consume until cancelled; batches in hand are finished first."""
+        """Consume until cancelled, then wait for the current batches."""
         work: _Overlapping | LanedMessages
         if self.lane is None:
             work = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
@@ -219,11 +217,11 @@ class BatchConsumer:
 
     @property
     def _name(self) -> str:
-        """The name for metrics; one of many processes is `live`, not `live-3f…`."""
+        """Return the name for metrics; processes share it (`live`, not `live-3f…`)."""
         return self.durable.rpartition("-")[0] if self.fleeting else self.durable
 
     async def _watch(self, work: _Overlapping | LanedMessages) -> None:
-        """Look at what waits, for ever."""
+        """Measure the backlog, for ever."""
         told = {"stream": self.stream, "consumer": self._name}
         while True:
             await asyncio.sleep(min(WATCHED, self.ack_wait / 3))
@@ -251,9 +249,9 @@ class BatchConsumer:
                 idle = not messages
 
     async def _next(self, inbox: _Inbox, *, idle: bool) -> list[Msg]:
-        """What is there now, or the first that comes within `IDLE` seconds.
+        """Return the waiting messages, or the first that arrives within `IDLE` seconds.
 
-        When the last request was in vain (`idle`), nothing is there now.
+        When the last request found nothing (`idle`), no messages are waiting.
         """
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
         most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
@@ -272,7 +270,7 @@ class BatchConsumer:
         return True
 
     async def _handle_or_hand_back(self, messages: list[Msg]) -> None:
-        """Handle a batch; hand it back after a failure."""
+        """Handle a batch; return it to the stream after a failure."""
         if await self._handled(messages):
             return
         await asyncio.sleep(BACKOFF)

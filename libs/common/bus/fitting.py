@@ -1,6 +1,6 @@
-"""Events that fit: what is too much of one is left out, and named in its `omitted`.
+"""Shortening of events: the largest parts are omitted, and named in `omitted`.
 
-Measured is the encoded size, since JSON writes some characters with six bytes.
+The encoded size counts, because JSON escapes some characters with six bytes.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ import msgspec
 from libs.common.errors import TooLarge
 
 LARGEST_EVENT = 512 * 1024
-"""Bytes of an event: half of what nats-server takes by default, headers included."""
+"""Bytes of an event: half of nats-server's default maximum, headers included."""
 NAMED = 100
-"""Most names in `omitted`; the last entry tells how many more there are."""
+"""Maximum number of names in `omitted`; the last entry gives the number of the others."""
 LONGEST_NAME = 200
-"""Characters of a name there."""
+"""Characters of such a name."""
 LONGEST_TEXT = 4000
-"""Characters that are kept of a text that is cut."""
+"""Characters that are kept of a shortened text."""
 _NAMES = 128 * 1024
-"""Bytes that are left for the names."""
+"""Bytes reserved for the names."""
 _WHOLE = frozenset(("device", "actor", "object"))
-"""Members of events that are never cut: they say what the event is about."""
+"""Members of events that are never omitted, because they identify the event."""
 
 _Part = tuple[str, str | int | None]
 """A member of an event, and a key or index in it; None for the end of a text."""
@@ -30,11 +30,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fitted(event: msgspec.Struct, most: int = LARGEST_EVENT) -> bytes:
-    """Encode an event in at most so many bytes.
+    """Encode an event in at most `most` bytes.
 
-    The largest parts go first: members of its objects (`properties.log`), items of its lists
-    (`subcommand[3]`), the ends of its texts (`error`). Raises `TooLarge` when what cannot be
-    cut is too large already.
+    The largest parts are omitted first: members of its objects (`properties.log`), items of its
+    lists (`subcommand[3]`), the ends of its texts (`error`). Raises `TooLarge` when the rest is
+    still too large.
     """
     raw = _encode(event)
     if len(raw) <= most:
@@ -56,7 +56,7 @@ def fitted(event: msgspec.Struct, most: int = LARGEST_EVENT) -> bytes:
 
 
 def _parts(members: dict[str, Any]) -> Iterator[tuple[int, str, str | int | None]]:
-    """Encoded size of each part that may go, and the part."""
+    """Yield each part that may be omitted, with its encoded size."""
     for name, value in members.items():
         if name in _WHOLE:
             continue

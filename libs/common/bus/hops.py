@@ -1,8 +1,8 @@
-"""Hops: how many flows have led to a message, so that a flow that feeds itself comes to an end.
+"""Hops: the number of flows that led to a message, which stops endless loops.
 
-What a flow has done carries the number in a header, and whoever makes a message out of that one
-(a report's event, the event of a confirmed command) copies it. Inside a process it goes along
-with the task, as a trace does.
+Messages that a flow causes carry the number in a header. A service that derives a message from such
+a message (the event of a report or of a confirmed command) copies the header. Inside a process, the
+task carries the number, like a trace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 HOPS = "Thingway-Hops"
 MOST = 255
-"""More than this is nonsense, and read as this."""
+"""The maximum; greater numbers count as this one."""
 _LONGEST = 9
 """Digits."""
 
@@ -19,25 +19,25 @@ _current: ContextVar[int] = ContextVar("thingway_hops", default=0)
 
 
 def hops_of(headers: Mapping[str, str] | None) -> int:
-    """The number in a message's headers; 0 when there is none, or none that can be read."""
+    """Return the hops in a message's headers; 0 if missing or unreadable."""
     text = (headers or {}).get(HOPS, "")
     readable = text.isascii() and text.isdecimal() and len(text) <= _LONGEST
     return min(int(text), MOST) if readable else 0
 
 
 def hops_header(hops: int) -> dict[str, str]:
-    """The header that says `hops`; none for 0."""
+    """Return the header for `hops`; empty for 0."""
     return {HOPS: str(hops)} if hops else {}
 
 
 def current_hops() -> int:
-    """How many flows have led to what this task does."""
+    """Return the number of flows that led to the current task."""
     return _current.get()
 
 
 @contextmanager
 def led_by(hops: int) -> Iterator[None]:
-    """Let what is done inside carry `hops`."""
+    """Set the number of hops for everything inside the block."""
     token = _current.set(min(hops, MOST))
     try:
         yield

@@ -1,9 +1,10 @@
-"""NKEYS: the Ed25519 key pairs by which NATS names and signs.
+"""NKEYS: the Ed25519 key pairs that NATS uses for identities and signatures.
 
-NATS spells a key as base32 (no padding) of *prefix bytes, 32 key bytes, CRC-16/XMODEM
-little-endian*; the prefix makes the first letter tell what the key is: `A…` an account, `U…` a
-user, `N…` a server, `S…` a seed. Source: https://github.com/nats-io/nkeys (`crc16.go`,
-`strkey.go`). The `nkeys` package on PyPI has had no release for years, hence these few lines.
+NATS encodes a key as base32 (no padding) of *prefix bytes, 32 key bytes, CRC-16/XMODEM
+little-endian*. The prefix determines the first letter, which shows the type of key: `A…` an
+account, `U…` a user, `N…` a server, `S…` a seed. Source: https://github.com/nats-io/nkeys
+(`crc16.go`, `strkey.go`). The `nkeys` package on PyPI has had no release for years, hence this
+module.
 """
 
 import base64
@@ -24,11 +25,11 @@ _SEED_PREFIX_BYTES = 2
 
 
 class NkeyError(ValueError):
-    """A text that is not the key it should be: wrong kind, wrong length, wrong checksum."""
+    """An invalid key: wrong type, wrong length or wrong checksum."""
 
 
 class KeyKind(enum.IntEnum):
-    """What a key stands for; the value is its prefix byte."""
+    """The type of a key; the value is its prefix byte."""
 
     ACCOUNT = 0
     SERVER = 13 << 3
@@ -52,27 +53,27 @@ def _decode(text: str) -> bytes:
 
 
 class KeyPair:
-    """A signing key of one kind, kept as its seed."""
+    """A signing key of one type, kept as its seed."""
 
     def __init__(self, kind: KeyKind, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.kind = kind
         public = private.public_key().public_bytes_raw()
         self.public_key: str = _encode(bytes([kind]) + public)
-        """The public half as NATS spells it, e.g. `AB3Z…`."""
+        """The public key as NATS encodes it, e.g. `AB3Z…`."""
 
     @classmethod
     def create(cls, kind: KeyKind) -> Self:
-        """Make a new random key pair."""
+        """Generate a random key pair."""
         return cls(kind, Ed25519PrivateKey.generate())
 
     @classmethod
     def from_seed(cls, seed: str) -> Self:
-        """Read a key pair back from its seed (`SA…`, `SU…`). Raises `NkeyError`."""
+        """Return the key pair of a seed (`SA…`, `SU…`); raise `NkeyError`."""
         data = _decode(seed)
         if len(data) != _SEED_PREFIX_BYTES + _KEY_BYTES or data[0] & 0xF8 != _SEED_PREFIX:
             raise NkeyError("not a seed")
-        # The kind's byte is spread over two, so that a seed starts with S and then its letter.
+        # The byte of the type is spread over two bytes, so that a seed begins with S and its letter.
         kind = (data[0] & 0x07) << 5 | (data[1] & 0xF8) >> 3
         try:
             return cls(KeyKind(kind), Ed25519PrivateKey.from_private_bytes(data[2:]))
@@ -81,7 +82,7 @@ class KeyPair:
 
     @property
     def seed(self) -> str:
-        """The private half as NATS spells it (`SA…`, `SU…`). A secret."""
+        """Return the private key as NATS encodes it (`SA…`, `SU…`). It is a secret."""
         head = bytes([_SEED_PREFIX | self.kind >> 5, (self.kind & 0x1F) << 3])
         return _encode(head + self._private.private_bytes_raw())
 
@@ -91,7 +92,7 @@ class KeyPair:
 
 
 def verify(public_key: str, kind: KeyKind, data: bytes, signature: bytes) -> bool:
-    """Tell whether `signature` of `data` was made by `public_key`, a key of `kind`."""
+    """Return whether `public_key`, a key of type `kind`, signed `data`."""
     raw = _decode(public_key)
     if len(raw) != 1 + _KEY_BYTES or raw[0] != kind:
         raise NkeyError(f"not the public key of a {kind.name.lower()}")

@@ -1,13 +1,11 @@
-"""The outbox: an event is written in the transaction that makes it true.
+"""The outbox: events are written in the transaction that causes them.
 
-`add` runs inside the transaction; `relay` runs after it and publishes what this process
-wrote. Entries that a crash left behind are swept by the lease holder. An entry goes away
-only when the bus has acknowledged it; a copy is dropped by its message id or by the
-reader.
-
-Entries that are written together, and go to one stream, are one document for each tenant:
-`{_id, at, tenant?, entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, and what is
-`UNREADABLE` to others. Commands to devices have no `tenant` here.
+`add` runs inside the transaction. `relay` runs after it and publishes the entries of this process.
+The lease holder sweeps entries that remain after a crash. An entry is deleted only when the bus has
+acknowledged it; JetStream drops a duplicate by its message id, or the reader does.
+Entries that are written together for one stream form one document per tenant: `{_id, at, tenant?,
+entries: [{subject, payload, stream, headers, key?, withdrawn?}]}`, with the fields of `UNREADABLE`.
+Commands to devices have no `tenant` here.
 """
 
 import asyncio
@@ -31,47 +29,48 @@ from libs.common.telemetry.tracing import trace_header
 log = logging.getLogger(__name__)
 
 EVENTS = "event"
-"""What subjects of `EVENTS` begin with: that stream takes many messages as one."""
+"""The first word of the subjects of the stream `EVENTS`, which accepts atomic batches."""
 SWEEP = 2.0
-"""Seconds between sweeps, and the age at which an entry counts as left behind."""
+"""Seconds between sweeps, and the age at which a sweep publishes an entry."""
 CHUNK, LARGEST = 500, 4 * 1024**2
-"""Entries of one document, and bytes, unless one entry has more."""
+"""Maximum entries and bytes of a document; a single larger entry is allowed."""
 UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
-"""The one entry that 0.1 takes a document for. No stream takes it: it stays for a later version."""
+"""The fields from which version 0.1 reads an entry. No stream accepts it, so 0.1 keeps the document
+for a later version."""
 WORKERS, SWEPT = 4, 20
-"""Tenants whose documents are swept at a time, and documents of each."""
+"""Tenants that are swept concurrently, and documents per tenant and step."""
 
 _depth = metrics.get_meter("thingway").create_gauge(
-    "thingway_outbox_depth", description="Writes of events that are not yet published"
+    "thingway_outbox_depth", description="Documents with events that are not published yet"
 )
 _age = metrics.get_meter("thingway").create_gauge(
-    "thingway_outbox_oldest_seconds", description="For how long the oldest of them waits"
+    "thingway_outbox_oldest_seconds", description="Age of the oldest unpublished document"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """What is to be said. Without `stream` it is sent plainly, to whoever listens now."""
+    """A message to publish. Without `stream`, only current subscribers receive it."""
 
     subject: str
     payload: bytes
     stream: bool = True
     headers: dict[str, str] = field(default_factory=dict)
     key: str = ""
-    """By which it can be withdrawn as long as it has not been published."""
+    """Identifies entries that can be withdrawn until they are published."""
 
 
 class Outbox:
-    """The outbox of one service's database."""
+    """The outbox in the database of one service."""
 
     def __init__(self, database: Database, bus: Bus) -> None:
         self._entries = database["outbox"]
         self._bus = bus
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
-        """Write entries in the caller's transaction; hand the documents to `relay` after it.
+        """Write entries in the caller's transaction; return the documents for `relay`.
 
-        Raises `TooLarge` for an entry that the bus would take at no time.
+        Raises `TooLarge` for an entry above the limit of the bus.
         """
         headers = trace_header()
         for entry in entries:
@@ -92,7 +91,7 @@ class Outbox:
         return documents
 
     async def withdraw(self, key: str, session: Session) -> None:
-        """Empty the entries with a key that are not published yet; they never will be."""
+        """Withdraw the unpublished entries with a key: they are never published."""
         await self._entries.update_many(
             {"entries.key": key},
             {"$set": {"entries.$[one].payload": b"", "entries.$[one].withdrawn": True}},
@@ -101,22 +100,22 @@ class Outbox:
         )
 
     async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
-        """Publish what was written; on failure leave it to the sweep, and say so."""
+        """Publish documents; after a failure, log it and leave them to the sweep."""
         try:
             await self._publish(list(documents))
         except (Unavailable, StoreError) as error:
             log.warning("outbox: %s; the sweep will publish it", error)
 
     async def sweep(self) -> None:
-        """Publish what was left behind, for ever, in turns of tenants; run by the lease holder."""
+        """Publish remaining documents for ever, tenants in turn; run by the lease holder."""
         try:
             await take_turns("outbox", WORKERS, self._tenants, self._steps, SWEEP)
-        finally:  # another process tells from now on
+        finally:  # the new lease holder reports these metrics from now on
             _depth.set(0)
             _age.set(0)
 
     async def _tenants(self) -> list[str]:
-        """Return the tenants of documents that were left behind; "" is for all without one."""
+        """Return the tenants of remaining documents; "" stands for documents without one."""
         oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
         _age.set(waits)
@@ -126,7 +125,7 @@ class Outbox:
         return ["", *await self._entries.distinct("tenant", _left_behind())]
 
     async def _steps(self, tenant: str) -> Steps:
-        """Publish what a tenant left behind; what fails is passed over, and raised at last."""
+        """Publish a tenant's remaining documents; raise a failure after all were tried."""
         query = {"tenant": tenant or None, **_left_behind()}
         failure: Unavailable | None = None
         while documents := await self._entries.find(query).sort("_id", 1).to_list(SWEPT):
@@ -140,7 +139,7 @@ class Outbox:
             raise failure
 
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
-        """Publish entries stream by stream, so that one that is full holds up no other."""
+        """Publish stream by stream, so that a full stream does not delay the others."""
         groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for document in documents:
             groups[_stream(_entries_of(document)[0]["subject"])].append(document)
@@ -152,18 +151,18 @@ class Outbox:
                 raise outcome
 
     async def _publish_one(self, message: Outgoing) -> None:
-        """Publish a command, unless more wait for its device than are kept: it is sent again."""
+        """Publish a command, unless too many wait for its device: it is sent again later."""
         try:
             await self._bus.publish([message])
         except TooManyRequests as error:
             log.info("outbox: %s: %s", message.subject, error)
 
     def _fits(self, entry: dict[str, Any]) -> bool:
-        """Whether the bus takes it at all: it may have been written when that took more."""
+        """Return whether the bus accepts the entry: its limit may have been lowered since."""
         try:
             self._bus.measure(entry["subject"], entry["payload"], _all_headers(entry["headers"]))
         except TooLarge as error:
-            log.error("outbox: %s; it is left out", error)  # noqa: TRY400 - no trace is needed
+            log.error("outbox: %s; it is dropped", error)  # noqa: TRY400 - no trace is needed
             return False
         return True
 
@@ -191,18 +190,18 @@ class Outbox:
 
 
 def _stream(subject: str) -> str:
-    """What the subjects of a stream begin with: one that is full holds up no other."""
+    """Return the first word of a subject, which identifies its stream."""
     return subject.partition(".")[0]
 
 
 def _tenant(subject: str) -> str:
-    """The tenant of an event; empty for what is no event."""
+    """Return the tenant of an event's subject; empty for other subjects."""
     stream, _, rest = subject.partition(".")
     return rest.partition(".")[0] if stream == EVENTS else ""
 
 
 def _left_behind() -> dict[str, Any]:
-    """The condition that a document is old enough for the sweep."""
+    """Return the condition for documents that are old enough for the sweep."""
     return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
 
 
@@ -217,11 +216,11 @@ def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
 
 
 def _entries_of(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The entries of a document; one that an earlier version wrote is an entry itself."""
+    """Return the entries of a document; version 0.1 stored each entry as a document."""
     found: list[dict[str, Any]] = document.get("entries", [document])
     return found
 
 
 def _all_headers(headers: dict[str, str]) -> dict[str, str]:
-    """The headers of an entry with those that publishing adds, no shorter than they will be."""
+    """Return the headers with placeholders as long as those that publishing adds."""
     return headers | dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id"), "-" * 64)

@@ -1,11 +1,10 @@
-"""Publishing to JetStream: many messages in one write, each acknowledged by itself.
+"""Publishing to JetStream: many messages in one write, each acknowledged separately.
 
-nats-py handles one message at a time: an acknowledgement costs 2 µs of it, a publish 5 to
-23 µs. Joined into one buffer they cost 0.2 and 1 µs (measured, nats-py 2.16). The format
-is the client protocol's (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
-
-nats-py asks for one acknowledgement at a time, in 58 µs of the client and 17 of the server; of 64
-frames in one buffer, acknowledged in an inbox that all share, each takes 7 and 8 (nats-py 2.16).
+nats-py handles one message at a time: an acknowledgement costs 2 µs of it, a publish 5 to 23 µs.
+Joined into one buffer, they cost 0.2 and 1 µs (measured, nats-py 2.16). The format is defined by
+the client protocol (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
+nats-py requests one acknowledgement at a time, which costs 58 µs of the client and 17 µs of the
+server. With 64 frames in one buffer and one shared inbox, each costs 7 and 8 µs (nats-py 2.16).
 """
 
 import asyncio
@@ -25,7 +24,7 @@ PREAMBLE = b"NATS/1.0\r\n"
 
 
 def ack_frame(message: Msg) -> bytes:
-    """The frame that acknowledges one JetStream message."""
+    """Return the frame that acknowledges a JetStream message."""
     return b"PUB %s 0\r\n\r\n" % message.reply.encode()
 
 
@@ -36,7 +35,7 @@ def publish_frame(
     reply: str = "",
     most: float = inf,
 ) -> bytes:
-    """The frame that publishes one message; raises `TooLarge` for more than `most` bytes."""
+    """Return the frame that publishes a message; raise `TooLarge` above `most` bytes."""
     head = _head(headers)
     size = len(head) + len(payload)
     check_size(subject, size, most)
@@ -47,7 +46,7 @@ def publish_frame(
 
 
 def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
-    """Bytes of a message as nats-server counts them: payload and headers."""
+    """Return the bytes of a message as nats-server counts them: payload and headers."""
     return len(_head(headers)) + len(payload)
 
 
@@ -67,7 +66,7 @@ def _head(headers: Mapping[str, str] | None) -> bytes:
 async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
     """Write frames to the connection as one buffer.
 
-    nats-py has no public call for this; `_send_command` is what its own `publish` uses.
+    nats-py has no public method for this; its own `publish` uses `_send_command`.
     """
     await client._send_command(b"".join(frames))  # noqa: SLF001
     await client._flush_pending()  # noqa: SLF001
@@ -79,12 +78,12 @@ async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
 
 
 async def extend(client: Client, messages: Iterable[Msg]) -> None:
-    """Begin the time to acknowledge JetStream messages anew, all in one write."""
+    """Restart the acknowledgement timeout of JetStream messages, all in one write."""
     await write_frames(client, (b"PUB %s 4\r\n+WPI\r\n" % one.reply.encode() for one in messages))
 
 
 async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
-    """Let JetStream messages come again, each after so many seconds; `replies` are theirs."""
+    """Return JetStream messages by their reply subjects, each with a delay in seconds."""
     await write_frames(client, (_hand_back_frame(*one) for one in replies.items()))
 
 
@@ -96,25 +95,25 @@ def _hand_back_frame(reply: str, seconds: float) -> bytes:
 PUBLISH_TIMEOUT = 5.0
 """Seconds to wait for JetStream's acknowledgement."""
 IN_FLIGHT = 512
-"""Most messages that one call has waiting for their acknowledgement."""
+"""Maximum number of unacknowledged messages of one call."""
 MESSAGE_TOO_LARGE = 10054
-"""JetStream's code of a message that is larger than a stream takes."""
+"""JetStream's error code for a message above the limit of a stream."""
 DUPLICATE_IN_BATCH = 10201
-"""JetStream's code of a batch that holds a message id which the stream has seen."""
+"""JetStream's error code for a batch with a message id that the stream already has."""
 FULL_SUBJECT = "messages per subject exceeded"
-"""What JetStream says of a subject that is full; its code (10077) has other meanings too."""
+"""JetStream's error text for a full subject; its code (10077) has other meanings too."""
 MOST_BYTES = 16 * 1024**2
-"""Bytes that are written at once; all that one HTTP request may hold fits."""
+"""Maximum bytes of one write; a complete HTTP request fits."""
 PENDING = 64 * 1024**2
-"""Bytes that a connection holds until they are sent, as while it is lost."""
+"""Maximum bytes that a connection buffers, for example while it is lost."""
 
 
 class DuplicateInBatch(Unavailable):
-    """A batch was refused for a message that the stream has already."""
+    """A batch was rejected because the stream already has one of its messages."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A message to publish. `msg_id` lets JetStream drop a copy within its window."""
+    """A message to publish. JetStream drops duplicates of `msg_id` within its window."""
 
     subject: str
     payload: bytes
@@ -122,7 +121,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
     def all_headers(self) -> dict[str, str]:
-        """The headers with the message id among them."""
+        """Return the headers including the message id."""
         if self.msg_id is None:
             return self.headers
         return {**self.headers, "Nats-Msg-Id": self.msg_id}
@@ -137,7 +136,10 @@ M = TypeVar("M", bound=_Sized)
 
 
 def chunks(messages: Sequence[M], most: int, most_bytes: int = MOST_BYTES) -> Iterator[Sequence[M]]:
-    """Parts of at most `most` messages and so many bytes, unless one has more, in order."""
+    """Yield parts of at most `most` messages and `most_bytes` bytes, in order.
+
+    A single larger message forms a part.
+    """
     first = size = 0
     for number, message in enumerate(messages):
         size += len(message.payload)
@@ -149,14 +151,14 @@ def chunks(messages: Sequence[M], most: int, most_bytes: int = MOST_BYTES) -> It
 
 
 class _Flight:
-    """Messages that wait for their acknowledgements together."""
+    """A group of messages that wait for their acknowledgements."""
 
     def __init__(self, messages: int) -> None:
         self._left = messages
         self.landed = asyncio.get_running_loop().create_future()
 
     def land(self, answer: bytes) -> None:
-        """Take an acknowledgement, or a refusal, which is the end."""
+        """Process an acknowledgement, or a rejection, which ends the wait."""
         self._left -= 1
         if self.landed.done():
             return
@@ -170,20 +172,21 @@ class _Flight:
 
 
 class Publisher:
-    """Publishes on one connection."""
+    """Publishes to JetStream on one connection."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._inbox = ""
         self._numbers = count()
         self._flights: dict[str, _Flight] = {}
-        """By the last word of the inbox that a message is acknowledged in."""
+        """Groups by the last token of the reply subject of their acknowledgements."""
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Return when every message is acknowledged, at most `IN_FLIGHT` of them.
+        """Publish up to `IN_FLIGHT` messages; return when every message is acknowledged.
 
-        Raises what `check_ack` says of the first that is refused, `NatsError` and `TimeoutError`;
-        and `TooLarge`, having published nothing, for a message that the server does not take.
+        Raises the error of the first rejected message (see `check_ack`), `NatsError` or
+        `TimeoutError`. Raises `TooLarge`, and publishes nothing, for a message above the server's
+        limit.
         """
         if self._client.is_closed or self._client.is_draining:
             raise ConnectionClosedError
@@ -233,7 +236,7 @@ _ack = msgspec.json.Decoder(_Ack)
 
 
 def check_ack(data: bytes) -> None:
-    """Read JetStream's answer to a publish; raise what its refusal is.
+    """Raise the error that JetStream's answer to a publish contains, if any.
 
     `TooManyRequests` when the stream holds too many messages of this subject, `DuplicateInBatch`,
     `TooLarge`, else `Unavailable`.

@@ -1,7 +1,8 @@
-"""Retained messages of a stream: the newest of some subjects, and deletion.
+"""Reading and deleting messages that a stream retains.
 
-A consumer says how many messages lie behind a sequence without reading them, so where the newest
-begin is found by halves; most things have so few that the first guess is right.
+A consumer reports the number of messages after a sequence without reading them. A binary search
+therefore finds the sequence at which the newest messages begin. Most things have so few messages
+that the first guess is right.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,17 +21,17 @@ from libs.common.bus.connection import Bus
 from libs.common.errors import Unavailable
 
 LOOK = "look-"
-"""How names of these consumers begin; each is there for as long as one answer takes."""
+"""Prefix of the names of temporary consumers, each of which exists for a single read."""
 IDLE = 10.0
-"""Seconds after which nats-server forgets a consumer that its process did not delete."""
+"""Seconds after which nats-server deletes a consumer that its process did not delete."""
 TIMEOUT = 5.0
 """Seconds that reading may take."""
 AT_ONCE = 50
-"""Messages of one request: at most 64 KiB of payload each."""
+"""Messages per request: at most 64 KiB of payload each."""
 
 
 class Kept(NamedTuple):
-    """A message as a stream keeps it."""
+    """A message with its sequence and time in the stream."""
 
     sequence: int
     at: datetime
@@ -40,7 +41,7 @@ class Kept(NamedTuple):
 async def newest(
     bus: Bus, stream: str, subjects: Sequence[str], most: int, before: int | None = None
 ) -> list[Kept]:
-    """Up to `most` messages of `subjects`, the newest first, all below the sequence `before`.
+    """Return up to `most` messages of `subjects` before a sequence, the newest first.
 
     Raises `Unavailable` when the bus does not answer.
     """
@@ -56,12 +57,12 @@ async def newest(
 
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:
-    """Return how many messages of a subject a stream retains; nats-server reads none of them."""
+    """Return how many messages of a subject a stream retains, without reading them."""
     return await _Look(bus, stream, [subject], 0).number(1)
 
 
 class _Look:
-    """Looks for messages below the sequence `end`."""
+    """Reads messages before the sequence `end`."""
 
     def __init__(self, bus: Bus, stream: str, subjects: Sequence[str], end: int) -> None:
         self._js = bus.js
@@ -70,7 +71,7 @@ class _Look:
         self._end = end
 
     async def start(self, first: int, most: int) -> int:
-        """A sequence with all or `most` to twice as many messages from it on."""
+        """Return a sequence from which `most` to twice as many messages (or all) follow."""
         after = await self.number(self._end)
         low, high, guess = first, self._end, first
         while high - low > 1:
@@ -85,7 +86,7 @@ class _Look:
         return low
 
     async def read(self, start: int) -> list[Kept]:
-        """All messages from `start` on, in their order."""
+        """Return all messages from sequence `start` on, in order."""
         found: list[Kept] = []
         async with self._consumer(start) as consumer:
             left = consumer.num_pending or 0
@@ -103,7 +104,7 @@ class _Look:
         return found
 
     async def number(self, start: int) -> int:
-        """How many messages there are from `start` on."""
+        """Return the number of messages from sequence `start` on."""
         async with self._consumer(start) as consumer:
             return consumer.num_pending or 0
 
@@ -130,10 +131,10 @@ class _Look:
 async def delete_messages(
     bus: Bus, stream: str, subject: str, matches: Callable[[bytes], bool], most: int | None = None
 ) -> int:
-    """Delete the messages of a subject whose payload matches; return how many there were.
+    """Delete the messages of a subject whose payload matches; return their number.
 
-    At most `most` messages are read, all of them if it is None. nats-server overwrites a message
-    that it deletes. Raises what nats-py raises while the bus is away.
+    At most `most` messages are read, or all if it is None. nats-server overwrites a message that it
+    deletes. Raises the errors of nats-py while the bus is unavailable.
     """
     sequence, deleted = 1, 0
     for _ in count() if most is None else range(most):

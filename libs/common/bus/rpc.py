@@ -1,7 +1,7 @@
 """Request and reply between services, on `nats.micro`.
 
-A service answers `rpc.{service}.{operation}` with a typed struct; an error of ours
-travels as a micro service error and is raised again at the caller.
+A service answers `rpc.{service}.{operation}` with a typed struct. A `ThingwayError` is sent as a
+micro service error and raised again at the caller.
 """
 
 import logging
@@ -41,18 +41,18 @@ A = TypeVar("A")
 
 TIMEOUT = 5.0
 REQUEST = "Thingway-Request"
-"""Header: the id of the HTTP request that a question belongs to, for the log."""
+"""Header: the id of the HTTP request that caused the call, for the log."""
 TENANT = "Thingway-Tenant"
-"""Header: the tenant that a request is for, which takes turns with others."""
+"""Header: the tenant that a request is for; tenants take turns."""
 PATIENCE = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
 AT_ONCE = 128
-"""Requests of an operation that are handled at a time, half of them of one tenant at most."""
+"""Concurrent requests of an operation, at most half of them of one tenant."""
 WAITING, WAITING_BYTES = 10_000, 16 * 1024**2
-"""Requests of a tenant that wait for an operation, and their bytes; more are refused (429)."""
+"""Waiting requests of a tenant per operation, and their bytes; more are rejected (429)."""
 
 LONGEST_TEXT = 2000
-"""Characters of an error's text in an answer."""
+"""Characters of an error message in an answer."""
 _TOO_LARGE = "larger than a message of the bus may be"
 
 
@@ -61,22 +61,22 @@ class NobodyAnswers(Unavailable):
 
 
 class RawRequest(NamedTuple):
-    """A request that is no JSON: its body is the payload, its tenant is in a header."""
+    """A request that is not JSON: the payload is its body, a header holds its tenant."""
 
     tenant: str
     body: bytes
 
 
 class RpcServer:
-    """The operations that a service offers to the others.
+    """The operations that a service offers to other services.
 
-    Requests of an operation are handled at the same time, and tenants take turns at it.
+    Requests of an operation are processed concurrently, and tenants take turns.
     """
 
     def __init__(self, bus: Bus, service: str, *, discovered: bool = True) -> None:
-        """`service` is the word, or the words, after `rpc.`.
+        """`service` is the token, or the tokens, after `rpc.`.
 
-        Without `discovered` it does not answer `$SRV.>`, to which integrations have no right.
+        Without `discovered`, the server does not answer `$SRV.>`, which integrations may not use.
         """
         self._bus = bus
         self._service = service
@@ -93,9 +93,9 @@ class RpcServer:
         *,
         at_once: int = AT_ONCE,
     ) -> None:
-        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request` or a `RawRequest`.
+        """Answer `rpc.{service}.{operation}`, whose request is a `request` in JSON or a `RawRequest`.
 
-        `at_once` are handled at a time; the others wait in the lane of their tenant.
+        Up to `at_once` requests are processed concurrently; the others wait in their tenant's lane.
         """
 
         async def plain(_: str, decoded: Q) -> Any:
@@ -106,10 +106,10 @@ class RpcServer:
     def offer_each(
         self, operation: str, request: type[Q], answer: Callable[[str, Q], Awaitable[Any]]
     ) -> None:
-        """Answer `rpc.{service}.{operation}.{who}` with `answer(who, request)`.
+        """Answer `rpc.{service}.{operation}.{caller}` with `answer(caller, request)`.
 
-        Who may use which subject is up to the bus's permissions, so `who` is proven: it has a
-        lane, in which tenants take turns.
+        The permissions of the bus restrict each caller to its own subject, so `caller` is
+        authentic. Each caller has a lane, in which tenants take turns.
         """
         self._offer(operation, f"rpc.{self._service}.{operation}.*", request, answer)
 
@@ -136,13 +136,13 @@ class RpcServer:
                 log.warning(
                     "rpc.%s.%s: a store does not answer: %r", self._service, operation, error
                 )
-                await message.respond_error("503", "a store does not answer at the moment")
+                await message.respond_error("503", "a database does not answer at the moment")
             except ThingwayError as error:
                 text = error.text[:LONGEST_TEXT]
                 await message.respond_error(str(error.status), text, data=error.code.encode())
             except Exception:
                 log.exception("rpc.%s.%s failed", self._service, operation)
-                await message.respond_error("500", "the service failed; its log says why")
+                await message.respond_error("500", "internal error of the service; see its log")
             else:
                 await _respond(message, result)
 
@@ -150,7 +150,7 @@ class RpcServer:
         self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=scheduled))
 
     def _scheduled(self, name: str, handle: Handler, at_once: int) -> Handler:
-        """Return a handler that does not wait for `handle`, as nats.micro waits for handlers."""
+        """Return a handler that starts `handle` without waiting for it, unlike nats.micro."""
         scheduler = FairScheduler(name, at_once, items=WAITING, size=WAITING_BYTES)
         self._schedulers.append(scheduler)
 
@@ -164,7 +164,7 @@ class RpcServer:
                     return
                 with continued(name, SpanKind.SERVER, trace_of(headers)):
                     await handle(message)
-            except (NatsError, ValueError) as error:  # of which the last: nobody wants an answer
+            except (NatsError, ValueError) as error:  # ValueError: the request has no reply subject
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
 
         async def take(message: Request) -> None:
@@ -179,7 +179,7 @@ class RpcServer:
         return take
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Start answering requests."""
         name = f"thingway-{self._service.replace('.', '-')}"
         self._micro = Service(self._bus.client, ServiceConfig(name=name, version=VERSION))
         if self._discovered:
@@ -188,7 +188,7 @@ class RpcServer:
             await self._micro.add_endpoint(endpoint)
 
     async def stop(self) -> None:
-        """Stop taking requests and finish those in hand."""
+        """Stop accepting requests, and finish those that are being processed."""
         if self._micro and self._bus.connected:
             await self._micro.stop()
         for scheduler in self._schedulers:
@@ -204,7 +204,7 @@ class RpcClient:
     async def call(
         self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
     ) -> A:
-        """Call `subject`; raise the error of the other side, `Unavailable` or `UpstreamFailed`."""
+        """Call `subject`; raise the error of the service, `Unavailable` or `UpstreamFailed`."""
         headers = {**trace_header(), PATIENCE: f"{timeout:g}"}
         if request_id := line_name("requestId"):
             headers[REQUEST] = request_id
@@ -219,7 +219,7 @@ class RpcClient:
         except MaxPayloadError as error:
             raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error
         except NoRespondersError as error:
-            raise NobodyAnswers(f"nobody answers {subject}") from error
+            raise NobodyAnswers(f"no service answers {subject}") from error
         except (NatsError, TimeoutError) as error:
             raise Unavailable(f"{subject} did not answer: {error!r}") from error
         headers = message.headers or {}
@@ -231,7 +231,7 @@ class RpcClient:
         try:
             return msgspec.json.decode(message.data, type=answer)
         except INVALID_JSON as error:
-            raise UpstreamFailed(f"{subject} answered nonsense: {error}") from error
+            raise UpstreamFailed(f"{subject} sent an invalid answer: {error}") from error
 
 
 def _decode(message: Request, request: type[Q]) -> Q:
@@ -250,7 +250,7 @@ async def _respond(message: Request, answer: bytes) -> None:
 
 
 def error_of(status: int, code: str, text: str) -> ThingwayError:
-    """The error that the other side has told of."""
+    """Return the error that a service sent in its answer."""
     if status == Unavailable.status:
         return Unavailable(text)
     if status == TooManyRequests.status:

@@ -1,13 +1,12 @@
-"""The streams, as the architecture page has them; created at start by whoever comes first.
+"""The streams, which the first process that starts creates (see the architecture page).
 
-nats-server answers a QoS 1 publish (PUBACK) when the stream that holds `$MQTT.msgs.{subject}`
-has stored it. That stream is its own `$MQTT_msgs` unless another one takes the subject, so
-`UPLINK` takes it, and `$MQTT_msgs` is made first and narrow: a PUBACK then means "in UPLINK"
-(docs/decisions/0003). nats-server's other streams for MQTT are made here too, because its own have
-no bounds.
-
-With partitions, nats-server maps what devices say to `uplink.{partition}.{sn}.{channel}`, by the
-SN, and each partition has a stream of its own beside `UPLINK` (docs/explanation/scale.md).
+nats-server answers a QoS 1 publish (PUBACK) when the stream of `$MQTT.msgs.{subject}` has stored
+the message. This is its own stream `$MQTT_msgs`, unless another stream has the subject. `UPLINK`
+therefore has the uplink subjects, and `$MQTT_msgs` is created first with only the others, so that a
+PUBACK means "stored in UPLINK" (docs/decisions/0003). The other MQTT streams of nats-server are
+created here too, because nats-server creates them without limits.
+With partitions, nats-server maps messages of devices to `uplink.{partition}.{sn}.{channel}` by the
+SN. Each partition has its own stream in addition to `UPLINK` (docs/scale.md).
 """
 
 import logging
@@ -25,20 +24,20 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 NAME_IN_USE = 10058
-"""JetStream's code for a stream that is there already."""
+"""JetStream's error code for a stream that already exists."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
 RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
 
 UNSTORED = 10_000
-"""Messages of one device on one channel that may wait in `UPLINK`; more are refused."""
+"""Messages per device and channel that may wait in `UPLINK`; more are rejected."""
 SESSION_DAYS = 30
-"""Days after which a persistent MQTT session that did not change is forgotten."""
+"""Days after which an unchanged persistent MQTT session is deleted."""
 
 
 def _kept(
     name: str, description: str, subject: str, *, days: int, gib: int, window: float
 ) -> StreamConfig:
-    """Return a stream that drops the oldest; `window` is the time to drop copies, in seconds."""
+    """Return a stream that drops its oldest messages; `window` is its duplicate window, s."""
     return StreamConfig(
         name=name,
         description=description,
@@ -60,7 +59,7 @@ STREAMS: dict[str, StreamConfig] = {
         subjects=[
             "$MQTT.msgs.thing.*.down",
             "$MQTT.msgs.thing.*.down.>",
-            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # nobody takes them from here: they are acknowledged
+            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # without a consumer: nats-server only acknowledges them
         ],
         retention=RetentionPolicy.INTEREST,
         discard=DiscardPolicy.NEW,
@@ -89,7 +88,7 @@ STREAMS: dict[str, StreamConfig] = {
     ),
     UPLINK: StreamConfig(
         name=UPLINK,
-        description="What devices said and nobody has stored yet",
+        description="Messages of devices that are not stored yet",
         subjects=["thing.*.up.>", "$MQTT.msgs.thing.*.up.>"],
         retention=RetentionPolicy.WORK_QUEUE,
         discard=DiscardPolicy.NEW,
@@ -101,8 +100,8 @@ STREAMS: dict[str, StreamConfig] = {
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
-    EVENTS: _kept(EVENTS, "What happened; a public contract", "event.>", days=7, gib=8, window=120),
-    DEAD: _kept(DEAD, "What was refused, and why", "dead.>", days=30, gib=1, window=3600),
+    EVENTS: _kept(EVENTS, "Events; a public contract", "event.>", days=7, gib=8, window=120),
+    DEAD: _kept(DEAD, "Rejected messages, with the reason", "dead.>", days=30, gib=1, window=3600),
 }
 
 
@@ -121,7 +120,7 @@ _KNOWN = STREAMS | PARTITIONS
 
 
 def uplink_streams(partitions: int) -> list[str]:
-    """The streams of what devices say: one, and so many more with more than one partition."""
+    """Return the streams of device messages: `UPLINK`, and one per partition if several."""
     return [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
 
 
@@ -130,9 +129,9 @@ _PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
 
 
 async def complete_streams(js: JetStreamContext, replicas: int) -> None:
-    """Give streams that are there the bounds and subjects that they lack, and enough replicas.
+    """Add missing limits, subjects and replicas to existing streams.
 
-    Nothing takes replicas away: an operator may want more of a stream.
+    Replicas are never removed: an operator may want more for a stream.
     """
     for name, wanted in _KNOWN.items():
         if name in PARTITIONS and not await _is_there(js, name):
@@ -153,7 +152,7 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
 async def ensure_streams(
     js: JetStreamContext, replicas: int, names: Collection[str] = STREAMS
 ) -> None:
-    """Create missing streams, each on `replicas` servers; leave existing ones as they are."""
+    """Create missing streams, each on `replicas` servers; leave existing ones unchanged."""
     for name, config in _KNOWN.items():
         if name not in names or await _is_there(js, name):
             continue
@@ -162,13 +161,13 @@ async def ensure_streams(
         except BadRequestError as error:
             if error.err_code != NAME_IN_USE:
                 raise
-            log.info("stream %s was made by another process: %s", name, error.description)
+            log.info("stream %s was created by another process: %s", name, error.description)
 
 
 async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -> list[str]:
-    """Create the streams of so many partitions, none for one; return those that there are.
+    """Create the streams of `partitions`, none for 1; return the existing streams.
 
-    What a partition holds that is no longer asked for is stored all the same.
+    Streams of former partitions are included, so that their messages are processed as well.
     """
     if partitions > 1:
         await ensure_streams(js, replicas, list(PARTITIONS)[:partitions])

@@ -1,88 +1,89 @@
-"""The subjects of the bus, in one place: nobody else writes one by hand."""
+"""The subjects of the bus; no other module spells a subject."""
 
 
 def is_token(text: str) -> bool:
-    """Tell whether `text` is one plain token of a subject, and of an MQTT topic level.
+    """Return whether `text` is a single token of a subject and of an MQTT topic level.
 
-    Separators and wildcards of either protocol would widen a permission (`thing.*.up.>`),
-    blanks and control characters would break the wire protocol.
+    Separators and wildcards of either protocol would widen a permission (`thing.*.up.>`); blanks
+    and control characters would break the protocol.
     """
     return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(" .*>/+#$")
 
 
 def up(sn: str, channel: str) -> str:
-    """`thing.{sn}.up.{report|event|reply}`: a device speaks."""
+    """Return `thing.{sn}.up.{report|event|reply}`: a message from a device."""
     return f"thing.{sn}.up.{channel}"
 
 
 def partitioned(sn: str, channel: str, partition: object) -> str:
-    """`uplink.{partition}.{sn}.{channel}`: what the server makes of `up` with partitions."""
+    """Return `uplink.{partition}.{sn}.{channel}`, to which nats-server maps `thing.{sn}.up`."""
     return f"uplink.{partition}.{sn}.{channel}"
 
 
 def down_command(sn: str) -> str:
-    """`thing.{sn}.down.command`: a device is spoken to."""
+    """Return `thing.{sn}.down.command`: a command to a device."""
     return f"thing.{sn}.down.command"
 
 
 def device_event(tenant: str, device_id: int, what: str) -> str:
-    """`event.{tenant}.device.{id}.{added|updated|deleted|online|...|reported|...}`."""
+    """Return `event.{tenant}.device.{id}.{added|updated|deleted|online|...|reported|...}`."""
     return f"event.{tenant}.device.{device_id}.{what}"
 
 
 def thing_event(tenant: str, thing_id: int, what: str) -> str:
-    """`event.{tenant}.thing.{id}.{reported|rejected}`: of what is no device."""
+    """Return `event.{tenant}.thing.{id}.{reported|rejected}`, for things that are not devices."""
     return f"event.{tenant}.thing.{thing_id}.{what}"
 
 
 def service_event(tenant: str, device_id: int, what: str) -> str:
-    """`event.{tenant}.service.{deviceId}.{called|replied}`."""
+    """Return `event.{tenant}.service.{deviceId}.{called|replied}`."""
     return f"event.{tenant}.service.{device_id}.{what}"
 
 
 def task_event(tenant: str, task_id: int, what: str) -> str:
-    """`event.{tenant}.task.{taskId}.{created|finished}`."""
+    """Return `event.{tenant}.task.{taskId}.{created|finished}`."""
     return f"event.{tenant}.task.{task_id}.{what}"
 
 
 def alarm_event(tenant: str, device_id: int, what: str) -> str:
-    """`event.{tenant}.alarm.{deviceId}.{raised|cleared|claimed}`."""
+    """Return `event.{tenant}.alarm.{deviceId}.{raised|cleared|claimed}`."""
     return f"event.{tenant}.alarm.{device_id}.{what}"
 
 
 def look_event(tenant: str, device_id: object) -> str:
-    """`event.{tenant}.look.{deviceId}`: of `device` to itself, rules have to be looked at."""
+    """Return `event.{tenant}.look.{deviceId}`: `device` requests a check of alarm rules."""
     return f"event.{tenant}.look.{device_id}"
 
 
 def auth_event(tenant: str, what: str) -> str:
-    """`event.{tenant}.auth.{what}`."""
+    """Return `event.{tenant}.auth.{what}`."""
     return f"event.{tenant}.auth.{what}"
 
 
 def workflow_event(tenant: str, flow_id: int, what: str) -> str:
-    """`event.{tenant}.workflow.{flowId}.finished`."""
+    """Return `event.{tenant}.workflow.{flowId}.finished`."""
     return f"event.{tenant}.workflow.{flow_id}.{what}"
 
 
 def dead_uplink(sn: str) -> str:
-    """`dead.uplink.{sn}`: what a device said and we refused."""
+    """Return `dead.uplink.{sn}`: a rejected message of a device."""
     return f"dead.uplink.{sn}"
 
 
 OUTSIDE_TOPICS = "beaver-iot.*.>"
-"""What MQTT clients outside, that are no devices, say to flows."""
+"""Messages of external MQTT clients (not devices) to flows."""
 
 
 def outside_topics(access_key: str) -> str:
-    """`beaver-iot.{access key}.>`: what those say that log in with a credential of a tenant."""
+    """Return `beaver-iot.{access key}.>`: messages of clients with a credential of a tenant."""
     return f"beaver-iot.{access_key}.>"
 
 
 def outside_topic(subject: str) -> tuple[str, str]:
-    """The access key of such a subject, and the MQTT topic below it.
+    """Return the access key and the MQTT topic of a message of an external MQTT client.
 
-    nats-server writes a level's end as a dot, a dot as two slashes, and an empty level as one.
+    In a subject, nats-server replaces a topic separator by a dot, a dot by two slashes, and an
+    empty level by one slash.
     """
     _, access_key, rest = subject.split(".", 2)
     levels = ("" if one == "/" else one.replace("//", ".") for one in rest.split("."))

@@ -1,7 +1,7 @@
-"""What users may do and see: `rpc.auth.{operation}`, asked by the gateway and the services.
+"""Permissions of users: `rpc.auth.{operation}`, called by the gateway and the services.
 
-Everything here has the version of the tenant's access; it grows with every change of users,
-roles, menus and grants, and an answer is never older than the version it carries.
+Each answer has the version of the tenant's access, which grows with every change of users, roles,
+menus and grants. An answer is never older than its version.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ FORGET = "rpc.auth.forget_resources"
 
 
 class ResourceType(StrEnum):
-    """What a role can be granted."""
+    """The types of resources that a role can be granted."""
 
     ENTITY = "ENTITY"
     DEVICE = "DEVICE"
@@ -26,14 +26,14 @@ class ResourceType(StrEnum):
 
 
 class UserRef(msgspec.Struct, rename="camel"):
-    """`get_access` and `get_grants`: of which user."""
+    """Request of `get_access` and `get_grants`: the user."""
 
     tenant: str
     user_id: int
 
 
 class Access(msgspec.Struct, frozen=True, rename="camel"):
-    """Answer of `get_access`; refused with 401 when the user is gone or disabled."""
+    """Answer of `get_access`; 401 when the user is deleted or disabled."""
 
     version: int
     functions: frozenset[str]
@@ -43,10 +43,10 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):
-    """Answer of `get_grants`: the union over the user's roles, without what a super-admin has.
+    """Answer of `get_grants`: the union over the user's roles, not for super-admins.
 
-    An integration and a group stand for all their devices and the entities of these, a device
-    for its entities. Which devices a group has is not told here: it stands with the devices.
+    An integration or a group includes all its devices and their entities, a device its entities.
+    The devices of a group are not listed; each device holds its group.
     """
 
     version: int
@@ -59,14 +59,14 @@ class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceRef(msgspec.Struct, frozen=True):
-    """One resource; integrations have names for ids, all others decimal strings."""
+    """A resource; the id of an integration is a name, all others are decimal texts."""
 
     id: str
     type: ResourceType
 
 
 class ShareWithRoles(msgspec.Struct, rename="camel"):
-    """`share_with_roles`: grant resources to every role of the user who made them."""
+    """`share_with_roles`: grant resources to every role of the user who created them."""
 
     tenant: str
     user_id: int
@@ -74,7 +74,7 @@ class ShareWithRoles(msgspec.Struct, rename="camel"):
 
 
 class ForgetResources(msgspec.Struct):
-    """`forget_resources`: they are gone, so are their grants."""
+    """`forget_resources`: delete the grants of deleted resources."""
 
     tenant: str
     resources: list[ResourceRef]

@@ -1,7 +1,7 @@
-"""The AsyncAPI 3 document of the public events, made from their structs.
+"""The AsyncAPI 3 document of the public events, generated from their structs.
 
-`python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json`; a unit test fails
-when the file is stale, and when a subject or field that was promised has gone.
+`python -m libs.common.contracts.asyncapi > docs/asyncapi.json` writes it. A unit test fails when
+the file is outdated, or when a published subject or field is missing.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0
 """
 
@@ -26,23 +26,23 @@ from libs.common.bus.subjects import (
 from libs.common.contracts import events
 
 VERSION = "1.0.0"
-"""Of the contract: the first number rises when something promised goes or changes."""
+"""Version of the contract; the first number rises with each incompatible change."""
 
 _PARAMETERS = {
-    "tenant": "The tenant; `default` on a platform of one",
+    "tenant": "The tenant; `default` on a platform with one tenant",
     "deviceId": "The device's id, a number",
-    "thingId": "The id of an integration's own thing or of a custom entity, a number",
+    "thingId": "The id of the thing of an integration or custom entity, a number",
     "taskId": "The task's id, a number",
     "flowId": "The flow's id, a number",
     "object": "`user`, `role`, `menu`, `application`, `tenant` or `session`",
-    "action": "What was done to it, such as `created`, `updated`, `deleted`",
+    "action": "The change, such as `created`, `updated`, `deleted`",
     "sn": "The device's serial number",
 }
 
 
 @dataclass(frozen=True)
 class Channel:
-    """One subject and what is said there."""
+    """A subject and the event that is published on it."""
 
     address: str
     body: type[msgspec.Struct]
@@ -50,14 +50,14 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """The channel's key in the document: the fixed words of its subject."""
+        """Return the channel's key in the document: the constant tokens of its subject."""
         return ".".join(word for word in self.address.split(".") if not word.startswith("{"))
 
 
 _TENANT = "{tenant}"
 _DEVICE: Any = "{deviceId}"
 _TASK: Any = "{taskId}"
-"""In the place of numbers, which subjects have there."""
+"""Placeholders for the numbers in subjects."""
 _device = partial(device_event, _TENANT, _DEVICE)
 _service = partial(service_event, _TENANT, _DEVICE)
 _task = partial(task_event, _TENANT, _TASK)
@@ -65,46 +65,46 @@ _alarm = partial(alarm_event, _TENANT, _DEVICE)
 
 CHANNELS = (
     Channel(_device("added"), events.DeviceChanged, "A device was added to an application"),
-    Channel(_device("updated"), events.DeviceChanged, "It was changed, or left its application"),
-    Channel(_device("deleted"), events.DeviceChanged, "It was deleted"),
-    Channel(_device("online"), events.DeviceConnection, "It connected, or was heard over HTTP"),
-    Channel(_device("offline"), events.DeviceConnection, "It is no longer connected or heard"),
-    Channel(_device("reported"), events.PropertiesReported, "Values that were stored"),
-    Channel(_device("rejected"), events.PropertiesRejected, "Values or messages refused, and why"),
-    Channel(_device("event"), events.DeviceEventReported, "An event of the device's TSL"),
+    Channel(_device("updated"), events.DeviceChanged, "The device was changed or removed from its application"),
+    Channel(_device("deleted"), events.DeviceChanged, "The device was deleted"),
+    Channel(_device("online"), events.DeviceConnection, "The device connected, or sent a request over HTTP"),
+    Channel(_device("offline"), events.DeviceConnection, "The device is disconnected or silent"),
+    Channel(_device("reported"), events.PropertiesReported, "Values of a device were stored"),
+    Channel(_device("rejected"), events.PropertiesRejected, "Values or messages were rejected"),
+    Channel(_device("event"), events.DeviceEventReported, "The device reported an event of its TSL"),
     Channel(
         thing_event("{tenant}", "{thingId}", "reported"),  # type: ignore[arg-type]
         events.PropertiesReported,
-        "Values of an integration's own or of a custom entity; the `device` is that thing",
+        "Values of an integration or a custom entity were stored; `device` describes that thing",
     ),
     Channel(
         thing_event("{tenant}", "{thingId}", "rejected"),  # type: ignore[arg-type]
         events.PropertiesRejected,
-        "Values of them that were refused, and why",
+        "Values of an integration or a custom entity were rejected",
     ),
     Channel(_service("called"), events.ServiceCalled, "A service of a device was called"),
-    Channel(_service("replied"), events.ServiceReplied, "The device answered, or its time ended"),
-    Channel(_task("created"), events.TaskCreated, "A configuration or property update was asked"),
-    Channel(_task("finished"), events.TaskFinished, "It ended, with the outcome of each setting"),
-    Channel(_alarm("raised"), events.AlarmChanged, "A rule has raised an alarm of the device"),
-    Channel(_alarm("cleared"), events.AlarmChanged, "It is over, by the rule or by hand"),
-    Channel(_alarm("claimed"), events.AlarmChanged, "Somebody looks at it"),
+    Channel(_service("replied"), events.ServiceReplied, "The device answered, or the call timed out"),
+    Channel(_task("created"), events.TaskCreated, "A device was sent settings or values"),
+    Channel(_task("finished"), events.TaskFinished, "A task ended; lists the result of each setting"),
+    Channel(_alarm("raised"), events.AlarmChanged, "A rule or a flow raised an alarm of the device"),
+    Channel(_alarm("cleared"), events.AlarmChanged, "A rule, a flow or a user cleared the alarm"),
+    Channel(_alarm("claimed"), events.AlarmChanged, "A user claimed the alarm"),
     Channel(
         workflow_event("{tenant}", "{flowId}", "finished"),  # type: ignore[arg-type]
         events.WorkflowFinished,
-        "A run of a flow has ended, well or not",
+        "A run of a flow succeeded or failed",
     ),
     Channel(
         auth_event("{tenant}", "{object}.{action}"),
         events.AccountChanged,
         "A user, role, menu, application or session was changed",
     ),
-    Channel(dead_uplink("{sn}"), events.Dead, "A refused message; for the platform's operators"),
+    Channel(dead_uplink("{sn}"), events.Dead, "A message of a device was rejected; for operators"),
 )
 
 
 def document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the complete document."""
     bodies = list(dict.fromkeys(channel.body for channel in CHANNELS))
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     return {
@@ -112,8 +112,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Thingway events",
             "version": VERSION,
-            "description": "Events that Thingway publishes on NATS. "
-            "docs/reference/nats.md describes how to subscribe.",
+            "description": "Events that Thingway publishes on NATS; docs/nats.md explains how to subscribe.",
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",
@@ -140,7 +139,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
 
 
 def _operation(channel: Channel) -> dict[str, Any]:
-    """Thingway sends; whoever listens receives."""
+    """Return the operation of a channel: Thingway sends, subscribers receive."""
     at = f"#/channels/{channel.name}"
     return {
         "action": "send",
@@ -159,7 +158,7 @@ def _message(body: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def render() -> bytes:
-    """The document as the file has it."""
+    """Return the document as formatted JSON."""
     return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
 
 

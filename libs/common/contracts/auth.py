@@ -1,6 +1,7 @@
 """Requests to `auth` and their answers: `rpc.auth.{operation}`.
 
-The operator asks about tenants, applications and users; services about devices and users.
+The operator's command line manages tenants, applications and users; services ask about devices and
+users.
 """
 
 from typing import Literal
@@ -16,11 +17,11 @@ class CreateApplication(msgspec.Struct, rename="camel"):
     name: str
     tenant: str = "default"
     events: bool = False
-    """May read its tenant's events on NATS."""
+    """Whether it may read its tenant's events on NATS."""
 
 
 class ApplicationSecret(msgspec.Struct, rename="camel"):
-    """An application with its secret, which is shown only here."""
+    """An application with its secret, which is returned only here."""
 
     application_id: int
     name: str
@@ -29,7 +30,7 @@ class ApplicationSecret(msgspec.Struct, rename="camel"):
 
 
 class Application(msgspec.Struct, rename="camel"):
-    """An application as lists show it."""
+    """An application in a list."""
 
     application_id: int
     name: str
@@ -46,7 +47,7 @@ class Applications(msgspec.Struct):
 
 
 class ListApplications(msgspec.Struct):
-    """`list_applications`, of one tenant."""
+    """`list_applications` of a tenant."""
 
     tenant: str = "default"
 
@@ -59,8 +60,10 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
 
 
 class DeviceRef(msgspec.Struct, rename="camel"):
-    """`issue_device_credentials` (a new key; the old one dies), `revoke_device_credentials`,
-    `last_refused_login`."""
+    """`issue_device_credentials` (replaces the key), `revoke_device_credentials`,
+
+    `last_refused_login`.
+    """
 
     sn: str
     device_id: int
@@ -68,42 +71,42 @@ class DeviceRef(msgspec.Struct, rename="camel"):
 
 
 class FirstKeyWanted(DeviceRef, rename="camel"):
-    """`issue_first_device_credentials`: a key unless there is one."""
+    """`issue_first_device_credentials`: issue a key unless the device has one."""
 
     repeatable: bool = False
-    """The key is answered again for 10 minutes, until the device logs in."""
+    """Whether to return the same key again for 10 minutes, until the device logs in."""
 
 
 Way = Literal["MQTT", "NATS", "HTTP"]
-"""What a device speaks."""
+"""The protocol of a device."""
 Wrong = Literal["KEY", "CERTIFICATE", "SN"]
-"""What of a log-in was wrong: SN where the key was right, and its SN written otherwise."""
+"""The rejected part of a login; SN: the key is correct, but the SN differs in spelling."""
 
 
 class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
-    """Answer of `last_refused_login`; empty when none was refused of late."""
+    """Answer of `last_refused_login`; empty without a recent rejected login."""
 
     at: int | None = None
-    """ms, up to 5 s late."""
+    """ms; recorded up to 5 s late."""
     over: Way | None = None
     wrong: Wrong | None = None
 
 
 class DeviceCredentials(msgspec.Struct):
-    """A device's key, shown only here."""
+    """A device's key, which is returned only here."""
 
     sn: str
     key: str
 
 
 class FirstDeviceKey(msgspec.Struct):
-    """The key of a device that had none; None when it had one that cannot be shown again."""
+    """The new key of a device; None if it already had one, which cannot be returned again."""
 
     key: str | None
 
 
 class DeviceLogin(msgspec.Struct):
-    """`check_device`: does this key open this SN?"""
+    """`check_device`: check the SN and key of a device."""
 
     sn: str
     key: str
@@ -118,8 +121,7 @@ class DeviceIdentity(msgspec.Struct, rename="camel"):
 
 
 class DeviceCertificateRef(msgspec.Struct, frozen=True):
-    """`check_device_certificate`: does this certificate log this SN in?
-    `revoke_device_certificate`: not any longer."""
+    """`check_device_certificate` (may it log in?) and `revoke_device_certificate`."""
 
     sn: str
     serial: str
@@ -127,22 +129,22 @@ class DeviceCertificateRef(msgspec.Struct, frozen=True):
 
 
 class DeviceCertificate(msgspec.Struct, frozen=True):
-    """`add_device_certificate`: it logs the device in from now on."""
+    """`add_device_certificate`: let a device log in with the certificate."""
 
     sn: str
     serial: str
     expires: int
-    """When it ends by itself, in ms."""
+    """The end of its validity, ms."""
 
 
 class ListDeviceCertificates(msgspec.Struct, frozen=True):
-    """`list_device_certificates`, of one device."""
+    """`list_device_certificates` of a device."""
 
     sn: str
 
 
 class DeviceCertificates(msgspec.Struct, frozen=True):
-    """Answer of `list_device_certificates`; the latest first."""
+    """Answer of `list_device_certificates`, the newest first."""
 
     certificates: list[DeviceCertificate]
 
@@ -152,25 +154,25 @@ CLOSE_CONNECTIONS = "rpc.device.close_connections"
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """A connection to the bus; no other one ever has the same two."""
+    """A connection to the bus, identified for ever by its two fields."""
 
     server: str
-    """The id of the nats-server, which is another one after each of its starts."""
+    """The id of the nats-server, which changes with each start."""
     cid: int
-    """Its number there."""
+    """Its number on the server."""
 
 
 class FindConnections(msgspec.Struct, frozen=True):
-    """`find_connections`: of a user of the bus, in any case."""
+    """`find_connections` of a user of the bus, whose case is ignored."""
 
     user: str
     """An SN, `app.{client id}` or `integration.{id}`."""
     ask_servers: bool = False
-    """Look also where no event has told of them yet: each server looks through its own."""
+    """Ask every server, also for connections that no event has announced yet."""
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """Answer of `find_connections`; `close_connections`."""
+    """Answer of `find_connections`, and request of `close_connections`."""
 
     connections: list[Connection]
 
@@ -180,13 +182,13 @@ SHUT_OUT_SECONDS = 10
 
 
 class ShutOut(msgspec.Struct, frozen=True):
-    """`shut_out`: a user loses its connections, and makes none for `SHUT_OUT_SECONDS`."""
+    """`shut_out`: close a user's connections, and reject new ones for `SHUT_OUT_SECONDS`."""
 
     user: str
 
 
 class Done(msgspec.Struct):
-    """An answer that says only that it is done."""
+    """An answer without content."""
 
     done: bool = True
 
@@ -198,7 +200,7 @@ class IntegrationRef(msgspec.Struct):
 
 
 class IntegrationSecret(msgspec.Struct):
-    """The login of an external integration with its secret, which is shown only here."""
+    """The login of an external integration with its secret, which is returned only here."""
 
     integration: str
     user: str
@@ -207,7 +209,7 @@ class IntegrationSecret(msgspec.Struct):
 
 
 class IntegrationLogin(msgspec.Struct, rename="camel"):
-    """A login as lists show it; `createdAt` in ms."""
+    """A login in a list; `createdAt` in ms."""
 
     integration: str
     user: str
@@ -219,7 +221,7 @@ class ListIntegrationLogins(msgspec.Struct):
 
 
 class IntegrationLogins(msgspec.Struct):
-    """Answer of `list_integration_logins`, by integration."""
+    """Answer of `list_integration_logins`, sorted by integration."""
 
     logins: list[IntegrationLogin]
 
@@ -229,7 +231,7 @@ TAKE_DEVICE = "rpc.device.take_device"
 
 
 class GiveDevice(msgspec.Struct, rename="camel"):
-    """`give_device`: a device of the users, or nobody's, is the application's from now on."""
+    """`give_device`: assign a device of users, or without an owner, to an application."""
 
     tenant: str
     device_id: int
@@ -238,17 +240,17 @@ class GiveDevice(msgspec.Struct, rename="camel"):
 
 
 class TakeDevice(msgspec.Struct, rename="camel"):
-    """`take_device`: a device of the application is the users' from now on."""
+    """`take_device`: return a device of an application to the users."""
 
     tenant: str
     device_id: int
     application_id: int
     user_id: int
-    """Who takes it."""
+    """The user who takes the device."""
 
 
 class OwnedDevice(msgspec.Struct, rename="camel"):
-    """Answer of both."""
+    """Answer of `give_device` and `take_device`."""
 
     sn: str
     name: str
@@ -261,9 +263,9 @@ class CreateTenant(msgspec.Struct):
 
 
 class CreatedTenant(msgspec.Struct, rename="camel"):
-    """Answer of `create_tenant`: the console client whose logins belong to the tenant.
+    """Answer of `create_tenant`: the console client, whose logins belong to the tenant.
 
-    The secret is shown only here.
+    The secret is returned only here.
     """
 
     name: str
@@ -276,17 +278,17 @@ class ListTenants(msgspec.Struct):
 
 
 class Tenant(msgspec.Struct, rename="camel"):
-    """A tenant as lists show it."""
+    """A tenant in a list."""
 
     name: str
     created_at: int
     """ms."""
     users: int
-    """How many; the first one may still register while there is none."""
+    """Number of users; while it is 0, the first user may register."""
 
 
 class Tenants(msgspec.Struct):
-    """Answer of `list_tenants`, by name."""
+    """Answer of `list_tenants`, sorted by name."""
 
     tenants: list[Tenant]
 
@@ -295,20 +297,20 @@ DESCRIBE_USERS = "rpc.auth.describe_users"
 
 
 class DescribeUsers(msgspec.Struct):
-    """`describe_users`: those of a tenant with these ids."""
+    """`describe_users`: users of a tenant by id."""
 
     tenant: str
     ids: list[int]
 
 
 class DescribedUsers(msgspec.Struct):
-    """Answer of `describe_users`: nicknames by id, as text; who is unknown is left out."""
+    """Answer of `describe_users`: nicknames by id, as text; unknown users are omitted."""
 
     nicknames: dict[str, str]
 
 
 class CreateUser(msgspec.Struct, rename="camel"):
-    """`create_user`: with a password that `auth` makes."""
+    """`create_user`, with a password that `auth` generates."""
 
     email: str
     nickname: str
@@ -317,14 +319,14 @@ class CreateUser(msgspec.Struct, rename="camel"):
 
 
 class UserRefByEmail(msgspec.Struct):
-    """`reset_user_password`: a new password that `auth` makes; every token of the user ends."""
+    """`reset_user_password`: generate a password and revoke all tokens of the user."""
 
     email: str
     tenant: str = "default"
 
 
 class UserPassword(msgspec.Struct, rename="camel"):
-    """Answer of both: the password is shown only here."""
+    """Answer of both; the password is returned only here."""
 
     user_id: int
     email: str

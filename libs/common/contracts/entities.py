@@ -1,7 +1,7 @@
-"""Entities, as services ask `device` for them: `rpc.device.{operation}`.
+"""Entities, as services request them from `device`: `rpc.device.{operation}`.
 
-Keys and ids are those of `libs.common.things`. Nothing here looks at grants: who asks on
-behalf of a user filters by them (`Grants.device`, `Grants.entity`).
+`libs.common.things` describes keys and ids. `device` ignores grants here: a service that acts for a
+user filters the answer (`Grants.device`, `Grants.entity`).
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from libs.common.things import AccessMod, EntityType, ValueType
 RESOLVE = "rpc.device.resolve_entities"
 
 MOST = 10_000
-"""Most keys and ids of one question."""
+"""Maximum number of keys and ids of a request."""
 
 
 class ResolveEntities(msgspec.Struct, rename="camel", kw_only=True):
-    """`resolve_entities`: by key, by id, or some of each."""
+    """`resolve_entities`: find entities by key and by id."""
 
     tenant: str
     keys: list[str] = []
@@ -25,24 +25,24 @@ class ResolveEntities(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """An entity that there is."""
+    """An existing entity."""
 
     id: int
     key: str
     thing_id: int
-    """The device's id, when it is a device's."""
+    """The device's id, if the entity belongs to a device."""
     integration: str
     device: bool
-    """Whether the thing is a device; then grants of the device hold for it."""
+    """Whether the thing is a device; then grants of the device include it."""
     member: str
     """Path below the thing's key; empty for a custom entity itself."""
     parent: str | None = None
-    """Key of the OBJECT that it is a child of."""
+    """Key of the OBJECT that contains it."""
     name: str
     type: EntityType
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """`W` of services and events."""
+    """`W` for services and events."""
     writable: bool = False
     """Whether it is a property that can be written."""
     write_only: bool = False
@@ -54,7 +54,7 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
 
 
 class ResolvedEntities(msgspec.Struct):
-    """Answer of `resolve_entities`: what is unknown is left out, nothing comes twice."""
+    """Answer of `resolve_entities`, without duplicates; unknown entities are omitted."""
 
     entities: list[ResolvedEntity]
 
@@ -63,7 +63,7 @@ INTEGRATION_ENTITIES = "rpc.device.integration_entities"
 
 
 class DescribeIntegrationEntities(msgspec.Struct):
-    """`integration_entities`: of the integration itself, not of its devices."""
+    """`integration_entities`: entities of the integration itself, not of its devices."""
 
     tenant: str
     integration: str
@@ -96,67 +96,67 @@ CALL = "rpc.device.call_service"
 
 
 class ReadEntities(msgspec.Struct):
-    """`entity_values`: latest values."""
+    """`entity_values`: read latest values."""
 
     tenant: str
     keys: list[str]
 
 
 class EntityValues(msgspec.Struct):
-    """Answer of `entity_values`: null for one without a value, what is unknown is left out."""
+    """Answer of `entity_values`: null without a value; unknown entities are omitted."""
 
     values: dict[str, Any]
     write_only: list[str] = []
-    """Those that are null because nobody can read them."""
+    """Keys whose value is null because nobody can read it."""
 
 
 class EntityUpdate(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Properties to set, by key; what is no writable property is passed over."""
+    """Properties to set, by key; entities that are not writable properties are ignored."""
 
     tenant: str
     exchange: dict[str, Any]
     hops: int = 0
-    """Of what the values lead to (`libs.common.bus.hops`)."""
+    """Hops of the messages that the values cause (`libs.common.bus.hops`)."""
     dry_run: bool = False
-    """Judge them and set nothing."""
+    """Validate the values without setting them."""
 
 
 class UpdateEntities(msgspec.Struct):
-    """`update_entities`: each of them by itself, beside each other and in no order."""
+    """`update_entities`: process updates independently and concurrently."""
 
     updates: list[EntityUpdate]
 
 
 class UpdateOutcome(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What became of one update."""
+    """The result of an update."""
 
     keys: list[str] = []
-    """Those that were set; a device's when it answers."""
+    """Keys that were set; those of a device once the device answers."""
     write_only: list[str] = []
-    """Those among them whose values nobody can read."""
+    """Keys of these whose values nobody can read."""
     status: int = 0
-    """Of the error (`libs.common.errors`), 0 when there was none."""
+    """Status of the error (`libs.common.errors`); 0 without an error."""
     code: str = ""
     error: str = ""
 
 
 class UpdatedEntities(msgspec.Struct):
-    """Answer of `update_entities`: an outcome for each, in their order."""
+    """Answer of `update_entities`: one result per update, in the same order."""
 
     outcomes: list[UpdateOutcome]
 
 
 class CallServices(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """`call_service`: services by the keys of their inputs, or by their own."""
+    """`call_service`: call services by the keys of their inputs, or by their own keys."""
 
     tenant: str
     exchange: dict[str, Any]
     hops: int = 0
     dry_run: bool = False
-    """Judge the inputs and call nothing; there are no outputs then."""
+    """Validate the inputs without calling services; there are no outputs."""
 
 
 class CalledServices(msgspec.Struct):
-    """Answer of `call_service`: the outputs of all that were called, by name."""
+    """Answer of `call_service`: the outputs of all called services, by name."""
 
     outputs: dict[str, Any]

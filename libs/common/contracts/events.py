@@ -1,7 +1,7 @@
 """The events of `event.{tenant}.…`: a public contract, published as AsyncAPI.
 
-Each carries its own id (`eventId`; a reader drops a second copy), the time it was
-created (`createdAt`, ms) and the device it is about. `docs/reference/nats.md` is made from these.
+Each event has its own id (`eventId`; readers drop duplicates), the time of its creation
+(`createdAt`, ms) and a device. `docs/nats.md` is generated from these structs.
 """
 
 from typing import Any, Literal
@@ -14,7 +14,7 @@ TaskStatus = Literal["PENDING", "SENT", "SUCCESS", "FAILED", "TIMEOUT"]
 
 
 class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The device an event is about."""
+    """The device of an event."""
 
     device_id: int
     sn: str
@@ -23,20 +23,20 @@ class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
     dev_eui: str | None = msgspec.field(default=None, name="devEUI")
     application_id: int | None = None
     thing_key: str = ""
-    """`{integration}.device.{identifier}`, the key that entity keys begin with."""
+    """`{integration}.device.{identifier}`, the prefix of its entity keys."""
     group_id: int | None = None
-    """The group that it is in."""
+    """The group of the device."""
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What all events have."""
+    """The fields of all events."""
 
     event_id: str
     created_at: int
     tenant: str
     device: DeviceProfile
     omitted: list[str] = []
-    """What was left out because the event would have had more than 512 KiB: `properties.log`."""
+    """Omitted parts, such as `properties.log`, because the event would exceed 512 KiB."""
 
 
 class DeviceChanged(Event, kw_only=True):
@@ -52,28 +52,28 @@ class DeviceConnection(Event, kw_only=True):
 
 
 class PropertiesReported(Event, kw_only=True):
-    """`device.{id}.reported`: values as they were stored; `ts` in ms is the measuring time."""
+    """`device.{id}.reported`: stored values; `ts` is the time of measurement, ms."""
 
     ts: int
     properties: dict[str, Any]
 
 
 class Fault(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One refused value and why."""
+    """A rejected value and the reason."""
 
     path: str
     reason: str
     value: bool | int | float | str | None = None
-    """What was refused, when it is a number, a Boolean or a text; of a text its beginning."""
+    """The rejected value if it is a number, a Boolean or a text; the beginning of a text."""
 
 
 class PropertiesRejected(Event, kw_only=True):
-    """`device.{id}.rejected`: what of a report was refused."""
+    """`device.{id}.rejected`: the rejected values of a report."""
 
     ts: int
     faults: list[Fault]
     whole: bool = False
-    """Whether nothing of the message was stored: then it is in `DEAD`, too."""
+    """Whether the complete message was rejected; then `DEAD` has it too."""
 
 
 class DeviceEventReported(Event, kw_only=True):
@@ -95,7 +95,7 @@ class ServiceCalled(Event, kw_only=True):
 
 
 class ServiceReplied(Event, kw_only=True):
-    """`service.{deviceId}.replied`: also when nobody answered in time (`TIMEOUT`)."""
+    """`service.{deviceId}.replied`: an answer, or its absence (`TIMEOUT`)."""
 
     task_id: int
     service_id: str
@@ -112,7 +112,7 @@ class TaskCreated(Event, kw_only=True):
 
 
 class Subcommand(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One setting of a task and what became of it."""
+    """A setting of a task and its result."""
 
     key: str
     status: TaskStatus
@@ -120,7 +120,7 @@ class Subcommand(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class TaskFinished(Event, kw_only=True):
-    """`task.{taskId}.finished`, with the outcome of each setting."""
+    """`task.{taskId}.finished`, with the result of each setting."""
 
     task_id: int
     type: str
@@ -136,15 +136,15 @@ class AlarmChanged(Event, kw_only=True):
     change: AlarmChange
     alarm_id: int
     rule_id: int | None = None
-    """The rule that has raised it."""
+    """The rule that raised it."""
     flow_id: int | None = None
-    """The flow that has raised it."""
+    """The flow that raised it."""
     severity: str
     """`CRITICAL`, `MAJOR`, `MINOR`, `WARNING` or `INFO`."""
     content: str
-    """The name of the rule when it was raised, or what the flow says."""
+    """The name of the rule when it was raised, or the text of the flow."""
     value: Any = None
-    """What raised it; absent for a silence and for a flow."""
+    """The value that raised it; absent for a silent device and for a flow."""
     raised_at: int
     cleared_at: int | None = None
     cleared_by: str | None = None
@@ -156,7 +156,7 @@ class AlarmChanged(Event, kw_only=True):
 
 
 class Actor(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Who made a change: a user, an application, or the operator (user `0`)."""
+    """The author of a change: a user, an application, or the operator (user `0`)."""
 
     kind: str
     id: str
@@ -164,7 +164,7 @@ class Actor(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class ChangedObject(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What was changed: `user`, `role`, `menu`, `application`, `tenant`, `session`."""
+    """The changed object: `user`, `role`, `menu`, `application`, `tenant`, `session`."""
 
     type: str
     id: str
@@ -172,7 +172,7 @@ class ChangedObject(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`auth.{object}.{action}`: a change of accounts, as the audit log has it; no secrets."""
+    """`auth.{object}.{action}`: a change of accounts, as in the audit log, without secrets."""
 
     event_id: str
     created_at: int
@@ -181,12 +181,12 @@ class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     action: str
     object: ChangedObject
     address: str = ""
-    """Where the request came from."""
+    """The IP address of the request."""
     request_id: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     omitted: list[str] = []
-    """What was left out because the event would have had more than 512 KiB."""
+    """Omitted parts, because the event would exceed 512 KiB."""
 
 
 class WorkflowFinished(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -197,31 +197,31 @@ class WorkflowFinished(msgspec.Struct, rename="camel", omit_defaults=True, kw_on
     tenant: str
     flow_id: int
     run_id: int
-    """Id of its entry in the flow's log."""
+    """Id of the run in the flow's log."""
     version: int
-    """Of the design that ran."""
+    """Version of the flow that ran."""
     status: Literal["SUCCESS", "ERROR"]
     started_at: int
     """ms."""
     time_cost: int
     """ms."""
     error: str = ""
-    """Why it failed."""
+    """The reason of a failure."""
     omitted: list[str] = []
-    """`error` where its end was left out, because the event would have had more than 512 KiB."""
+    """`error` if its end was omitted, because the event would exceed 512 KiB."""
 
 
 class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
-    """`dead.uplink.{sn}`: what a device said and was refused whole."""
+    """`dead.uplink.{sn}`: a rejected message of a device."""
 
     reason: str
     subject: str
     sequence: int
     received_at: int
     payload: str
-    """At most 64 KiB of the message: as text, or as `base64` when it is not UTF-8 or JSON
-    would take more than twice as much for the text."""
+    """At most 64 KiB of the message: as text, or as `base64` when it is not UTF-8 or when JSON
+    would more than double the size of the text."""
     base64: bool = False
     truncated: bool = False
     faults: list[Fault] = []
-    """What was wrong with which values, where the TSL says it."""
+    """The rejected values, if the TSL rejects them."""

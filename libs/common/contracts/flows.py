@@ -1,7 +1,7 @@
-"""What `workflow` and `device` ask of each other: services and alarms of flows.
+"""Requests between `workflow` and `device`: services and alarms of flows.
 
-A flow that begins with a trigger is a service that people and other flows call: the SERVICE
-entity `system.integration.{flow id}` with an input for each value that the trigger takes.
+A flow that begins with a trigger is a service that users and other flows call: the SERVICE entity
+`system.integration.{flow id}` with an input for each value of the trigger.
 """
 
 from typing import Any, Literal
@@ -16,7 +16,7 @@ InputType = Literal["STRING", "LONG", "DOUBLE", "BOOLEAN"]
 
 
 class FlowInput(msgspec.Struct):
-    """One input of the service."""
+    """An input of the service."""
 
     identifier: str
     name: str
@@ -24,7 +24,7 @@ class FlowInput(msgspec.Struct):
 
 
 class PutFlowService(msgspec.Struct, rename="camel", kw_only=True):
-    """`put_flow_service`: the flow's service is to be like this, whether it is there or not."""
+    """`put_flow_service`: create or update the service of a flow."""
 
     tenant: str
     flow_id: int
@@ -34,7 +34,7 @@ class PutFlowService(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RemoveFlowService(msgspec.Struct, rename="camel"):
-    """`remove_flow_service`: the flow is gone, or begins with something else."""
+    """`remove_flow_service`: the flow was deleted, or no longer begins with a trigger."""
 
     tenant: str
     flow_id: int
@@ -50,17 +50,17 @@ class CallFlow(msgspec.Struct, rename="camel", kw_only=True):
     tenant: str
     flow_id: int
     inputs: dict[str, Any]
-    """By the identifier of the input."""
+    """Values by the identifier of their input."""
     user_id: int | None = None
-    """Who calls."""
+    """The user who calls."""
     hops: int = 0
-    """How many flows have led to the call."""
+    """Number of flows that led to the call."""
     seconds: float
-    """How long the caller waits; the run goes on when it takes longer."""
+    """Seconds for which the caller waits; the run continues if it takes longer."""
 
 
 class FlowOutputs(msgspec.Struct):
-    """Answer of `call_flow`: the last output of the run, when it is a map."""
+    """Answer of `call_flow`: the last output of the run, if it is a map."""
 
     outputs: dict[str, Any] = {}
 
@@ -73,30 +73,30 @@ LONGEST_KEY, LONGEST_CONTENT = 128, 255
 
 
 class ChangeAlarm(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`change_alarm`: a flow raises or clears the alarm of a device that it calls `key`."""
+    """`change_alarm`: a flow raises or clears the alarm `key` of a device."""
 
     tenant: str
     flow_id: int | None
-    """None: a test of a flow that is not saved."""
+    """None for a test of a flow that is not saved."""
     step: str
-    """Which node of which run it is: a second question of the same step changes nothing."""
+    """Identifies a node of a run: a second request of the same step changes nothing."""
     entity: str
     """Key of an entity of the device."""
     key: str
     raised: bool
-    """False: it is over."""
+    """False clears the alarm."""
     severity: Severity = "MAJOR"
     content: str = ""
     hops: int = 0
-    """Of what the alarm leads to (`libs.common.bus.hops`)."""
+    """Hops of the messages that the alarm causes (`libs.common.bus.hops`)."""
     dry_run: bool = False
-    """Judge it and change nothing."""
+    """Validate the request without changing an alarm."""
 
 
 class ChangedAlarm(msgspec.Struct, rename="camel", omit_defaults=True):
     """Answer of `change_alarm`."""
 
     alarm_id: int | None = None
-    """The alarm that is open, or that was cleared; None where there is none."""
+    """The open or cleared alarm; None without one."""
     changed: bool = False
     """Whether this step raised or cleared it."""

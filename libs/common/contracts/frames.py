@@ -1,7 +1,7 @@
-"""Frames on the bus: what network servers hand over of devices that send bytes, and carry to them.
+"""Frames on the bus: payloads from network servers, and downlinks to them.
 
-An integration tells many frames in one call; `device` puts each on `thing.{sn}.up.frame`, and
-ingest reads it with the codec of the device's product.
+An integration sends many frames in one call. `device` publishes each on `thing.{sn}.up.frame`, and
+ingest decodes it with the codec of the device's product.
 """
 
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ MOST_FRAMES = 500
 LARGEST_FRAME = 255
 """Bytes of a LoRaWAN payload."""
 MOST_GATEWAYS = 16
-"""Gateways that are kept of a frame, the strongest."""
+"""Gateways that are stored per frame, the strongest."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=223)]
 Payload = Annotated[bytes, msgspec.Meta(max_length=LARGEST_FRAME)]
@@ -26,7 +26,7 @@ DownlinkState = Literal["SENT", "ACKNOWLEDGED", "UNACKNOWLEDGED", "REFUSED"]
 
 
 class Reception(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """How one gateway heard a frame: dBm and dB."""
+    """The reception of a frame by one gateway, in dBm and dB."""
 
     gateway: Name
     rssi: float | None = None
@@ -34,10 +34,10 @@ class Reception(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 
 
 class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """An uplink of a device as its network server heard it.
+    """An uplink of a device, as its network server received it.
 
-    `session` and `counter` name it: what comes again with both is the same frame. A session
-    begins with a join (the device's address, or the id of its session key).
+    `session` and `counter` identify it: a frame with the same two is a duplicate. A session begins
+    with a join (the device's address, or the id of its session key).
     """
 
     port: Port
@@ -45,17 +45,17 @@ class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     counter: Counter
     session: Name = ""
     ts: int | None = None
-    """When it was received, by the network (ms); absent means when it is stored."""
+    """When the network received it, ms; absent: when it is stored."""
     confirmed: bool = False
     data_rate: Name = ""
-    """As `SF7BW125`."""
+    """For example `SF7BW125`."""
     frequency: int | None = None
     """Hz."""
     gateways: Annotated[list[Reception], msgspec.Meta(max_length=MOST_GATEWAYS)] = []
 
 
 class ToldFrame(msgspec.Struct, rename="camel", kw_only=True):
-    """A frame, and of which device of the integration it is."""
+    """A frame and its device, which belongs to the integration."""
 
     tenant: Tenant
     identifier: IdentifierText
@@ -63,33 +63,33 @@ class ToldFrame(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TellFrames(msgspec.Struct, kw_only=True):
-    """`rpc.device.frames.{integration}`: uplinks; accepted when this is answered."""
+    """`rpc.device.frames.{integration}`: uplinks; an answer means that they are accepted."""
 
     frames: Annotated[list[ToldFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
 
 
 class RefusedFrame(msgspec.Struct, kw_only=True):
-    """A frame that was not accepted, by its place in the call, and why."""
+    """A frame that was rejected, by its index in the call, and the reason."""
 
     index: int
     reason: str
 
 
 class FramesTold(msgspec.Struct):
-    """Answer of `frames`: all but these are accepted."""
+    """Answer of `frames`: all other frames are accepted."""
 
     refused: list[RefusedFrame] = []
 
 
 class Downlink(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """Bytes for a device; `id` is unique and comes back with what is told of it."""
+    """Bytes for a device; later states of the downlink refer to its unique `id`."""
 
     id: Name
     port: Port
     data: Payload
     confirmed: bool = False
     expires_at: int | None = None
-    """When nobody waits for it any more (ms): a server that can forgets it then."""
+    """Expiry, ms: a network server that supports it then deletes the downlink."""
 
 
 MOST_DOWNLINKS = 32
@@ -97,9 +97,10 @@ MOST_DOWNLINKS = 32
 
 
 class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
-    """`rpc.integration.{id}.downlink`: queue these for a device, in their order.
+    """`rpc.integration.{id}.downlink`: queue downlinks for a device, in order.
 
-    It may come again until something is told of each; the integration tells copies by the ids.
+    `device` repeats the call until it knows the state of each downlink; the integration recognizes
+    duplicates by their ids.
     """
 
     device: DeviceRef
@@ -107,7 +108,7 @@ class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TellDownlink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`rpc.device.downlink.{integration}`: what became of a downlink."""
+    """`rpc.device.downlink.{integration}`: the state of a downlink."""
 
     tenant: Tenant
     identifier: IdentifierText
@@ -118,22 +119,22 @@ class TellDownlink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
 
 
 class TellLink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`rpc.device.link.{integration}`: a join, or what a device answered about its state."""
+    """`rpc.device.link.{integration}`: a join, or the device's answer to a status request."""
 
     tenant: Tenant
     identifier: IdentifierText
     kind: Literal["JOINED", "STATUS"]
     ts: int | None = None
     battery: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    """Percent; None where it does not know, or is powered from outside."""
+    """Percent; None if unknown or powered externally."""
     external_power: bool = False
     margin: float | None = None
-    """dB by which the last request was heard above the floor."""
+    """dB by which the last request exceeded the demodulation floor."""
 
 
 LARGEST_HOOK = 64 * 1024
-"""Bytes of what comes to a webhook: an uplink that many gateways heard has some 10,000.
+"""Bytes of a webhook request: an uplink that many gateways received has about 10,000.
 
-It goes to the integration as it came: `rpc.integration.{integration}.hook` is a `RawRequest`,
-answered by the replica that the integration works in when what it says is stored.
+The integration gets the request unchanged: `rpc.integration.{integration}.hook` is a `RawRequest`.
+The replica that serves the integration answers when the content is stored.
 """

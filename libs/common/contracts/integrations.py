@@ -1,10 +1,10 @@
-"""Integrations on the bus: what they announce, and what they are asked.
+"""Integrations on the bus: their announcements and their operations.
 
-An integration is a process, or a part of `management`, that brings devices in. It announces
-its manifest every few seconds (`rpc.management.announce_integration.{id}`) and is gone when
-it stops. It answers on `rpc.integration.{id}.{operation}`, in any language: the requests and
-answers are the JSON of these structs; a refusal is a NATS micro service error whose code is
-an HTTP status (400 names the parameter in its text).
+An integration is a process, or a part of `management`, that connects devices. It announces its
+manifest every few seconds (`rpc.management.announce_integration.{id}`) and counts as stopped
+without announcements. It answers on `rpc.integration.{id}.{operation}` and may be written in any
+language. Requests and answers are JSON of these structs; an error is a NATS micro service error
+whose code is an HTTP status (the text of a 400 names the parameter).
 """
 
 from typing import Annotated, Any, Literal
@@ -15,40 +15,40 @@ from libs.common.tsl import TslDocument, parse_document
 
 GET_INTEGRATIONS = "rpc.management.get_integrations"
 LEASE = 15.0
-"""Seconds after its last announcement for which an integration counts as there."""
+"""Seconds after its last announcement for which an integration counts as running."""
 ANNOUNCE_EVERY = 5.0
 """Seconds between announcements."""
 
 LOGIN_PREFIX = "integration."
-"""What the NATS user of an external integration begins with; its id follows."""
+"""Prefix of the NATS user of an external integration, before its id."""
 BUILT_IN = (
     *("system", "direct", "simulator", "openapi-client"),
     *("chirpstack", "tts", "milesight", "webhook"),
 )
-"""Integrations that run inside `management`; nobody else may take their ids."""
+"""Integrations that run inside `management`; external ones may not use their ids."""
 
 NOT_SET = "entity_value_null"
-"""Code of an `InvalidInput` by which an integration says that a setting or an input is missing."""
+"""Code of the `InvalidInput` with which an integration reports a missing setting or input."""
 
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
-"""One token of a subject and the beginning of entity keys."""
+"""A token of a subject and the prefix of entity keys."""
 Tenant = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-"""One token of a subject."""
+"""A token of a subject."""
 IdentifierText = Annotated[
     str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@#$\-/\[\]]+$")
 ]
-"""What names a device within its integration; it is also its SN."""
+"""Identifies a device within its integration; it is also its SN."""
 
 Operation = Literal["add_device", "delete_device", "call", "updated", "command", "downlink"]
 
 
 def operation_subject(integration: str, operation: Operation) -> str:
-    """Where an integration is asked."""
+    """Return the subject of an operation of an integration."""
     return f"rpc.integration.{integration}.{operation}"
 
 
 def announce_subject(integration: str) -> str:
-    """Where an integration announces itself."""
+    """Return the subject on which an integration announces itself."""
     return f"rpc.management.announce_integration.{integration}"
 
 
@@ -56,11 +56,11 @@ _NO_TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What an integration is.
+    """The description of an integration.
 
-    `tsl` is a TSL document of the integration's own: its properties are its settings and
-    states, its services what it can be asked to do. Two of the services may add and delete
-    devices; the inputs of the first are the parameters that a device is added with.
+    `tsl` is the TSL document of the integration itself: its properties are settings and states, its
+    services are the operations that users can call. Two of the services may add and delete devices;
+    the inputs of the first are the parameters of a new device.
     """
 
     id: IntegrationId
@@ -73,27 +73,27 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     add_device_service: str | None = None
     """Id of the service in `tsl` that adds devices."""
     identifier_input: str | None = None
-    """Which input of it names the device, so that a list of devices can be sent once more."""
+    """The input of this service that identifies the device, so that a list can be sent again."""
     delete_device_service: str | None = None
     hidden: bool = False
-    """Left out of lists."""
+    """Omitted from lists."""
     carries_commands: bool = False
-    """Whether commands to its devices go to `rpc.integration.{id}.command` instead of to
+    """Whether commands to its devices go to `rpc.integration.{id}.command` instead of
     `thing.{sn}.down.command`."""
     carries_frames: bool = False
-    """Whether its devices send and get bytes: commands are encoded by the codecs of their products
-    and go to `rpc.integration.{id}.downlink` (`libs.common.contracts.frames`)."""
+    """Whether its devices send and receive bytes: the codecs of their products encode commands,
+    which go to `rpc.integration.{id}.downlink` (`libs.common.contracts.frames`)."""
 
     def document(self, *, stored: bool = False) -> TslDocument:
-        """`tsl` as a document, an empty one without it; raise `TslInvalid`.
+        """Return `tsl` as a document, empty without it; raise `TslInvalid`.
 
-        That of a manifest which was taken before is `stored`.
+        `stored` applies the rules for a document that was accepted before.
         """
         return parse_document(self.tsl or _NO_TSL, stored=stored)
 
 
 class Integration(msgspec.Struct, frozen=True, rename="camel"):
-    """A known integration and whether it is there now."""
+    """A known integration, and whether it is running."""
 
     manifest: Manifest
     alive: bool
@@ -104,19 +104,19 @@ class GetIntegrations(msgspec.Struct):
 
 
 class KnownIntegrations(msgspec.Struct):
-    """Answer of `get_integrations`, hidden ones too."""
+    """Answer of `get_integrations`, including hidden ones."""
 
     integrations: list[Integration]
 
 
 class AddDevice(msgspec.Struct, rename="camel", kw_only=True):
-    """`add_device`: make ready for a device, and say what it is. Nothing is stored yet."""
+    """`add_device`: prepare a new device and return its data. It is not stored yet."""
 
     tenant: Tenant
     user_id: int
     name: str
     params: dict[str, Any]
-    """Inputs of the add service by their ids, validated against the TSL."""
+    """Inputs of the add service by id, validated against the TSL."""
 
 
 class NewDevice(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -124,11 +124,11 @@ class NewDevice(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 
     identifier: IdentifierText
     model: str = ""
-    """A product of the tenant; empty lets the SN's prefix decide, else `generic`."""
+    """A product of the tenant; if empty, the SN's prefix decides, else `generic`."""
     additional: dict[str, Any] = {}
-    """Kept with the device, shown as `additional_data`."""
+    """Stored with the device, shown as `additional_data`."""
     tsl: dict[str, Any] | None = None
-    """The product's TSL, to be imported when the tenant has no such product yet."""
+    """The product's TSL, which is imported if the tenant has no such product yet."""
 
 
 class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -158,12 +158,11 @@ class ServiceResult(msgspec.Struct, omit_defaults=True):
 
 
 class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
-    """`updated`: people changed properties of the integration; they are stored already.
+    """`updated`: users changed properties of the integration; they are already stored.
 
-    A property that its TSL lets people only write (`accessMode` W) is a secret: the platform
-    neither stores nor shows it and says it here alone. The integration keeps it, and a refusal
-    is what people are answered. What comes along with a secret is stored only when the
-    integration has taken it all.
+    A write-only property (`accessMode` W) is a secret: the platform neither stores nor shows it,
+    and sends it only here. The integration stores it, and users see its errors. Properties that are
+    set together with a secret are stored only if the integration accepts them all.
     """
 
     tenant: Tenant
@@ -172,10 +171,10 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
-    """`command`: carry a command to a device, when the manifest says so.
+    """`command`: send a command to a device, if the manifest has `carriesCommands`.
 
-    `command` is what `thing.{sn}.down.command` would carry. It may come again until the
-    device's reply is told; the integration tells copies by its `commandId`.
+    `command` has the content of `thing.{sn}.down.command`. `device` repeats it until it gets the
+    reply; the integration recognizes duplicates by `commandId`.
     """
 
     device: DeviceRef
@@ -183,7 +182,7 @@ class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`rpc.device.report.{integration}`: a device of the integration reports."""
+    """`rpc.device.report.{integration}`: a report of a device of the integration."""
 
     tenant: Tenant
     identifier: str
@@ -191,7 +190,7 @@ class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     ts: int | None = None
     """ms; absent means now."""
     report_id: Annotated[str, msgspec.Meta(max_length=128)] | None = None
-    """Names the report: told again with it within two minutes, it is stored once."""
+    """Identifies the report: duplicates within two minutes are stored once."""
 
 
 class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -205,7 +204,7 @@ class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 
 
 class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`rpc.device.reply.{integration}`: what became of a command."""
+    """`rpc.device.reply.{integration}`: the result of a command."""
 
     tenant: Tenant
     identifier: str
@@ -216,7 +215,7 @@ class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 
 
 class TellOwnReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """`rpc.device.own_report.{integration}`: properties of the integration itself changed."""
+    """`rpc.device.own_report.{integration}`: values of the integration's own properties."""
 
     tenant: Tenant
     properties: dict[str, Any]
@@ -226,12 +225,12 @@ class ListDevices(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.device.list_devices.{integration}`: the integration's devices of all tenants."""
 
     after: int = 0
-    """Only ids above this one: the last of the page before."""
+    """Only greater ids: the last id of the previous page."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
 
 
 class ListedDevices(msgspec.Struct):
-    """Answer of `list_devices`, by id; shorter than `limit` means that it is the last page."""
+    """Answer of `list_devices`, by id; fewer than `limit` means the last page."""
 
     devices: list[DeviceRef]
 
@@ -263,10 +262,10 @@ class OwnValues(msgspec.Struct, rename="camel"):
 
 
 class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
-    """`rpc.device.put_device.{integration}`: bring a device in without being asked for it.
+    """`rpc.device.put_device.{integration}`: add or update a device that was discovered.
 
-    For integrations that find devices themselves. One that is there already gets the name and
-    `additional`; the answer is a `DeviceRef`. Of ours only: no login from outside may do it.
+    For integrations that discover devices. An existing device gets the name and `additional`; the
+    answer is a `DeviceRef`. Only built-in integrations may call it.
     """
 
     tenant: Tenant
@@ -298,20 +297,20 @@ OUTSIDE_MAY_TELL: tuple[TellOperation, ...] = (
     "get_tsl",
     "own_values",
 )
-"""What the login of an external integration may tell and ask."""
+"""Operations that an external integration may call."""
 
 
 def login_of(integration: str) -> str:
-    """The NATS user of an external integration; the dot keeps it apart from every SN."""
+    """Return the NATS user of an external integration; the dot distinguishes it from any SN."""
     return f"{LOGIN_PREFIX}{integration}"
 
 
 def tell_subject(integration: str, operation: TellOperation) -> str:
-    """Where an integration tells and asks `device`; its login may use only its own id."""
+    """Return the subject of an operation of `device`; a login may use only its own id."""
     return f"rpc.device.{operation}.{integration}"
 
 
 class Acknowledged(msgspec.Struct):
-    """An answer that says only that it is done."""
+    """An answer without content."""
 
     done: bool = True

@@ -1,35 +1,35 @@
-"""Logins of MQTT clients outside: pages with live updates, and credentials of tenants.
+"""Logins of external MQTT clients: console pages with live updates, and credentials of tenants.
 
-A user has a name of its own and hence a topic of its own. A password is 256 random bits and
-belongs to one log-in; Redis has its SHA-256 only, with the user it stands for.
+Each user has a name and hence a topic of its own. A password is 256 random bits and belongs to one
+login; Redis stores only its SHA-256 with the user.
 """
 
 import msgspec
 
 HAS_LIVE_PAGES = "rpc.auth.has_live_pages"
 WS_PATH = "/mqtt"
-"""Where MQTT is spoken over WebSocket, on the gateway's own port."""
+"""The path of MQTT over WebSocket on the gateway's port."""
 
 
 class LoginRef(msgspec.Struct):
-    """`has_live_pages`: a log-in, by its token family."""
+    """`has_live_pages`: a login, by its token family."""
 
     family: str
 
 
 class LivePages(msgspec.Struct):
-    """Answer of `has_live_pages`: whether any page of the log-in has got a live password."""
+    """Answer of `has_live_pages`: whether a page of the login has a live password."""
 
     any: bool
 
 
 def live_user(user_id: int) -> str:
-    """The MQTT user name of a user; it has none of the characters that mean something in topics."""
+    """Return the MQTT user name of a user, which has no special characters of topics."""
     return f"user-{user_id}"
 
 
 def live_topic(username: str) -> str:
-    """The only topic that a user may subscribe to."""
+    """Return the only topic that a user may subscribe to."""
     return f"beaver-iot/{username}/downlink/web/exchange"
 
 
@@ -40,14 +40,14 @@ LOGIN_PREFIX = "flows."
 
 
 def login_of(access_key: str) -> str:
-    """The name of such a client's connections; the dot keeps it apart from every SN."""
+    """Return the NATS user of such a client; the dot distinguishes it from any SN."""
     return f"{LOGIN_PREFIX}{access_key}"
 
 
 class MqttLogin(msgspec.Struct, rename="camel"):
-    """`mqtt_login`: may a client with this access key and secret come in?
+    """`mqtt_login`: check an access key and a secret.
 
-    Without a secret: what is the credential now?
+    Without a secret, only return the current credential.
     """
 
     access_key: str
@@ -58,14 +58,14 @@ class MqttLogin(msgspec.Struct, rename="camel"):
 
 
 class MqttLoggedIn(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Answer of `mqtt_login`; empty when it may not."""
+    """Answer of `mqtt_login`; empty if the login is rejected."""
 
     tenant: str = ""
     credential: str = ""
-    """Another one with every secret."""
+    """Changes with every secret."""
 
 
 class CloseMqttClients(msgspec.Struct, rename="camel"):
-    """`close_mqtt_clients`: those that came in with a credential that has changed."""
+    """`close_mqtt_clients`: disconnect the clients of a changed credential."""
 
     access_key: str

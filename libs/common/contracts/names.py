@@ -1,7 +1,7 @@
-"""How owners describe their resources to `auth`, which lists them for roles.
+"""Descriptions of resources, which `auth` requests from their owners to list them for roles.
 
-Each owner answers with what it has: an unknown id is left out. `ids` absent means all of the
-tenant (for "undistributed" lists); `keyword` matches names in part, without regard to case.
+Unknown ids are omitted from answers. Without `ids`, an answer has all resources of the tenant (for
+"undistributed" lists). `keyword` matches parts of names, ignoring case.
 """
 
 import msgspec
@@ -15,13 +15,13 @@ CANVAS_OF_DEVICE = "rpc.management.canvas_of_device"
 FLOWS = "rpc.workflow.describe_flows"
 
 MOST_DEVICES = 500
-"""Most devices of one answer, so that it fits into a message whatever their names are."""
+"""Maximum number of devices in an answer, so that it fits into a message with any names."""
 HIDDEN_INTEGRATION = "system"
-"""Owner of custom entities and of flows' services; lists of roles do not show it."""
+"""Owner of custom entities and of flows' services; not shown in lists of roles."""
 
 
 class DescribeDevices(msgspec.Struct, rename="camel"):
-    """`describe_devices`: devices of `ids`, of `integrations` or of `groups`; all without any."""
+    """`describe_devices`: devices of `ids`, `integrations` or `groups`; without any, all."""
 
     tenant: str
     ids: list[int] | None = None
@@ -32,18 +32,18 @@ class DescribeDevices(msgspec.Struct, rename="camel"):
     exclude_groups: list[int] = []
     keyword: str = ""
     keyword_integrations: list[str] = []
-    """Integrations whose names match the keyword: all their devices do, too."""
+    """Integrations whose names match the keyword: all their devices match too."""
     skip: int = 0
     limit: int = MOST_DEVICES
-    """At most `MOST_DEVICES`; who wants more asks again."""
+    """At most `MOST_DEVICES`; the caller requests further pages."""
     counted: bool = True
-    """Whether the total is wanted."""
+    """Whether to count all matching devices."""
     order: list[tuple[str, int]] = []
-    """Criteria: `name`, `createdAt` or `id` with 1 or -1; then by falling id."""
+    """Criteria: `name`, `createdAt` or `id` with 1 or -1; then descending id."""
 
 
 class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One device."""
+    """A device."""
 
     id: int
     name: str
@@ -51,19 +51,19 @@ class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
     created_at: int
     """ms."""
     user_id: int | None = None
-    """Who added it, when a user did."""
+    """The user who added it, if any."""
     group: int | None = None
 
 
 class DescribedDevices(msgspec.Struct, rename="camel"):
-    """Answer of `describe_devices`; `total` counts all that match, 0 when it is not wanted."""
+    """Answer of `describe_devices`; `total` counts all matches, 0 if not `counted`."""
 
     devices: list[DescribedDevice]
     total: int
 
 
 class DescribeGroups(msgspec.Struct):
-    """`describe_groups`: which of `ids` there are."""
+    """`describe_groups`: which of `ids` exist."""
 
     tenant: str
     ids: list[int]
@@ -76,20 +76,20 @@ class DescribedGroups(msgspec.Struct):
 
 
 class CountDevices(msgspec.Struct):
-    """`count_devices`: by integration."""
+    """`count_devices` by integration."""
 
     tenant: str
 
 
 class DeviceCount(msgspec.Struct, rename="camel"):
-    """Devices and entities (of the devices) of one integration."""
+    """Numbers of devices of an integration and of their entities."""
 
     devices: int
     entities: int
 
 
 class DeviceCounts(msgspec.Struct):
-    """Answer of `count_devices`: integration → counts; absent means none."""
+    """Answer of `count_devices`: counts by integration; absent without devices."""
 
     counts: dict[str, DeviceCount]
 
@@ -103,7 +103,7 @@ class DescribeIntegrations(msgspec.Struct):
 
 
 class DescribedIntegration(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One integration; the counts include its devices' entities."""
+    """An integration; the counts include its devices' entities."""
 
     id: str
     name: str
@@ -112,7 +112,7 @@ class DescribedIntegration(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DescribedIntegrations(msgspec.Struct):
-    """Answer of `describe_integrations`, by name."""
+    """Answer of `describe_integrations`, sorted by name."""
 
     integrations: list[DescribedIntegration]
 
@@ -126,7 +126,7 @@ class DescribeDashboards(msgspec.Struct):
 
 
 class DescribedDashboard(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One dashboard."""
+    """A dashboard."""
 
     id: int
     name: str
@@ -135,13 +135,13 @@ class DescribedDashboard(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DescribedDashboards(msgspec.Struct):
-    """Answer of `describe_dashboards`, by name."""
+    """Answer of `describe_dashboards`, sorted by name."""
 
     dashboards: list[DescribedDashboard]
 
 
 class AskCanvas(msgspec.Struct, rename="camel"):
-    """`canvas_of_device`: it is made when there is none."""
+    """`canvas_of_device`: return the canvas, and create it if missing."""
 
     tenant: str
     device_id: int
@@ -155,7 +155,7 @@ class DeviceCanvas(msgspec.Struct):
 
 
 class DescribeFlows(msgspec.Struct):
-    """`describe_flows`: which of `ids` there are."""
+    """`describe_flows`: which of `ids` exist."""
 
     tenant: str
     ids: list[int]
@@ -173,7 +173,7 @@ PART = 512 * 1024
 
 
 class ReadResource(msgspec.Struct):
-    """`read_resource`: a part of the file of a tenant that a URL names."""
+    """`read_resource`: read a part of a tenant's file by its URL."""
 
     tenant: str
     url: str
@@ -181,9 +181,9 @@ class ReadResource(msgspec.Struct):
 
 
 class ResourcePart(msgspec.Struct):
-    """Answer of `read_resource`; the part is empty at the end."""
+    """Answer of `read_resource`; the content is empty after the end."""
 
     name: str
     type: str
-    """Media type of the whole."""
+    """Media type of the file."""
     content: bytes

@@ -1,4 +1,4 @@
-"""The service factory: what every service answers and how, in one place."""
+"""The application factory: the behaviour that all services share."""
 
 import asyncio
 import logging
@@ -36,22 +36,22 @@ from libs.common.version import VERSION
 log = logging.getLogger(__name__)
 
 Check = Callable[[], Awaitable[str | None]]
-"""Raises when the thing it looks at is not ready; may say more of one that is."""
+"""Raises an error if a dependency is not ready; may return details if it is."""
 
 OK = "ok"
 VERSION_HEADER = "X-Thingway-Version"
-"""Of `/readyz`: the version of the process."""
+"""Header of `/readyz`: the version of the process."""
 CHECK_TIMEOUT = 2.0
 MAX_BODY = 8 * 1024 * 1024
-"""Bytes of a request body that a service reads."""
+"""Maximum bytes of a request body."""
 
 _up = measures.get_meter("thingway").create_gauge(
-    "thingway_dependency_up", description="1 while what a service needs is ready, else 0"
+    "thingway_dependency_up", description="1 while a dependency of a service is ready, else 0"
 )
 
 
 class Application(Litestar):
-    """Gives each request its id, answers HEAD like GET and OPTIONS like a 405."""
+    """Assigns request ids, answers HEAD like GET and OPTIONS like a 405."""
 
     async def __call__(
         self,
@@ -59,9 +59,9 @@ class Application(Litestar):
         receive: Receive | LifeSpanReceive,
         send: Send | LifeSpanSend,
     ) -> None:
-        """Answer a request, or run the life of the process."""
+        """Answer a request, or run the lifespan of the process."""
         if scope["type"] in REQUESTS:
-            identify(cast("Scope", scope))  # also of paths and methods that do not exist
+            identify(cast("Scope", scope))  # here, because unknown paths and methods need an id too
         if scope["type"] == ScopeType.HTTP:
             scope = as_handled(cast("HTTPScope", scope))
         await super().__call__(scope, receive, send)
@@ -69,7 +69,7 @@ class Application(Litestar):
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """Everything that makes one service of the shared kind."""
+    """The description of a service, from which `create_app` builds it."""
 
     name: str
     title: str
@@ -78,13 +78,13 @@ class Service:
     telemetry: Telemetry
     checks: Mapping[str, Check] = field(default_factory=dict)
     open_paths: frozenset[str] = frozenset()
-    """Paths that need no principal; one that ends with `/` stands for all below it."""
+    """Paths that need no principal; one that ends with `/` includes all paths below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    """Runs around the service's life."""
+    """Runs around the lifespan of the service."""
 
 
 def create_app(service: Service) -> Litestar:
-    """Build the ASGI application of `service`."""
+    """Return the ASGI application of `service`."""
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -142,7 +142,7 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
 
 
 async def states_of(service: str, checks: Mapping[str, Check]) -> dict[str, str]:
-    """The state of each part that a service needs, which its metrics show from then on."""
+    """Return the state of each dependency, and update its metric."""
     found = await asyncio.gather(*map(state_of, checks.values()))
     states = dict(zip(checks, found, strict=True))
     for name, state in states.items():
@@ -151,15 +151,15 @@ async def states_of(service: str, checks: Mapping[str, Check]) -> dict[str, str]
 
 
 async def state_of(check: Check) -> str:
-    """`ok`, `ok: …`, or why what is checked is not ready; it gets two seconds to say so."""
+    """Return `ok`, `ok: …`, or why a dependency is not ready after at most two seconds."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
             more = await check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the service is not ready
+    except Exception as error:  # noqa: BLE001 - after any error, the service is not ready
         return f"not ready: {type(error).__name__}: {error}"
     return f"{OK}: {more}" if more else OK
 
 
 def is_ready(state: str) -> bool:
-    """Whether a state that `state_of` gave is a good one."""
+    """Return whether a state from `state_of` means ready."""
     return state.partition(":")[0] == OK

@@ -1,4 +1,4 @@
-"""The management API on the wire: envelope, ids, pages, order."""
+"""Requests and answers of the management API: envelope, ids, pages, order."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -21,8 +21,8 @@ from libs.common.http.streaming import Streamed
 T = TypeVar("T")
 
 LARGEST_PAGE = 100_000
-"""Rows of a page; whoever asks for more gets so many, as consoles ask for 99999 or 999999 rows when
-they want all."""
+"""Maximum rows of a page, to which greater sizes are reduced: consoles request 99999 or 999999 rows
+to get all."""
 DEFAULT_PAGE = 10
 MAX_SORTS = 8
 
@@ -30,7 +30,7 @@ Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
 
 
 def name_of(text: str, field: str = "name", most: int | None = None) -> str:
-    """A name without the blanks around it; raise `MalformedRequest` or `InvalidInput`."""
+    """Return a name without surrounding blanks; raise `MalformedRequest` or `InvalidInput`."""
     name = text.strip()
     if not name:
         raise MalformedRequest(f"{field} is empty", field=field)
@@ -42,18 +42,18 @@ def name_of(text: str, field: str = "name", most: int | None = None) -> str:
 
 
 def ids_of(values: Sequence[int]) -> list[int]:
-    """Return ids, each once, in the order they came."""
+    """Return distinct ids in their order."""
     return list(dict.fromkeys(values))
 
 
 class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Base of what answers show: fields that are None by default are left out."""
+    """Base of answers: fields with the default None are omitted."""
 
     @classmethod
     def from_fields(cls, source: Any, **more: Any) -> Self:
-        """Return what shows `source`: its attributes of the same names, and `more`.
+        """Return an answer from the attributes of `source` with equal names, and `more`.
 
-        A time becomes its ms, and where text is shown, a number is written as decimal text.
+        A time is converted to ms. In a text field, a number is converted to decimal text.
         """
         kind: Any = type(source)
         shown = {
@@ -69,7 +69,7 @@ _TEXT = (str, str | None)
 
 @cache
 def _fields_of(kind: type[Shown], source: type) -> list[tuple[str, bool]]:
-    """Return the fields that both have, and whether one of them is text."""
+    """Return the common fields, and whether each is a text field."""
     there = {*dir(source), *getattr(source, "__struct_fields__", ())}
     return [
         (field.name, field.type in _TEXT)
@@ -85,7 +85,7 @@ def _shown(value: Any, *, is_text: bool) -> Any:
 
 
 class Page(msgspec.Struct, Generic[T], kw_only=True):
-    """One page of a list; `total` counts all of them."""
+    """A page of a list; `total` counts all rows."""
 
     page_size: int
     page_number: int
@@ -94,7 +94,7 @@ class Page(msgspec.Struct, Generic[T], kw_only=True):
 
 
 class Sort(msgspec.Struct):
-    """One criterion: a property in snake_case or camelCase, `ASC` or `DESC` in any case."""
+    """A sort criterion: a property in snake_case or camelCase, `ASC` or `DESC` in any case."""
 
     property: str
     direction: Annotated[
@@ -103,53 +103,53 @@ class Sort(msgspec.Struct):
 
 
 class PageRequest(msgspec.Struct, kw_only=True):
-    """Base of search bodies. Fields that are unknown are passed over, as clients send some."""
+    """Base of search bodies. Unknown fields are ignored, because clients send such fields."""
 
     largest: ClassVar[int] = LARGEST_PAGE
-    """Rows of the largest page."""
+    """Maximum rows of a page."""
 
     page_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
     page_number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
-    """From 1."""
+    """Starts at 1."""
     sorts: Annotated[list[Sort], msgspec.Meta(max_length=MAX_SORTS)] | None = None
 
     def __post_init__(self) -> None:
-        """Cut the size of the page to the largest one."""
+        """Reduce the size of the page to the largest one."""
         if self.page_size is not None:
             self.page_size = min(self.page_size, self.largest)
 
     @property
     def paged(self) -> bool:
-        """Whether a page was asked for, and not the whole list."""
+        """Return whether a page was requested, and not the whole list."""
         return self.page_size is not None or self.page_number is not None
 
     @property
     def size(self) -> int:
-        """Rows of the page."""
+        """Return the rows of the page."""
         return self.page_size or DEFAULT_PAGE
 
     @property
     def number(self) -> int:
-        """Which page, from 1."""
+        """Return the number of the page, from 1."""
         return self.page_number or 1
 
     @property
     def skip(self) -> int:
-        """Rows before the page; none when the whole list is wanted."""
+        """Return the number of rows before the page; 0 for the whole list."""
         return (self.number - 1) * self.size if self.paged else 0
 
     @property
     def limit(self) -> int:
-        """Most rows of the answer, 0 for all of them (as MongoDB reads it)."""
+        """Return the maximum rows of the answer; 0 for all, as in MongoDB."""
         return self.size if self.paged else 0
 
     def order(
         self, columns: Mapping[str, str], default: Sequence[tuple[str, int]] = (("_id", -1),)
     ) -> list[tuple[str, int]]:
-        """Stored fields with 1 or -1, ending in a unique `_id`.
+        """Return stored fields with 1 or -1, ending in a unique `_id`.
 
-        `columns` maps properties in snake_case to stored fields. Raises `InvalidInput` that
-        names the criterion at fault.
+        `columns` maps properties in snake_case to stored fields. Raises `InvalidInput` with the
+        invalid criterion.
         """
         order: dict[str, int] = {}
         for at, sort in enumerate(self.sorts or ()):
@@ -167,7 +167,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
         return list(order.items())
 
     def page(self, rows: Sequence[T], total: int) -> Page[T]:
-        """`rows`, which are the page that was asked for, as the page that is answered."""
+        """Return the answer for `rows`, which are the requested page."""
         return Page(
             page_size=self.size if self.paged else len(rows),
             page_number=self.number,
@@ -176,20 +176,20 @@ class PageRequest(msgspec.Struct, kw_only=True):
         )
 
     def listed(self, rows: Sequence[T], total: int) -> list[T] | Page[T]:
-        """The page when one was asked for, else the bare list."""
+        """Return the page if one was requested, else the plain list."""
         return self.page(rows, total) if self.paged else list(rows)
 
     def streamed(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[list[T] | Page[T]]:
-        """Return `listed` of rows that are still to be read."""
+        """Return the answer of `listed` for rows that are read while it is sent."""
         return Streamed(self.listed([], total), rows)
 
     def streamed_page(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[Page[T]]:
-        """Return the page of rows that are still to be read, whether one was asked for or not."""
+        """Return a page, even if none was requested, of rows that are read while it is sent."""
         page: Page[T] = Page(page_size=self.size, page_number=self.number, total=total, content=[])
         return Streamed(page, rows)
 
     def cut(self, rows: Sequence[T]) -> list[T] | Page[T]:
-        """Cut the page out of the whole list `rows`."""
+        """Return the requested page of the whole list `rows`."""
         if not self.paged:
             return list(rows)
         return self.page(rows[self.skip : self.skip + self.size], len(rows))
@@ -207,14 +207,14 @@ CONSOLE_REFUSALS: dict[int, Any] = {
     )
     for status, sentence in SENTENCES.items()
 }
-"""The refusals that every operation of the management API documents."""
+"""The errors that every operation of the management API documents."""
 
 NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
-"""The header of answers that hold secrets."""
+"""The headers of answers with secrets."""
 
 
 route = partial(ConsoleOperation, responses=CONSOLE_REFUSALS, status_code=200)
-"""An operation of the management API: whatever it does, a success is a 200."""
+"""An operation of the management API, which answers every success with 200."""
 get = partial(route, http_method="GET")
 post = partial(route, http_method="POST")
 put = partial(route, http_method="PUT")

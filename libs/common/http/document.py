@@ -1,10 +1,9 @@
-"""The OpenAPI document of a service, which says only what is true, in names that clients can use.
+"""The OpenAPI document of a service, adjusted for generators of clients.
 
-Handlers say two things that Litestar cannot see: `body=`, the type of a body that they read
-themselves, and `example=`, a request body that works.
-
-Litestar reads the constraints of a field, and not those of its items, values and alternatives
-(`ConstraintSchemas`); it also drops bounds of 0.
+Handlers declare two options that Litestar does not know: `body=`, the type of a body that the
+handler decodes itself, and `example=`, a valid request body.
+Litestar documents the constraints of fields, but not those of their items, values and alternatives
+(`ConstraintSchemas`); it also omits bounds of 0.
 """
 
 import re
@@ -42,14 +41,14 @@ _BY_TYPE = {
     "array": _ARRAY,
     "object": _OBJECT,
 }
-"""The constraints of each type of JSON, by their names in `msgspec.Meta` and in a schema."""
+"""The constraints of each JSON type, by their names in `msgspec.Meta` and in a schema."""
 
 
 class ConstraintSchemas(OpenAPISchemaPlugin):
-    """Describes types that are annotated with `msgspec.Meta`."""
+    """Documents types that are annotated with `msgspec.Meta`."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        """Return whether the type of a field has this annotation."""
+        """Return whether the type of a field has such an annotation."""
         return not field_definition.is_union and bool(_metas(field_definition))
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:
@@ -85,28 +84,28 @@ def _metas(field: FieldDefinition) -> list[msgspec.Meta]:
 
 
 WHO = "x-thingway-caller"
-"""Who may call an operation: `{kind, functions?, superAdmin?}`. The gateway's document says what
-such a caller has to show; absent on operations that are open."""
+"""The permitted callers of an operation: `{kind, functions?, superAdmin?}`, absent on public
+operations. The gateway's document describes the credentials of such a caller."""
 BODY, EXAMPLE = "body", "example"
 _SCHEMAS = "#/components/schemas/"
 _JSON = "application/json"
 
 
 def operation_id(handler: HTTPRouteHandler, *_: Any) -> str:
-    """`addDevice` of a handler `add_device`."""
+    """Return the operation id of a handler: `addDevice` of `add_device`."""
     first, *rest = handler.handler_name.split("_")
     return first + "".join(map(str.capitalize, rest))
 
 
 class DocumentPlugin(JsonRenderPlugin):
-    """Renders the document."""
+    """Renders the OpenAPI document."""
 
     def __init__(self) -> None:
         super().__init__()
         self._rendered = b""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        """Return the document as JSON; it is made once."""
+        """Return the document as JSON, rendered at the first call."""
         if not self._rendered:
             finish(openapi_schema, request.app)
             self._rendered = super().render(request, openapi_schema)
@@ -114,7 +113,7 @@ class DocumentPlugin(JsonRenderPlugin):
 
 
 def finish(document: dict[str, Any], app: Litestar) -> None:
-    """Add what handlers say, name schemas, and mend what Litestar says of unions."""
+    """Add the options of handlers, name schemas, and correct unions."""
     for path, method, handler in _documented(app):
         operation = document["paths"][path][method]
         if BODY in handler.opt:
@@ -154,7 +153,7 @@ def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) ->
 
 
 def _name_forms(document: dict[str, Any], operation: dict[str, Any]) -> None:
-    """Put the schemas that a body spells out under their titles, where they can be referred to."""
+    """Move the inline schemas of a body to the named schemas, and refer to them."""
     for media in operation.get("requestBody", {}).get("content", {}).values():
         choices = media["schema"].get("oneOf", [])
         for at, schema in enumerate(choices):
@@ -180,7 +179,7 @@ def _caller(guard: Guard) -> dict[str, Any]:
 
 
 def _objects(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects, those inside of others first."""
+    """Yield all objects, inner objects before outer ones."""
     for value in node.values() if isinstance(node, dict) else node:
         if isinstance(value, dict | list):
             yield from _objects(value)
@@ -189,7 +188,7 @@ def _objects(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _settle(document: dict[str, Any]) -> None:
-    """Say everywhere what is meant, in the way that generators of clients understand."""
+    """Correct constructs that generators of clients do not understand."""
     for node in _objects(document):
         _settle_choices(node)
         _settle_bounds(node)
@@ -206,7 +205,7 @@ def _properties(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settle_choices(node: dict[str, Any]) -> None:
-    """Of `number` or `integer` the first says it all; null is beside an enumeration, not in it."""
+    """Remove `integer` beside `number`, and move null out of enumerations."""
     choices = node.get("oneOf")
     if isinstance(choices, list) and {"type": "number"} in choices:
         node["oneOf"] = [one for one in choices if one != {"type": "integer"}]
@@ -230,16 +229,16 @@ _BOUNDS = (
 
 
 def _settle_bounds(node: dict[str, Any]) -> None:
-    """Bounds of what may be null stand with what they bound."""
+    """Move the bounds of a nullable value to the alternative that they bound."""
     choices = node.get("oneOf")
-    if isinstance(choices, list) and len(choices) == 2 and {"type": "null"} in choices:  # noqa: PLR2004 - it, and null
+    if isinstance(choices, list) and len(choices) == 2 and {"type": "null"} in choices:  # noqa: PLR2004 - a type and null
         bounded = choices[0] if choices[1] == {"type": "null"} else choices[1]
         if "$ref" not in bounded:
             bounded.update({name: node.pop(name) for name in _BOUNDS if name in node})
 
 
 def _name_schemas(document: dict[str, Any]) -> None:
-    """Give schemas the names of their types, and take off the titles, which are Python's."""
+    """Name schemas by their types, and remove titles, which are names of Python types."""
     schemas = document["components"]["schemas"]
     names = {key: schema_name(schema.pop("title", key)) for key, schema in schemas.items()}
     if len(set(names.values())) < len(names):
@@ -257,12 +256,12 @@ _UNIONS = {"Union", "UnionType", "Optional"}
 
 
 def schema_name(title: str) -> str:
-    """A name for a type that Litestar titles: `DevicePageAnswer` of `Answer[Page[Device]]`."""
+    """Return a name for a type's title: `DevicePageAnswer` for `Answer[Page[Device]]`."""
     return _name(_PART.findall(title))
 
 
 def _name(parts: list[str]) -> str:
-    """Consume the parts of one type."""
+    """Remove the parts of one type from the list and return its name."""
     kind, inner = parts.pop(0), []
     if parts and parts[0] == "[":
         while parts.pop(0) != "]":
@@ -274,12 +273,12 @@ def _name(parts: list[str]) -> str:
 
 
 def _either(names: list[str]) -> str:
-    """`DeviceListOrPage` of `DeviceList` and `DevicePage`."""
+    """Return the name of a union: `DeviceListOrPage` for `DeviceList` and `DevicePage`."""
     first, *others = names
     return "Or".join([first, *(_further(first, name) for name in others)])
 
 
 def _further(first: str, name: str) -> str:
-    """What a name has that the first does not begin with."""
+    """Return the end of a name after the prefix that it shares with `first`."""
     shared = sum(takewhile(bool, (one == other for one, other in zip(first, name, strict=False))))
     return name[shared:]

@@ -1,4 +1,4 @@
-"""Turns every exception into an error of ours, and that into the right envelope."""
+"""Conversion of every exception into a `ThingwayError` in the right envelope."""
 
 import logging
 import re
@@ -28,9 +28,9 @@ from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 log = logging.getLogger(__name__)
 
 _LACKS = re.compile("Missing required [a-z]+ parameter '([^']+)'").match
-"""How Litestar says that a parameter is missing."""
+"""Matches Litestar's message for a missing parameter."""
 MISSING = "parameter_missing"
-"""The open API's code for what has to be there; consoles have a text for none of their own."""
+"""The open API's code for a missing value; the management API has no such code."""
 
 
 def _of_validation(error: ValidationException, path: str) -> ThingwayError:
@@ -43,16 +43,16 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     first, text = faults[0], "; ".join(fault.text for fault in faults)
     of_open_api = path.startswith(OPEN_API_PREFIXES)
     in_path = bool(entries) and entries[0].get("source") == "path" and not of_open_api
-    kind = MalformedRequest if in_path else InvalidInput  # as consoles know it
+    kind = MalformedRequest if in_path else InvalidInput  # the code that consoles expect
     code = MISSING if first.missing and of_open_api else None
     return kind(text, field=first.place or None, code=code)
 
 
 def _fault(entry: dict[str, Any], path: str) -> Wrong:
-    """Field and reason, as the client knows the field.
+    """Return field and reason, with the field's name in the API.
 
-    Litestar calls the body as a whole `data`, and a parameter by the handler's name of it;
-    the open API's parameters are in camelCase.
+    Litestar calls the body `data`, and a parameter by its name in the handler; parameters of the
+    open API are in camelCase.
     """
     key, message = str(entry.get("key", "")), str(entry.get("message", ""))
     if key == "data":
@@ -66,7 +66,7 @@ def _fault(entry: dict[str, Any], path: str) -> Wrong:
 
 
 def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
-    """Classify: ours stay, Litestar's are translated, an unready store is 503, the rest 500."""
+    """Return the error for an exception: 503 for an unavailable database, 500 if unknown."""
     match error:
         case ThingwayError():
             return error
@@ -88,14 +88,14 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
         case UnicodeDecodeError():
             return MalformedRequest("the body is not UTF-8")
         case StoreUnavailable() | RedisConnectionError() | RedisTimeoutError():
-            log.warning("a store does not answer: %r", error)
-            return Unavailable("a store does not answer at the moment")
+            log.warning("a database does not answer: %r", error)
+            return Unavailable("a database does not answer at the moment")
         case _:
             return ThingwayError(OUR_FAULT)
 
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer an exception; what is our fault is logged with its trace."""
+    """Answer an exception; log an internal error with its trace."""
     path = request.scope.get("raw_path", b"").decode() or request.url.path
     known = as_thingway_error(error, path)
     if isinstance(known, MethodNotAllowed) and ASKS_METHODS in request.scope:
@@ -114,7 +114,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
 
 
 def _given_headers(error: Exception) -> dict[str, str]:
-    """Litestar's own headers, of which `Allow` belongs to every 405 (RFC 9110, 15.5.6)."""
+    """Return Litestar's headers, with `Allow` for a 405 (RFC 9110, 15.5.6)."""
     given = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     return {
         name: _allowed(value.split(", ")) if name == "allow" else value
@@ -123,7 +123,7 @@ def _given_headers(error: Exception) -> dict[str, str]:
 
 
 def _allowed(methods: list[str]) -> str:
-    """What `Allow` says of a path: wherever GET is, HEAD is (RFC 9110, 9.3.2)."""
+    """Return `Allow` for methods: HEAD is allowed wherever GET is (RFC 9110, 9.3.2)."""
     return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 
 

@@ -1,7 +1,7 @@
-"""Guards: who may call an operation. Every operation of a service has one.
+"""Guards: the callers who may use an operation. Every operation has one.
 
-A guard is a value that can be read: the matrix test takes from it what each kind of caller
-must get, and fails for an operation that has none.
+A guard is a readable value: from it, the permission matrix test derives the expected answer for
+each kind of caller. The test fails for an operation without a guard.
 """
 
 from collections.abc import Iterator
@@ -28,20 +28,20 @@ _WRONG_KIND = {
 
 @dataclass(frozen=True)
 class Guard:
-    """Lets callers of one kind in; of users those who hold any one of `functions`."""
+    """Permits callers of one kind; of users, those with any of `functions`."""
 
     kind: Kind
     functions: frozenset[Function] = field(default_factory=frozenset)
-    """Empty means that none is needed."""
+    """Empty permits all users."""
     super_admin: bool = False
-    """Only super-admins."""
+    """Permits only super-admins."""
     commands: bool = False
-    """Only users who may command; `functions` are those that suffice in every tenant."""
+    """Permits users who may command devices; `functions` suffice in every tenant."""
 
     async def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
-        """Raise `Unauthenticated` or `Forbidden` unless the caller may.
+        """Raise `Unauthenticated` or `Forbidden` if the caller has no permission.
 
-        Async, because Litestar runs a plain function in a thread, at every request.
+        Async, because Litestar would run a plain function in a thread for each request.
         """
         principal = principal_of(connection)
         if principal.kind is not self.kind:
@@ -51,13 +51,13 @@ class Guard:
         if self.functions and not principal.may(*self.functions):
             if self.commands and principal.may_command:
                 return
-            raise Forbidden("user does not have permission")
+            raise Forbidden("the user does not have permission")
 
 
 applications = Guard(Kind.APPLICATION)
 devices = Guard(Kind.DEVICE)
 users = Guard(Kind.USER)
-"""Any user who is logged in."""
+"""Any logged-in user."""
 super_admins = Guard(Kind.USER, super_admin=True)
 
 
@@ -66,7 +66,7 @@ commanders = Guard(Kind.USER, COMMANDERS, commands=True)
 
 
 def holders(*functions: Function) -> Guard:
-    """Users who hold any one of `functions`, and super-admins."""
+    """Return a guard for users with any of `functions`, and super-admins."""
     return Guard(Kind.USER, frozenset(functions))
 
 
@@ -74,20 +74,20 @@ WEBSOCKET = "WEBSOCKET"
 
 
 class Guarded(NamedTuple):
-    """One operation of a service and who may call it."""
+    """An operation of a service and its guard."""
 
     method: str
-    """Of HTTP, or `WEBSOCKET`."""
+    """An HTTP method, or `WEBSOCKET`."""
     path: str
     """As in the OpenAPI document: `/user/roles/{role_id}`."""
     guard: Guard | None
-    """None when the operation is open, or was left without one."""
+    """None when the operation is public, or lacks a guard."""
 
 
 def guarded(app: Litestar) -> Iterator[Guarded]:
-    """All operations of a service with their guards, but for OPTIONS, which is Litestar's own.
+    """Return all operations of a service with their guards, except OPTIONS.
 
-    By path and method: Litestar keeps the handlers of a path in a set.
+    Sorted by path and method, because Litestar keeps the handlers of a path in a set.
     """
     return iter(sorted(_operations(app), key=lambda one: (one.path, one.method)))
 
@@ -103,6 +103,6 @@ def _operations(app: Litestar) -> Iterator[Guarded]:
 
 
 def _guard_of(handler: BaseRouteHandler) -> Guard | None:
-    """The innermost guard of a handler."""
+    """Return the innermost guard of a handler."""
     found = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
     return found[-1] if found else None

@@ -1,8 +1,8 @@
-"""Ids on the wire: one grammar for paths, query parameters and bodies.
+"""Ids in requests: one format for paths, query parameters and bodies.
 
-A numeric id is a JSON integer, or a text of 1 to 16 ASCII digits, from 1 to 2^53-1. msgspec alone
-would also read `1.0` and `1e6` as whole numbers, because parameters and JSON bodies are
-converted leniently.
+A numeric id is a JSON integer or a text of 1 to 16 ASCII digits, from 1 to 2^53-1. msgspec alone
+would also accept `1.0` and `1e6` as integers, because parameters and JSON bodies are converted
+leniently.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,23 +19,23 @@ MAX_ID = 2**53 - 1
 LONGEST_TEXT = 255
 """Characters of an id that is a text."""
 _MOST_DIGITS = 16
-_RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or the same in 1 to 16 digits"
+_RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or 1 to 16 digits as text"
 
 
 def is_id(value: Any) -> bool:
-    """Return whether `value` is the number of an id."""
+    """Return whether `value` is a numeric id."""
     return type(value) is int and 1 <= value <= MAX_ID
 
 
 def find_id(value: Any) -> int | None:
-    """Return the number of an id in either spelling, None when `value` is no id."""
+    """Return the id in a number or text, or None if `value` is not an id."""
     if type(value) is str and len(value) <= _MOST_DIGITS and value.isascii() and value.isdecimal():
         value = int(value)
     return value if is_id(value) else None
 
 
 def read_id(value: Any) -> int:
-    """Return the number of an id in either spelling; raise `ValueError` when it is no id."""
+    """Return the id in a number or text; raise `ValueError` if `value` is not an id."""
     found = find_id(value)
     if found is None:
         raise ValueError(_RULE)
@@ -43,7 +43,7 @@ def read_id(value: Any) -> int:
 
 
 def parse_id(value: Any, field: str) -> int:
-    """Do the same for the input `field`; raise `InvalidInput` that names it."""
+    """Return the id in the input `field`; raise `InvalidInput` for that field."""
     try:
         return read_id(value)
     except ValueError as error:
@@ -51,10 +51,10 @@ def parse_id(value: Any, field: str) -> int:
 
 
 class _IdType(type):
-    """Makes `isinstance` ask for the value: msgspec checks with it what `read` returns."""
+    """Lets `isinstance` check a value, because msgspec checks the result of `read` so."""
 
     def __instancecheck__(cls, value: Any) -> bool:
-        if type(value) is int and 1 <= value <= MAX_ID:  # at once: bodies may have 100,000 ids
+        if type(value) is int and 1 <= value <= MAX_ID:  # first, for speed: bodies may have 100,000 ids
             return True
         return bool(cls.holds(value))  # type: ignore[attr-defined]
 
@@ -74,12 +74,12 @@ class _Id(metaclass=_IdType):
 
     @classmethod
     def read(cls, value: Any) -> Any:
-        """Convert a text or JSON value to an id; raise `ValueError`."""
+        """Return the id in a text or JSON value; raise `ValueError`."""
         return read_id(value)
 
 
 class _NewId(_Id):
-    """A numeric id, or an empty text where that means a new or no resource."""
+    """A numeric id, or an empty text for a new resource or none."""
 
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, pattern="^[0-9]{0,16}$"))
 
@@ -90,7 +90,7 @@ class _NewId(_Id):
 
 
 class _NamedId(_Id):
-    """An id that is a number or, for kinds such as integrations, a name."""
+    """An id that is a number or, for example for integrations, a name."""
 
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=LONGEST_TEXT))
 
@@ -103,7 +103,7 @@ class _NamedId(_Id):
 
     @classmethod
     def read(cls, value: Any) -> Any:
-        """Refuse everything that `holds` does not accept."""
+        """Raise `ValueError`, because `holds` accepts all valid values."""
         raise ValueError(f"must be an id: a whole number, or at most {LONGEST_TEXT} characters")
 
 
@@ -115,12 +115,12 @@ else:
     Id = _Id
     """An id in a body or a query parameter; handlers get an `int`."""
     OptionalId = _NewId | None
-    """An id in a body that may be missing, null or empty, where that means a new resource."""
+    """An id in a body that may be missing, null or empty for a new resource."""
     NamedId = _NamedId
-    """An id in a body that is a number or a name, depending on the kind of resource."""
+    """An id in a body that is a number or a name, depending on the type of resource."""
 
 PathId = Annotated[Id, PathParameter(description="A decimal id")]
-"""An id in a path declared as `{name:str}`, so that a text which is no id is a 400, not a 404."""
+"""An id in a path declared as `{name:str}`, so that an invalid id is a 400, not a 404."""
 
 
 def _is_id_type(kind: Any) -> bool:
@@ -132,25 +132,25 @@ def _read(kind: type[_Id], value: Any) -> Any:
 
 
 ID_DECODERS = [(_is_id_type, _read)]
-"""How Litestar reads values of these types."""
+"""Decoders of these types for Litestar."""
 
 
 def describe_id(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of one of these types, as a `schema_hook` of msgspec."""
+    """Return the JSON schema of an id type, as a `schema_hook` of msgspec."""
     if not _is_id_type(kind):
         raise NotImplementedError(f"there is no schema of {kind}")
     return {"oneOf": [schema.to_schema() for schema in kind.schemas]}
 
 
 class IdSchemas(OpenAPISchemaPlugin):
-    """Describes these types in the OpenAPI document."""
+    """Documents id types in the OpenAPI document."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        """Return whether a field has one of these types."""
+        """Return whether a field has an id type."""
         return _is_id_type(field_definition.annotation)
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
-        """Return the schema: of a parameter the number, of a body both spellings."""
+        """Return the schema: a number in a parameter, a number or text in a body."""
         number, text = field_definition.annotation.schemas
         if isinstance(field_definition.kwarg_definition, ParameterKwarg):
             return Schema(type=number.type, minimum=number.minimum, maximum=number.maximum)

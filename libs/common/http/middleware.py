@@ -1,9 +1,9 @@
-"""The middleware of a service: trace, principal, and turns of tenants.
+"""The middleware of a service: trace, principal, and tenants' turns.
 
 A request takes its turn when its body is complete. An operation that waits on purpose (for a
-device, a run, other work that has its own turns) declares `waits=True` and holds no worker: the
-gateway bounds how many of them a tenant has. An answer that turns out to be large holds a place
-among the large answers instead, so slow readers keep no other request waiting.
+device, a run, or other work with its own turns) declares `waits=True` and occupies no worker: the
+gateway limits such requests per tenant. A large answer occupies a slot for large answers instead of
+a worker, so that slow readers do not delay other requests.
 """
 
 from collections.abc import Iterator
@@ -25,21 +25,22 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, continued
 
 WORKERS, OF_PRINCIPAL = 24, 8
-"""Requests of a process that are worked on together, and those of one principal. A tenant alone has
-half of them, so that it does not use up the connections to MongoDB."""
+"""Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
+it does not use all connections to MongoDB."""
 LARGE_ANSWERS = 16
-"""Large answers of a process that are on their way: what they hold in memory is bounded by it."""
+"""Large answers that a process sends concurrently, which limits their memory."""
 LARGE = 256 * 1024
-"""Bytes from which on bodies of a tenant's requests are read one by one, and its answers are sent a
-few at a time, as parts of each are in memory."""
+"""Bytes above which bodies of a tenant are read one by one, and answers are sent a few at a time,
+because parts of each are in memory."""
 BODIES = 8
-"""Large bodies of a process, each of another tenant or, without login, address."""
+"""Large bodies of a process that are read concurrently, one per tenant or, without login, per
+address."""
 WAITING, FEWER = 10_000, 32
-"""Requests and large answers of a tenant that wait; the gateway lets fewer requests in."""
+"""Waiting requests and large answers of a tenant; the gateway admits fewer requests."""
 
 
 class Turns:
-    """The workers of one process."""
+    """The concurrency limits of a process."""
 
     def __init__(self) -> None:
         most, bodies = Caps(WORKERS, OF_PRINCIPAL), partial(Caps, sub=1)
@@ -52,7 +53,7 @@ class Turns:
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Run a request when it is its turn; raise `LaneFull` for one too many."""
+        """Run a request when it is its turn; raise `LaneFull` if too many wait."""
         async with _Request(self, scope, receive, send) as request:
             if request.complete:
                 await request.take_turn()
@@ -60,7 +61,7 @@ class Turns:
 
 
 class _Request(AsyncExitStack):
-    """Holds what a request uses until its end, its turn until it has a place as a large answer."""
+    """The slots of a request: a worker until its end, or until it sends a large answer."""
 
     def __init__(self, turns: Turns, scope: HTTPScope, receive: Receive, send: Send) -> None:
         super().__init__()
@@ -119,11 +120,11 @@ def _has_body(scope: HTTPScope) -> bool:
 
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
-"""Answered without a principal, to probes and to the gateway's documentation page."""
+"""Paths without a principal, for probes and the gateway's documentation page."""
 
 
 class RequestContext:
-    """Gives a request its proven caller, and refuses it when there is none."""
+    """Authenticates the caller of a request, and rejects the request without one."""
 
     def __init__(
         self, app: ASGIApp, verifier: HeaderVerifier, open_paths: frozenset[str], turns: Turns

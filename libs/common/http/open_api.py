@@ -1,4 +1,4 @@
-"""Operations of the device open API: the refusals they document, the parameters they know."""
+"""Operations of the device open API: their documented errors and known parameters."""
 
 from functools import lru_cache, partial
 
@@ -12,18 +12,18 @@ from libs.common.http.operations import Operation
 from libs.common.http.request import HttpRequest
 
 SENTENCES = {
-    400: "An input is wrong; `errMsg` names the field",
-    401: "No token, or one that is not valid",
-    403: "The caller may not do this",
-    404: "There is no such thing, or none that the caller may see",
-    405: "The path has no such method",
-    409: "The request contradicts what is stored",
+    400: "An input is invalid; `errMsg` names the field",
+    401: "The token is missing, invalid or expired",
+    403: "The caller does not have permission",
+    404: "The resource does not exist, or the caller may not see it",
+    405: "The path does not support the method",
+    409: "The request conflicts with stored data",
     413: "The body is larger than the limit",
-    415: "The content type is not one that this operation reads",
-    429: "Too many requests; `Retry-After` says when to come back",
-    500: "Our fault; `requestId` finds it in the log",
-    503: "Overloaded or starting; `Retry-After` says when to come back",
-    504: "Something of ours did not answer in time; what was asked for may still happen",
+    415: "The operation does not accept the content type",
+    429: "Too many requests; retry after the seconds in `Retry-After`",
+    500: "Internal error; search the log for `requestId`",
+    503: "Overloaded or starting; retry after the seconds in `Retry-After`",
+    504: "A service did not answer in time; it may still process the request",
 }
 
 REFUSALS: dict[int, ResponseSpec] = {
@@ -33,22 +33,22 @@ REFUSALS: dict[int, ResponseSpec] = {
 
 
 async def refuse_unknown_parameters(request: HttpRequest) -> None:
-    """Raise `InvalidInput` for a query parameter that the operation does not have.
+    """Raise `InvalidInput` for an unknown query parameter.
 
-    As for fields of bodies: what would be passed over was meant for something.
+    As with unknown fields of bodies, ignoring it would hide a mistake of the client.
     """
     if not request.scope["query_string"]:
         return
     known = _parameters(request.route_handler)
     for name in request.query_params:
         if name not in known:
-            there = f"there is {', '.join(known)}" if known else "there are none"
-            raise InvalidInput(f"the operation has no such parameter; {there}", field=name[:128])
+            hint = f"use {', '.join(known)}" if known else "it has none"
+            raise InvalidInput(f"the operation has no such parameter; {hint}", field=name[:128])
 
 
 @lru_cache(maxsize=1024)
 def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
-    """The query parameters of an operation, as they are written."""
+    """Return the names of the query parameters of an operation."""
     found = []
     for name, field in handler.parsed_fn_signature.parameters.items():
         given = field.kwarg_definition
@@ -60,7 +60,7 @@ def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
 route = partial(
     Operation, responses=REFUSALS, before_request=refuse_unknown_parameters, status_code=200
 )
-"""An operation of the device open API: what is done is a 200."""
+"""An operation of the device open API, which answers every success with 200."""
 get = partial(route, http_method="GET")
 post = partial(route, http_method="POST")
 put = partial(route, http_method="PUT")

@@ -1,4 +1,4 @@
-"""Operations: their envelope, and which of them a module has."""
+"""Operations: their response envelope, and the list of them in a module."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -18,16 +18,16 @@ from libs.common.http.streaming import Streamed, as_streamed, begun_with, encode
 
 
 class Operation(HTTPRouteHandler):
-    """Puts the success envelope around what a function gives; without `data` when that is None.
+    """Wraps the result of a handler in the success envelope of the open API.
 
-    A function that gives the envelope or a `Response` itself has its own. This is an operation of
-    the open API.
+    Without a result, the envelope has no `data`. A handler may return the envelope or a `Response`
+    itself.
     """
 
     envelope: ClassVar[type[Any]] = Success
 
     def __call__(self, fn: AnyCallable) -> Self:
-        """Let Litestar and the document take the function for one that gives the envelope."""
+        """Declare the envelope as the return type, for Litestar and the document."""
         given = fn.__annotations__["return"]
         kind: Any = get_origin(given) or given
         if kind is Streamed:
@@ -41,7 +41,7 @@ class Operation(HTTPRouteHandler):
         return self
 
     async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
-        """Put it around `data`, and stream what is long."""
+        """Return the response with the envelope around `data`; a long one is streamed."""
         if not isinstance(data, self.envelope | Response):
             request_id = request_id_of(request)
             streamed = as_streamed(data)
@@ -55,7 +55,7 @@ class Operation(HTTPRouteHandler):
 
 
 async def _response(streamed: Streamed[Any], envelope: bytes) -> Response[Any]:
-    """Return the answer: whole when it is short, else as a stream."""
+    """Return a complete response if it is short, else a stream."""
     pieces = in_pieces(encoded(streamed, envelope))
     first = await anext(pieces)
     second = await anext(pieces, None)
@@ -71,7 +71,7 @@ class ConsoleOperation(Operation):
 
 
 def operations_of(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
-    """Return the operations that a module has defined so far, in order; it passes `globals()`."""
+    """Return the operations that a module (its `globals()`) has defined so far, in order."""
     return [
         one
         for one in module.values()
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 
 def provide(dependencies: "DataclassInstance") -> dict[str, Provide]:
-    """Return the fields as the `dependencies` of a router, each under its name."""
+    """Return the fields as the `dependencies` of a router, by name."""
     return {
         field.name: Provide(_provider(getattr(dependencies, field.name)), sync_to_thread=False)
         for field in fields(dependencies)
@@ -92,8 +92,8 @@ def provide(dependencies: "DataclassInstance") -> dict[str, Provide]:
 
 
 def _provider(dependency: object) -> Callable[[], Any]:
-    # Litestar deep-copies routers; of a plain function it copies no closure, as it would of a
-    # bound method or a `partial`.
+    # Litestar deep-copies routers. It does not copy the closure of a plain function, but it would
+    # copy the object of a bound method or a `partial`.
     def get_dependency() -> Any:
         return dependency
 

@@ -1,9 +1,9 @@
-"""Requests to addresses that people give: public ones only, unless the operator allows more.
+"""Requests to addresses that users enter: only public ones, unless the operator allows more.
 
-Whoever may name an address could otherwise have a service of ours ask the cloud's metadata,
-the database's network or its own loopback (server-side request forgery). The address is judged
-where the connection is made, after the name is resolved, so that a name which resolves
-differently the second time gains nothing; redirects are the caller's to refuse.
+Otherwise, a user could make a service send requests to the cloud's metadata service, to the network
+of the database or to its own loopback (server-side request forgery). The address is checked when
+the connection is opened, after the name is resolved, so that a name which resolves differently the
+second time is checked as well. Callers must not follow redirects.
 """
 
 import asyncio
@@ -23,24 +23,25 @@ from libs.common.settings import SettingsInvalid
 
 _NAT64 = ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ip_network("2000::/3")
-"""All public IPv6 addresses: not those that embed an IPv4 address, nor `fec0::/10` (site-local)."""
+"""All public IPv6 addresses; excludes those that embed an IPv4 address and `fec0::/10`
+(site-local)."""
 _RESERVED = (
     "168.63.129.16/32",  # platform services of a cloud
-    "192.88.99.0/24",  # relays of 6to4, deprecated
-    "2001:20::/28",  # identifiers of hosts, which are not routed
+    "192.88.99.0/24",  # 6to4 relays, deprecated
+    "2001:20::/28",  # host identifiers, not routed
     "3fff::/20",  # documentation
 )
-"""Addresses without a public host that `ipaddress` counts as global."""
+"""Addresses that are not public, although `ipaddress` counts them as global."""
 _V4_BITS = 0xFFFFFFFF
 LONGEST_URL = 1024
 
 
 class AddressRefused(OSError):
-    """A host that resolves to no address which may be called."""
+    """A host without an address that may be called."""
 
 
 def networks_of(text: str) -> tuple[str, ...]:
-    """Networks separated by commas, as the setting has them; raise `SettingsInvalid`."""
+    """Return networks separated by commas in the setting; raise `SettingsInvalid`."""
     try:
         return tuple(normalised(one) for one in text.split(",") if one.strip())
     except ValueError as error:
@@ -48,7 +49,7 @@ def networks_of(text: str) -> tuple[str, ...]:
 
 
 def may_call(address: str, allowed: tuple[str, ...]) -> bool:
-    """Tell whether an IP address is public or among the `allowed` networks."""
+    """Return whether an IP address is public or in one of the `allowed` networks."""
     if is_inside(address, allowed):
         return True
     try:
@@ -65,7 +66,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one stands for: mapped, 6to4, NAT64."""
+    """Return the IPv4 address embedded in an IPv6 address: mapped, 6to4, NAT64."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -74,9 +75,9 @@ def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 
 def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
-    """A base URL without a slash at its end; raise `InvalidInput` naming `field`.
+    """Return a base URL without a trailing slash; raise `InvalidInput` for `field`.
 
-    An address that is written as one is judged here; a name is judged when it is called.
+    An IP address is checked here; a name is checked when it is called.
     """
     if len(text) > LONGEST_URL:
         raise InvalidInput(f"must have at most {LONGEST_URL} characters", field=field)
@@ -84,18 +85,18 @@ def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
         parts = urlsplit(text.strip())
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise InvalidInput(f"is no URL: {error}", field=field) from error
+        raise InvalidInput(f"is not a URL: {error}", field=field) from error
     if parts.scheme not in {"http", "https"} or not host:
-        raise InvalidInput("must begin with http:// or https:// and name a host", field=field)
+        raise InvalidInput("must begin with http:// or https:// and have a host", field=field)
     if parts.username is not None or parts.query or parts.fragment:
-        raise InvalidInput("must have no login, query or fragment", field=field)
+        raise InvalidInput("must not have a login, query or fragment", field=field)
     if not may_be_called(host, allowed):
         raise InvalidInput(not_public(host), field=field)
     return text.strip().rstrip("/")
 
 
 def not_public(host: object) -> str:
-    """Why a host may not be called, and who can change that."""
+    """Return why a host may not be called, and who can change that."""
     return (
         f"{host} is not a public address, and the operator has not allowed it "
         "(THINGWAY_OUTGOING_NETWORKS)"
@@ -103,7 +104,7 @@ def not_public(host: object) -> str:
 
 
 def may_be_called(host: str, allowed: tuple[str, ...]) -> bool:
-    """Tell whether a host may be called as it is written: a name is judged when it is called."""
+    """Return whether a host may be called; names are checked when they are called."""
     try:
         ip_address(host)
     except ValueError:
@@ -112,7 +113,7 @@ def may_be_called(host: str, allowed: tuple[str, ...]) -> bool:
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names to addresses that may be called, and to no others."""
+    """Resolves names, and returns only addresses that may be called."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self._allowed = allowed
@@ -121,7 +122,7 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The addresses of a host; raise `AddressRefused` when none may be called."""
+        """Return the permitted addresses of a host; raise `AddressRefused` without any."""
         found = await self._resolver.resolve(host, port, family)
         usable = [one for one in found if may_call(one["host"], self._allowed)]
         if not usable:
@@ -129,15 +130,15 @@ class GuardedResolver(AbstractResolver):
         return usable
 
     async def close(self) -> None:
-        """Release what the resolver holds."""
+        """Close the resolver."""
         await self._resolver.close()
 
 
 def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.socket:
-    """A socket for an address; raise `AddressRefused` when it may not be called.
+    """Return a socket for an address; raise `AddressRefused` if it may not be called.
 
-    Where a connection is made, names that a URL spells as an address in a way of its own
-    (with wide dots, say) are no longer names.
+    The connector also checks hosts that it recognizes as addresses although `ip_address` does not,
+    for example with full-width dots: they bypass the resolver.
     """
     family, kind, protocol, _, address = target
     if not may_call(str(address[0]), allowed):
@@ -148,11 +149,11 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
 def outgoing_session(
     allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
-    """Return a session for addresses that `checked_url` let through; `seconds` bound each request.
+    """Return a session for URLs that `checked_url` returned; `seconds` limits a request.
 
-    With `decompress` a body with a wrong content encoding costs the answer, status and all. There
-    are as many connections as requests, which the callers bound in turns of tenants: a pool would
-    serve whoever comes first.
+    With `decompress`, an invalid content encoding fails the whole request. The number of
+    connections is not limited: callers limit requests in turns of tenants, while a connection pool
+    would serve requests in their order.
     """
     connector = TCPConnector(
         resolver=GuardedResolver(allowed),
@@ -168,22 +169,22 @@ def outgoing_session(
 
 
 async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[ResolveResult]:
-    """The addresses of a host that may be called, for clients which connect themselves.
+    """Return the permitted addresses of a host, for clients that connect themselves.
 
-    Connect to one of them, not to the name; raises `AddressRefused` when there is none, and
-    `OSError` when the name is unknown.
+    Connect to one of these addresses, not to the name. Raises `AddressRefused` if none is
+    permitted, and `OSError` if the name is unknown.
     """
     resolver = GuardedResolver(allowed)
     try:
         return await resolver.resolve(host, port, socket.AF_UNSPEC)
     except ValueError as error:  # an empty or too long label
-        raise OSError(errno.EINVAL, f"{host!a} is no name of a host") from error
+        raise OSError(errno.EINVAL, f"{host!a} is not a host name") from error
     finally:
         await resolver.close()
 
 
 async def outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> socket.socket:
-    """A connection to a host for what is not HTTP; raises as `outgoing_addresses` does."""
+    """Return a TCP connection to a host; raises the errors of `outgoing_addresses`."""
     failures: list[OSError] = []
     for one in await outgoing_addresses(host, port, allowed):
         try:

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP/1.1 protocol, with bounds for what a client may make it hold.
+"""uvicorn's HTTP/1.1 protocol with limits on the memory and time that a client can use.
 
-uvicorn collects header fields and trailers for as long as a client sends them, waits for them
-for as long as it takes, and keeps an answer until the client has taken it: one client could
-fill the memory, many could hold every connection.
+uvicorn collects header fields and trailers as long as a client sends them, waits for them without a
+limit, and keeps an answer until the client has received it. A single client could exhaust the
+memory, and a few could occupy all connections.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from libs.common.http.request import log_refusal, new_request_id
 from libs.common.telemetry.logs import name_lines
 
 MOST_HEAD = 64 * 1024
-"""Bytes that request line and header fields may take together, or trailers and what else comes
+"""Maximum bytes of the request line and header fields together, or of trailers and other data
 between two parts of a body; more is 431."""
 HEAD_TIMEOUT = 15.0
-"""Seconds from the first byte of a head to its end; later the connection is closed."""
+"""Seconds from the first byte of a head to its end, after which the connection is closed."""
 STALL = 30.0
-"""Seconds in which a client takes what waits for it; later the connection is cut."""
+"""Seconds in which a client must receive pending data, after which the connection is aborted."""
 
 
 def refusal(error: ThingwayError, path: str = "") -> bytes:
-    """Return a whole answer to bytes that are no request, in the envelope of `path`; log it.
+    """Return a complete answer to an invalid request, in the envelope of `path`; log it.
 
-    The client has to close the connection.
+    It asks the client to close the connection.
     """
     request_id = new_request_id()
     copy_context().run(_log, error, request_id)
@@ -52,10 +52,10 @@ def _log(error: ThingwayError, request_id: str) -> None:
 
 
 class _Joining(asyncio.Transport):
-    """What one answer is written to: its head leaves together with the first part of its body.
+    """A transport that sends the head of an answer together with the start of its body.
 
-    uvicorn writes them one by one, and each write is a tenth of what a request costs the gateway.
-    A head that nothing follows in the same turn of the loop leaves at the end of that turn.
+    uvicorn writes them separately, and each write is a tenth of the gateway's cost of a request. A
+    head without a body in the same iteration of the event loop is sent at the end of the iteration.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -65,7 +65,7 @@ class _Joining(asyncio.Transport):
         self._joins = True
 
     def write(self, data: bytes) -> None:  # type: ignore[override]
-        """Keep the first write for a moment, and pass on all others."""
+        """Delay the first write, and pass on all others."""
         if not self._joins:
             self._transport.write(data)
         elif self._first is None:
@@ -74,7 +74,7 @@ class _Joining(asyncio.Transport):
         elif data:
             first, self._first, self._joins = self._first, None, False
             self._transport.writelines((first, data))
-        else:  # asyncio of Python 3.12 and later never ends writing an empty part
+        else:  # asyncio of Python 3.12 and later never completes an empty write
             self._flush()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class _Joining(asyncio.Transport):
         self._transport.close()
 
     def is_closing(self) -> bool:
-        """Whether the connection ends."""
+        """Return whether the connection is closing."""
         return self._transport.is_closing()
 
     def _flush(self) -> None:
@@ -94,7 +94,7 @@ class _Joining(asyncio.Transport):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection of a client."""
+    """A connection of a client."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -105,22 +105,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close the connection when no request comes."""
+        """Start the timeout for the first request."""
         super().connection_made(transport)
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the head that was awaited."""
+        """Cancel the timers."""
         self._head_ends()
         self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what brings neither the end of a head nor a part of a body is counted."""
+        """Parse data; count bytes since the last end of a head or part of a body."""
         self._moved = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
-            return  # after an upgrade a WebSocket's protocol has it
+            return  # after an upgrade, the WebSocket protocol owns the transport
         self._size = 0 if self._moved else self._size + len(data)
         if self._size > MOST_HEAD:
             self._refuse(HeaderTooLarge(f"the header is larger than {MOST_HEAD} bytes"))
@@ -133,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_request()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are not HTTP; uvicorn calls this."""
+        """Reject bytes that are not HTTP; called by uvicorn."""
         self._refuse(MalformedRequest(msg))
 
     def _refuse(self, error: ThingwayError) -> None:
@@ -142,42 +142,42 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client takes no more for now; it gets some time."""
+        """Start the stall timeout, because the client does not receive data."""
         super().pause_writing()
         self._taken()
         self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Cancel the stall timeout."""
         self._taken()
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Do not wait for ever until a client has taken the last of what it asked for."""
+        """Start the stall timeout for the rest of a last answer."""
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._taken()
             self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
 
     def timeout_keep_alive_handler(self) -> None:
-        """No request came: what the client has not taken until now, it does not want."""
+        """Abort an idle connection, with any data that the client has not received."""
         self.transport.abort()
 
     def on_message_begin(self) -> None:
-        """The parser saw the first byte of a request."""
+        """Note the first byte of a request."""
         self._in_head = True
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """The parser saw a part of a body."""
+        """Note a part of a body."""
         self._moved = True
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        """The parser saw the end of a head."""
+        """Handle the end of a head."""
         self._head_ends()
         if self.expect_100_continue and self.parser.get_http_version() == "1.0":
-            self.expect_100_continue = False  # such a client knows no 100 (RFC 9110, 10.1.1)
+            self.expect_100_continue = False  # HTTP/1.0 has no status 100 (RFC 9110, 10.1.1)
             self.headers[:] = [field for field in self.headers if field[0] != b"expect"]
         before = self.cycle
         super().on_headers_complete()

@@ -1,4 +1,4 @@
-"""What a handler asks of the current request."""
+"""Properties of the current request."""
 
 import base64
 import binascii
@@ -31,8 +31,8 @@ REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
 REQUEST_ID_HEADER = "x-request-id"
 CLIENT_ADDRESS_HEADER = "x-real-ip"
 CALLED_HOST_HEADER = "x-forwarded-host"
-"""The client's own address, and the host that it called; the gateway sets them and strips what
-came from outside."""
+"""The client's IP address and the host that it called. The gateway sets both headers and removes
+external ones."""
 REQUEST_ID = "thingway.request_id"
 PRINCIPAL = "thingway.principal"
 
@@ -42,10 +42,10 @@ BODILESS = "thingway.bodiless"
 
 
 def as_handled(scope: HTTPScope) -> HTTPScope:
-    """A request as handlers know it: HEAD is GET, whose body the server leaves away.
+    """Return the request for handlers: HEAD becomes GET, whose body the server omits.
 
-    OPTIONS becomes a method that no path has: the refusal names those that there are, and
-    `failures` answers it as what it was. Litestar's own answer misses some of them.
+    OPTIONS becomes TRACE, which no path supports: the error lists the supported methods, and
+    `failures` turns it into an answer to OPTIONS. Litestar's own answer omits methods.
     """
     if scope["method"] == "HEAD":
         return {**scope, "method": "GET", BODILESS: True}  # type: ignore[misc]
@@ -55,19 +55,19 @@ def as_handled(scope: HTTPScope) -> HTTPScope:
 
 
 def is_seen(request: HttpRequest) -> bool:
-    """Whether who asked gets the body of the answer: not of HEAD."""
+    """Return whether the client gets the body of the answer, as with all methods but HEAD."""
     return BODILESS not in request.scope
 
 
 def new_request_id() -> str:
-    """32 lowercase hex digits, as the open API's samples show."""
+    """Return 32 random hexadecimal digits in lower case."""
     return os.urandom(16).hex()
 
 
 def identify(scope: Scope) -> str:
-    """Give a request its one id, that of the header when it has none yet, and log it; return it.
+    """Return the id of a request, set from its header or newly generated, and log it.
 
-    The gateway sets the header, and strips what came from outside.
+    The gateway sets the header and removes external ones.
     """
     extra: dict[str, Any] = scope  # type: ignore[assignment]
     request_id: str = extra.get(REQUEST_ID, "") or _sent_id(scope) or new_request_id()
@@ -83,60 +83,60 @@ def _sent_id(scope: Scope) -> str:
 
 
 def request_id_of(connection: Connection) -> str:
-    """The id of this request, given by the gateway or made here."""
+    """Return the id of this request, from the gateway or generated here."""
     found: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
     return found or new_request_id()
 
 
 def principal_of(connection: Connection) -> Principal:
-    """The caller; raise `Unauthenticated` when there is none."""
+    """Return the principal; raise `Unauthenticated` without one."""
     principal: Principal | None = connection.scope.get(PRINCIPAL)  # type: ignore[assignment]
     if principal is None:
-        raise Unauthenticated("this operation needs a caller")
+        raise Unauthenticated("this operation requires a login")
     return principal
 
 
 def requester(request: HttpRequest) -> Principal:
-    """`principal_of`, as a dependency."""
+    """Return `principal_of`, as a dependency."""
     return principal_of(request)
 
 
 Requester = NamedDependency[Principal]
-"""The type of a handler's `principal`: who calls."""
+"""The type of a handler's `principal`: the caller."""
 
 
 def address_of(connection: Connection) -> str:
-    """The client's own address, empty when the gateway did not say it."""
+    """Return the client's IP address; empty if the gateway did not set it."""
     return connection.headers.get(CLIENT_ADDRESS_HEADER, "")
 
 
 def address_in(scope: Scope) -> str:
-    """Return what `address_of` does, before there is a connection."""
+    """Return the client's IP address from a scope."""
     return dict(scope["headers"]).get(CLIENT_ADDRESS_HEADER.encode(), b"").decode("latin-1")
 
 
 def host_of(connection: Connection) -> str:
-    """The host, with its port, that the client called."""
+    """Return the host that the client called, with its port."""
     headers = connection.headers
     return headers.get(CALLED_HOST_HEADER, "") or headers.get("host", "")
 
 
 def request_caller(request: HttpRequest) -> Caller:
-    """Who calls, from where and under which request id: what an audit log records."""
+    """Return the caller with address and request id, for the audit log."""
     return Caller(principal_of(request), address_of(request), request_id_of(request))
 
 
 RequestCaller = NamedDependency[Caller]
-"""The type of a handler's `caller`: who calls, and from where."""
+"""The type of a handler's `caller`: the caller and its address."""
 
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
-    """The open API's success envelope around `data`."""
+    """Return the open API's success envelope with `data`."""
     return Success(data=data, request_id=request_id_of(connection))
 
 
 LONGEST_CREDENTIAL = 4096
-"""Characters of a credential that are looked at; ours have 43."""
+"""Maximum characters of a credential; ours have 43."""
 _PARAMETER = "access_token"
 
 
@@ -150,12 +150,12 @@ def _after_scheme(header: bytes | None, scheme: bytes) -> str | None:
 
 
 def bearer_token(header: bytes | None) -> str | None:
-    """The token of `Authorization: Bearer` (RFC 6750 §2.1); the scheme's case is free."""
+    """Return the token of `Authorization: Bearer` (RFC 6750 §2.1) in any case of the scheme."""
     return _after_scheme(header, b"bearer")
 
 
 def basic_login(header: bytes | None) -> tuple[str, str] | None:
-    """User and password of `Authorization: Basic` (RFC 7617)."""
+    """Return user and password of `Authorization: Basic` (RFC 7617)."""
     encoded = _after_scheme(header, b"basic")
     if encoded is None:
         return None
@@ -167,7 +167,7 @@ def basic_login(header: bytes | None) -> tuple[str, str] | None:
 
 
 def take_query_token(query: bytes) -> tuple[str | None, bytes]:
-    """The value of `access_token` (RFC 6750 §2.3), and the query without that parameter."""
+    """Return the value of `access_token` (RFC 6750 §2.3), and the query without it."""
     if b"access" not in query and b"%" not in query:
         return None, query
     token, kept = None, []
@@ -181,11 +181,11 @@ def take_query_token(query: bytes) -> tuple[str | None, bytes]:
 
 
 MOST_LINES = 200
-"""Lines a second: a flood of wrong requests must not fill the disk."""
+"""Log lines per second: many invalid requests must not fill the disk."""
 
 
 class LineLimit(logging.Filter):
-    """Passes at most `most` lines a second; the next line says how many are missing."""
+    """Passes at most `most` lines a second; the next line counts the dropped ones."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class LineLimit(logging.Filter):
             return False
         self._passed += 1
         if self._missing:
-            record.msg = f"{record.msg} ({self._missing} lines like this one are missing)"
+            record.msg = f"{record.msg} ({self._missing} similar lines were dropped)"
             self._missing = 0
         return True
 
@@ -213,14 +213,14 @@ log.addFilter(LineLimit(MOST_LINES))
 
 
 def log_refusal(error: ThingwayError, method: str, where: str) -> None:
-    """Log a refused request: its method, path template and fault.
+    """Log a rejected request: its method, path template and error code.
 
-    Paths and messages stay out of the log, as both may hold secrets.
+    Paths and messages are not logged, because both may contain secrets.
     """
     reason = f"{error.code} {error.field!r:.130}" if error.field else error.code
-    log.info("refused %s %s: %d %s", method, where or "?", error.status, reason)
+    log.info("rejected %s %s: %d %s", method, where or "?", error.status, reason)
 
 
 def log_failure(status: int, method: str, where: str) -> None:
-    """Log that a service refused a request which the gateway passed on."""
+    """Log the error status of a service for a request that the gateway forwarded."""
     log.info("answered %s %s: %d", method, where, status)

@@ -1,7 +1,7 @@
-"""Runs an ASGI application in this process, and ends it in order.
+"""Running an ASGI application in this process until SIGTERM.
 
-Several processes may share a port (SO_REUSEPORT): that is how a service gets workers.
-SIGTERM stops taking connections, finishes what is in flight and leaves.
+Several processes may share a port (SO_REUSEPORT); a service has several workers in this way. After
+SIGTERM, the process accepts no more connections, finishes current requests and exits.
 """
 
 import asyncio
@@ -25,31 +25,34 @@ from libs.common.tls import ServerTls
 log = logging.getLogger(__name__)
 
 YOUNG = 10_000
-"""New objects after which the garbage collector looks at them, where nobody says otherwise."""
+"""Default number of new objects after which the garbage collector examines them."""
 LARGEST_FRAME = 1024 * 1024
-"""Bytes of a WebSocket frame: a subscription of the most keys, each of them a long one."""
+"""Bytes of a WebSocket frame: a subscription with the maximum number of keys, all long."""
 MOST_FILES = 1_048_576
-"""Open files where the system has no bound."""
+"""Open files if the system sets no limit."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on a port that other processes of the service may share; OSError when it is taken."""
+    """Return a listening socket whose port other processes may share.
+
+    Raises OSError if the port is in use.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((host, port))
     listener.listen(2048)
-    listener.setblocking(False)  # noqa: FBT003 - socket takes it so
+    listener.setblocking(False)  # noqa: FBT003 - the signature of socket
     return listener
 
 
 class _Server(uvicorn.Server):
-    """Leaves on SIGTERM instead of dying of it afterwards, so that `main` closes its clients."""
+    """A server that returns after SIGTERM, so that `main` can close its clients."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals; uvicorn would raise them again when it has shut down."""
+        """Capture the signals without raising them again, as uvicorn would after shutdown."""
         with super().capture_signals():
             yield
             self._captured_signals.clear()
@@ -64,11 +67,11 @@ async def serve(
     tls: ServerTls | None = None,
     young: int = YOUNG,
 ) -> None:
-    """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
+    """Serve `app` until SIGTERM or SIGINT; raise OSError if the port is in use.
 
-    `http` makes the protocol of a connection, `websocket` is the one that takes WebSocket
-    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say. After `young`
-    new objects the garbage collector looks at them.
+    `http` creates the protocol of a connection; `websocket` is uvicorn's `ws`, for WebSocket
+    upgrades. `tls` defaults to the settings. After `young` new objects, the garbage collector
+    examines them.
     """
     tls = tls or ServerTls.of(settings)
     config = uvicorn.Config(
@@ -99,9 +102,9 @@ async def serve(
 
 
 def _spare_what_stays(young: int) -> None:
-    """Keep the garbage collector from going through modules, routes and schemas again and again.
+    """Exclude modules, routes and schemas from garbage collection.
 
-    They are some hundred thousand objects that stay as long as the process does.
+    These several hundred thousand objects live as long as the process.
     """
     gc.collect()
     gc.freeze()
@@ -109,20 +112,20 @@ def _spare_what_stays(young: int) -> None:
 
 
 def open_files() -> int:
-    """How many files, sockets among them, the process may have open."""
+    """Return the maximum number of open files of the process, including sockets."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_FILES if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _raise_open_files() -> None:
-    """Open as many files as the system allows; by default it is a part of that, for `select`."""
+    """Raise the limit of open files to the maximum; the default is lower, for `select`."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the main coroutine of the process `name`; bad settings end it with one line."""
+    """Run the main coroutine of the process `name`; exit with one line if settings are invalid."""
     try:
         settings = load(ServiceSettings)
         log_to_stderr(settings.log_level, settings.log_format, name)

@@ -1,4 +1,4 @@
-"""Documents that are the same for everybody: tagged, compressed once, sent when they are new."""
+"""Documents that are equal for all users: with ETag, compressed once, cached by clients."""
 
 import hashlib
 import zlib
@@ -11,14 +11,14 @@ from litestar.status_codes import HTTP_304_NOT_MODIFIED
 from libs.common.http.request import Connection
 
 PACKET = 1400
-"""Bytes that travel in one packet: an answer of so many is not sooner there for being smaller."""
+"""Bytes of a network packet: compressing a smaller answer does not make it faster."""
 CODINGS = {b"gzip": 31, b"deflate": 15}
-"""Codings by the window that zlib has for them, the better one first."""
+"""The `wbits` of zlib by coding, the preferred one first."""
 
 
 @lru_cache(maxsize=256)
 def wanted(accept: bytes) -> bytes | None:
-    """The coding that an `Accept-Encoding` asks for, None for a plain answer."""
+    """Return the coding that an `Accept-Encoding` requests; None for an uncompressed answer."""
     weights = {}
     for entry in accept.lower().split(b","):
         name, _, weight = entry.partition(b";")
@@ -30,7 +30,7 @@ def wanted(accept: bytes) -> bytes | None:
 
 
 def _weight(parameter: bytes) -> float:
-    """A weight of `q=…`; 1 without one, 0 when it is no number."""
+    """Return the weight in `q=…`; 1 without one, 0 if it is invalid."""
     name, _, value = parameter.strip().partition(b"=")
     if name.strip() != b"q":
         return 1.0
@@ -41,32 +41,32 @@ def _weight(parameter: bytes) -> float:
 
 
 YEAR = 31_536_000
-"""Seconds: what has this age at most never changes."""
+"""Seconds: a document with this maximum age never changes."""
 
 
 @dataclass(frozen=True)
 class Static:
-    """One document."""
+    """A document that is equal for all users."""
 
     content: bytes
     media_type: str
     max_age: int = 0
-    """Seconds for which it need not be asked for again; with 0 every use asks whether it is new."""
+    """Seconds for which clients use it without a request; with 0, they check its tag each time."""
     policy: str = ""
     """The `Content-Security-Policy` of a page."""
 
     @cached_property
     def tag(self) -> str:
-        """Its `ETag`; weak, as the compressed bytes are others."""
+        """Return its `ETag`, which is weak, because compressed bytes differ."""
         return f'W/"{hashlib.sha256(self.content).hexdigest()[:24]}"'
 
     @cached_property
     def _encoded(self) -> dict[bytes, bytes]:
-        """Its content by coding, as far as somebody asked for it."""
+        """Return the compressed contents by coding, filled on demand."""
         return {}
 
     def answer(self, request: Connection) -> Response[bytes]:
-        """The document, or 304 when the client has it."""
+        """Return the document, or 304 if the client has it."""
         age = f"public, max-age={self.max_age}" if self.max_age else "no-cache"
         headers = {
             "ETag": self.tag,
@@ -84,14 +84,14 @@ class Static:
         return Response(self._in(coding), media_type=self.media_type, headers=headers)
 
     def _in(self, coding: bytes) -> bytes:
-        """The content in a coding, which is made once."""
+        """Return the compressed content, which is computed once."""
         if coding not in self._encoded:
             self._encoded[coding] = zlib.compress(self.content, wbits=CODINGS[coding])
         return self._encoded[coding]
 
 
 def _has(tags: str, tag: str) -> bool:
-    """Whether `If-None-Match` names the tag, strong or weak (RFC 9110, 13.1.2)."""
+    """Return whether `If-None-Match` has the tag, strong or weak (RFC 9110, 13.1.2)."""
     strong = tag.removeprefix("W/")
     named = {part.strip().removeprefix("W/") for part in tags.split(",")}
     return not named.isdisjoint({strong, "*"})

@@ -1,8 +1,8 @@
-"""Answers of any length: the rows of one list are encoded and sent piece by piece.
+"""Streaming of long answers: the rows of a list are encoded and sent in pieces.
 
-A short answer is sent whole, with its length. A longer one begins when two pieces are complete, so
-that a fault before that is still answered as an error. A fault after that breaks the connection
-off: no client takes a part for the whole.
+A short answer is sent in one piece, with its length. A longer one starts when two pieces are ready,
+so that an earlier failure is still answered as an error. A later failure closes the connection, so
+that no client accepts an incomplete answer.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PIECE = 128 * 1024
-"""Bytes after which a piece of an answer is sent, and other requests go on."""
+"""Bytes of a piece, after which other requests continue."""
 LARGEST_PAGE = 8 * 1024 * 1024 - 64 * 1024
-"""Bytes of the rows of a page that a cursor continues; what is around them makes it 8 MiB."""
+"""Bytes of the rows of a page that a cursor continues; with the envelope, 8 MiB."""
 FEW_ROWS = 100
 """Rows of a complete list that are encoded without a pause."""
 ROWS_TOGETHER = 100
-"""Rows of a list that are completed together, as with names from another collection."""
+"""Rows that are completed in one step, for example with names from another collection."""
 
 
 @dataclass(frozen=True)
 class Streamed(Generic[T]):
-    """An answer whose only list, or whose fields, are still to be read.
+    """An answer whose list or dictionary is read while it is sent.
 
-    `around` is the answer without them: an empty list, an empty dictionary, or a struct that ends
-    with an empty list. Of a dictionary the rows are pairs of key and value.
+    `around` is the answer without its rows: an empty list, an empty dictionary, or a struct that
+    ends with an empty list. The rows of a dictionary are pairs of key and value.
     """
 
     around: Any
@@ -40,7 +40,7 @@ class Streamed(Generic[T]):
 
 
 def as_streamed(data: Any) -> Streamed[Any] | None:
-    """Return how a long answer is streamed; None of one that is short, or no list."""
+    """Return the streamed form of a long answer; None for a short answer, or without a list."""
     if isinstance(data, Streamed):
         return data
     if isinstance(data, list) and len(data) > FEW_ROWS:
@@ -57,7 +57,7 @@ async def in_parts(
     complete: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
     most: int = ROWS_TOGETHER,
 ) -> AsyncGenerator[R, None]:
-    """Yield rows that are completed `most` at a time."""
+    """Yield rows that `complete` returns for `most` rows at a time."""
     async with aclosing(rows):
         part: list[T] = []
         async for row in rows:
@@ -73,9 +73,9 @@ async def in_parts(
 async def cut_page(
     rows: AsyncGenerator[T, None], most: int, show: Callable[[Any], Any]
 ) -> tuple[list[Any], T | None]:
-    """Return the first `most` rows as JSON, fewer when they have `LARGEST_PAGE` bytes.
+    """Return up to `most` rows as JSON, fewer if they exceed `LARGEST_PAGE` bytes.
 
-    There is one at least. The last row is returned too when others follow it.
+    At least one row is returned. The last row is also returned separately if more rows follow.
     """
     shown: list[Any] = []
     last: T | None = None
@@ -92,7 +92,7 @@ async def cut_page(
 
 
 async def encoded(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of an answer, one for each row; `envelope` is the answer without rows."""
+    """Yield the parts of an answer, one per row; `envelope` is the answer without rows."""
     pairs = isinstance(streamed.around, dict)
     head, _, tail = envelope.rpartition(b"{}" if pairs else b"[]")
     yield head + (b"{" if pairs else b"[")
@@ -105,7 +105,7 @@ async def encoded(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[by
 
 
 async def in_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Join parts to pieces; other requests go on in between."""
+    """Join parts to pieces, and let other requests continue after each."""
     piece = bytearray()
     async with aclosing(parts):
         async for part in parts:
@@ -121,7 +121,7 @@ async def in_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes,
 async def begun_with(
     first: Sequence[T], others: AsyncGenerator[T, None]
 ) -> AsyncGenerator[T, None]:
-    """Yield the `first` ones, then the others."""
+    """Yield the items of `first`, then the others."""
     for one in first:
         yield one
     async with aclosing(others):
@@ -130,6 +130,6 @@ async def begun_with(
 
 
 async def each(rows: Sequence[T]) -> AsyncGenerator[T, None]:
-    """Yield rows that are there already."""
+    """Yield the rows of a sequence."""
     for row in rows:
         yield row

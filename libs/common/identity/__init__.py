@@ -1,8 +1,8 @@
-"""Who is calling: the principal, its signed header between services, and what it may do and see.
+"""Callers: the principal, its signed header between services, its permissions and grants.
 
-`tokens` and `device_keys` look credentials up in Redis; what writes them is `services/auth/tokens`.
-`access` and `grants` know what a user may do and see, `connections` and `tenants` what is known of
-users of the bus, `seal` keeps secrets that have to be used again.
+`tokens` and `device_keys` read credentials from Redis, which `services/auth/tokens` writes.
+`access` and `grants` read permissions and grants, `users` nicknames and tenants. `seal` encrypts
+secrets that must be decrypted later.
 """
 
 from libs.common.identity.header import (

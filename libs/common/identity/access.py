@@ -1,8 +1,8 @@
-"""What a user may do, at every request as of now.
+"""The current permissions of users.
 
-`tw:access:{tenant}` in Redis has the version of the tenant's users, roles, menus and grants.
-`auth` raises it before it answers a change. The gateway reads it in the round trip that looks
-the token up; while it stays the same, what it knows of a user holds, else it asks `auth`.
+`tw:access:{tenant}` in Redis is the version of the tenant's users, roles, menus and grants. `auth`
+increases it before it answers a change. The gateway reads it together with the token. While it is
+unchanged, cached permissions are valid; after a change, the gateway asks `auth`.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from libs.common.store.redis import Redis
 
 
 class Versioned(Protocol):
-    """An answer, and the version of the tenant's access that it belongs to."""
+    """An answer with the version of the tenant's access."""
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """Return the version, which grows with every change."""
 
 
 V = TypeVar("V", bound=Versioned)
 
 
 class Asked(Generic[V]):
-    """The answers of one operation, of the `kept` users who were asked about last."""
+    """A cache of the answers of an rpc operation for the `kept` most recent users."""
 
     def __init__(self, rpc: RpcClient, subject: str, answer: type[V], kept: int) -> None:
         self._rpc = rpc
@@ -40,9 +40,9 @@ class Asked(Generic[V]):
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
     async def about(self, user: Principal) -> V:
-        """The answer about a user, never older than `user.access`; 0 is always asked for anew.
+        """Return the answer for a user, not older than `user.access`; 0 bypasses the cache.
 
-        Requests that come meanwhile wait for the same answer.
+        Concurrent requests share one call.
         """
         known = self._known.get((user.tenant, user.subject))
         if known is not None and 0 < user.access <= known.version:
@@ -62,37 +62,38 @@ class Asked(Generic[V]):
 
 
 KEPT = 10_000
-"""Most users whose access is kept in a process."""
+"""Users whose permissions a process caches."""
 
 
 def access_key(tenant: str) -> str:
-    """Where the version of a tenant's access stands."""
+    """Return the Redis key of the version of a tenant's access."""
     return f"tw:access:{tenant}"
 
 
 class AccessVersions:
-    """Raises versions; only `auth` has one."""
+    """Increases versions; used only by `auth`."""
 
     def __init__(self, redis: Redis) -> None:
         text = (Path(__file__).parent / "access_raise.lua").read_text()
         self._raise = redis.register_script(text)
 
     async def reach(self, tenant: str, version: int) -> None:
-        """Let the next look-up see `version` or a later one; repeatable."""
+        """Raise the version to at least `version`; may be repeated."""
         await self._raise(keys=[access_key(tenant)], args=[version])
 
 
 class AccessReader:
-    """Completes principals of users; the gateway has one."""
+    """Adds permissions to principals of users; used by the gateway."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._asked = Asked(rpc, ACCESS, Access, KEPT)
 
     async def complete(self, principal: Principal) -> Principal:
-        """Add to a user what it may do at version `principal.access`; others stay as they are.
+        """Return a user with the permissions of version `principal.access`; others unchanged.
 
-        Version 0 means that Redis had none: `auth` is asked and restores it. Raises
-        `Unauthenticated` when the user is gone or disabled, `Unavailable` without `auth`.
+        Version 0 means that Redis has none: `auth` is asked and restores it. Raises
+        `Unauthenticated` if the user is deleted or disabled, `Unavailable` without an answer of
+        `auth`.
         """
         if principal.kind is not Kind.USER:
             return principal

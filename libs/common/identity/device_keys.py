@@ -1,14 +1,13 @@
-"""Credentials of devices: what `auth` copies into Redis, and how the gateway reads it.
+"""Credentials of devices, which `auth` copies into Redis for the gateway.
 
-`tw:device:{SN in capitals}` holds the hash of the device's key and the serial numbers of its
-certificates. A key is 192 random bits, so a plain SHA-256 keeps it: there is nothing to guess that
-a slow hash would defend. A copy that is missing is restored from MongoDB by `rpc.auth.check_device`
-and `check_device_certificate`.
-
-`tw:refused-login:{SN in capitals}` says when the last one was, over what, and what was
-wrong. A door only puts it into a short list, in which tenants take turns; what is in there is
-written every few seconds, once for each device. So neither the answer nor its time tells whether
-there is such a device, and a storm costs what drizzle does.
+`tw:device:{SN in capitals}` has the hash of the device's key and the serial numbers of its
+certificates. A key is 192 random bits, so a plain SHA-256 suffices: a slow hash protects only
+guessable secrets. `rpc.auth.check_device` and `check_device_certificate` restore a missing copy
+from MongoDB.
+`tw:refused-login:{SN in capitals}` has time, protocol and reason of the last rejected login. A
+listener only adds it to a short queue, in which tenants take turns; every few seconds, the queue is
+written, one entry per device. Hence neither the answer nor its timing reveals whether a device
+exists, and the cost does not depend on the number of logins.
 """
 
 import asyncio
@@ -36,52 +35,52 @@ CHECK_CERTIFICATE = "rpc.auth.check_device_certificate"
 
 
 class DeviceKeyCopy(msgspec.Struct, frozen=True, rename="camel"):
-    """A device's credentials as Redis has them."""
+    """A device's credentials in Redis."""
 
     sn: str
-    """As it was registered; look-ups ignore case."""
+    """The SN in its registered spelling; look-ups ignore case."""
     device_id: int
     tenant: str
     key_hash: str
     certificates: list[str] = []
-    """Serial numbers of the certificates that log it in, hexadecimal."""
+    """Serial numbers of the device's certificates, hexadecimal."""
 
     def opens(self, key: str) -> bool:
-        """Tell whether `key` is the device's, in constant time."""
+        """Return whether `key` is the device's key, in constant time."""
         return hmac.compare_digest(self.key_hash, device_key_hash(key))
 
     def knows(self, certificate: PeerCertificate) -> bool:
-        """Tell whether `certificate` is one of the device's, in the very spelling of its SN."""
+        """Return whether the device has `certificate`, with the exact spelling of its SN."""
         return self.sn == certificate.subject and certificate.serial in self.certificates
 
 
 def device_key_hash(key: str) -> str:
-    """The SHA-256 of a device key in hex."""
+    """Return the SHA-256 of a device key in hexadecimal."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def device_copy_key(sn: str) -> str:
-    """Where the copy of a device's credentials stands."""
+    """Return the Redis key of a device's credentials."""
     return f"tw:device:{sn.upper()}"
 
 
 def device_principal(sn: str, tenant: str) -> Principal:
-    """The principal that a device is."""
+    """Return the principal of a device."""
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
 
 
 Refused = Callable[[DeviceKeyCopy, Wrong], None]
-"""Is told of a device as which somebody came with a wrong key or certificate; never waits."""
+"""Called with a device after a login with a wrong key or certificate; must not block."""
 
 
 def _forget(_: DeviceKeyCopy, __: Wrong) -> None:
-    """Tell nobody."""
+    """Ignore a rejected login."""
 
 
 class DeviceKeyReader:
-    """Proves devices by key or certificate: one rpc when Redis knows nothing.
+    """Authenticates devices by key or certificate, with one rpc if Redis has no copy.
 
-    Those of one event-loop turn share a round trip to Redis.
+    Look-ups in one iteration of the event loop share a round trip to Redis.
     """
 
     def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _forget) -> None:
@@ -91,9 +90,9 @@ class DeviceKeyReader:
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
 
     async def identity(self, sn: str, key: str) -> Principal | None:
-        """The device's principal, None when there is no such device or the key is wrong.
+        """Return the principal of a device, or None for an unknown device or wrong key.
 
-        Raises what Redis raises, and `Unavailable` when `auth` is needed and silent.
+        Raises errors of Redis, and `Unavailable` if `auth` is needed and does not answer.
         """
         copy = await self._copy(sn)
         if copy is None:
@@ -101,9 +100,10 @@ class DeviceKeyReader:
         return self._let_in(copy, "KEY", right=copy.opens(key))
 
     async def identity_of(self, certificate: PeerCertificate) -> Principal | None:
-        """The principal of the device that came with `certificate`, which TLS has proved.
+        """Return the principal of the device of a certificate that TLS has verified.
 
-        None when the device is gone or the certificate was revoked; raises as `identity` does.
+        Returns None if the device is deleted or the certificate revoked. Raises the errors of
+        `identity`.
         """
         copy = await self._copy(certificate.subject)
         if copy is None:
@@ -129,19 +129,19 @@ class DeviceKeyReader:
 
 
 EVERY = 5.0
-"""Seconds between two writings."""
+"""Seconds between two writes."""
 MOST = 200
-"""Devices of one writing, of tenants in turn."""
+"""Maximum devices of a write; tenants take turns."""
 SHARE = 50
-"""Devices of one tenant that wait; the log-ins of others are not noted."""
+"""Waiting devices per tenant; further rejected logins are not recorded."""
 LARGEST = 1024
-"""Bytes of a key at most."""
+"""Maximum bytes of a key."""
 LIFE = 7 * 86_400
-"""Seconds that a note is kept."""
+"""Seconds for which a record is kept."""
 
 
 class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
-    """The last log-in of a device that was refused."""
+    """The last rejected login of a device."""
 
     device_id: int
     tenant: str
@@ -149,11 +149,11 @@ class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
     """ms."""
     over: Way
     wrong: Wrong | None = None
-    """Absent of notes of older versions."""
+    """Absent in records of version 0.1."""
 
 
 class RefusedLogins:
-    """Notes refused log-ins in Redis; best effort, a crash loses those that wait."""
+    """Records rejected logins in Redis; a crash loses the waiting ones."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -163,10 +163,10 @@ class RefusedLogins:
             items=SHARE,
             size=SHARE * LARGEST,
         )
-        """Those of `_waiting`."""
+        """The keys of `_waiting`."""
 
     def note(self, device: DeviceKeyCopy, wrong: Wrong, over: Way) -> None:
-        """Have it noted that a log-in as a device, which there is, was refused; never waits."""
+        """Record that a login of an existing device was rejected; does not block."""
         key = _key(device.sn)
         if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):
             self._waiting[key] = RefusedLogin(
@@ -174,17 +174,17 @@ class RefusedLogins:
             )
 
     async def run(self) -> None:
-        """Write what waits, for ever."""
+        """Write waiting records, for ever."""
         while True:
             keys = await self._queue.take(MOST, MOST * LARGEST)
             try:
                 await self._write(keys)
             except (RedisError, OSError) as error:
-                log.warning("refused log-ins of devices are not noted: %s", error)
+                log.warning("rejected logins of devices cannot be recorded: %s", error)
             await asyncio.sleep(EVERY)
 
     async def write(self) -> None:
-        """Write what waits; raises what Redis raises, and then it is lost."""
+        """Write waiting records; raises errors of Redis, after which the records are lost."""
         await self._write(self._queue.take_now(MOST, MOST * LARGEST))
 
     async def _write(self, keys: Iterable[tuple[str, str]]) -> None:
@@ -195,7 +195,7 @@ class RefusedLogins:
             await pipe.execute()
 
     async def last(self, sn: str, device_id: int, tenant: str) -> RefusedLogin | None:
-        """The note of this very device; None when none was refused of late."""
+        """Return the last rejected login of this device; None without a recent one."""
         raw = await self._redis.get(_key(sn))
         if raw is None:
             return None

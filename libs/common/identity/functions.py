@@ -1,14 +1,14 @@
-"""What a role lets its users do: the function codes of the management API.
+"""Permissions of roles: the function codes of the management API.
 
-Each is the code of a menu entry of type FUNCTION. An operation names
-those of which any one suffices; a super-admin holds them all.
+Each is the code of a menu entry of type FUNCTION. An operation lists the functions of which any one
+suffices; a super-admin has all.
 """
 
 from enum import StrEnum
 
 
 class Function(StrEnum):
-    """`{page}.{verb}`, as existing consoles know them."""
+    """Function codes `{page}.{verb}`, which existing consoles know."""
 
     DASHBOARD_VIEW = "dashboard.view"
     DASHBOARD_ADD = "dashboard.add"
@@ -47,7 +47,7 @@ COMMANDERS = frozenset(
         Function.WORKFLOW_EDIT,
     }
 )
-"""Any one of these functions lets a user set values and call services (decision 0048)."""
+"""Each of these functions permits to set values and call services (decision 0048)."""
 COMMANDING_VIEWERS = frozenset(
     {
         Function.DASHBOARD_VIEW,
@@ -56,4 +56,4 @@ COMMANDING_VIEWERS = frozenset(
         Function.WORKFLOW_ADD,
     }
 )
-"""Functions that suffice too while the tenant's setting "Viewers may command devices" is on."""
+"""Functions that also suffice if the tenant's setting "Viewers may command devices" is on."""

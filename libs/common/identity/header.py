@@ -1,13 +1,12 @@
 """The internal header: a principal, signed by the gateway, valid for seconds.
 
-Ed25519, so that a service can check the header and cannot make one. Signing and
-checking cost 30-100 µs; both ends therefore keep what they signed or checked while it
-is valid, and a request costs a dictionary look-up (see docs/decisions/0004).
-
-A pass (`PassSigner`) is what the gateway says of a device that came to it with a certificate.
-nats-server asks every client of a listener for a certificate, or none. So devices with one connect
-over TLS to the gateway, which puts a pass in the place of a device key (docs/decisions/0027). It is
-signed with the key of the principal header, and of use to nobody after some seconds.
+With Ed25519, a service can verify the header but not create one. Signing and verifying cost 30-100
+µs; both sides therefore cache valid headers, and a request costs a dictionary look-up
+(docs/decisions/0004).
+A pass (`PassSigner`) proves that the gateway has verified the certificate of a device. A listener
+of nats-server requests a certificate from every client, or from none. Devices with a certificate
+therefore connect over TLS to the gateway, which replaces the device key by a pass
+(docs/decisions/0027). It is signed with the key of the principal header and expires after seconds.
 """
 
 import base64
@@ -25,14 +24,14 @@ from libs.common.recent import Recent
 from libs.common.tls import PeerCertificate
 
 PRINCIPAL_HEADER = "x-thingway-principal"
-TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
-"""With a WebSocket: the SHA-256 of the token, under which its state stands in Redis."""
+TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - a header name
+"""Sent with a WebSocket: the SHA-256 of the token, which locates its state in Redis."""
 LIFETIME = 30.0
 """Seconds for which a signed header is accepted."""
 REUSE = 10.0
-"""Seconds for which the gateway sends the same signed header again."""
+"""Seconds for which the gateway reuses a signed header."""
 CACHED = 10_000
-"""Most headers kept at either end."""
+"""Maximum cached headers on either side."""
 
 
 class _Claims(msgspec.Struct, rename="camel"):
@@ -41,28 +40,28 @@ class _Claims(msgspec.Struct, rename="camel"):
 
 
 def encode(raw: bytes) -> str:
-    """Base64url without padding."""
+    """Return base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode(text: str) -> bytes:
-    """The bytes that `encode` was given; ValueError for what it does not make."""
+    """Return the bytes of base64url without padding; raise ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def decode_strictly(text: str) -> bytes:
-    """The bytes of `text`; raise `ValueError` unless it is their one and only spelling.
+    """Return the bytes of `text`; raise `ValueError` unless `encode` returns the same text.
 
-    The decoder passes over strange characters and over the bits that the last one has too many.
+    The decoder ignores invalid characters and surplus bits of the last character.
     """
     raw = decode(text)
     if encode(raw) != text:
-        raise ValueError("this is not base64url as it is made here")
+        raise ValueError("not canonical base64url")
     return raw
 
 
 def make_keys() -> tuple[str, str]:
-    """Make a key pair: (private, public), both raw Ed25519 in base64url without padding."""
+    """Return a new (private, public) key pair: raw Ed25519 in base64url without padding."""
     private = Ed25519PrivateKey.generate()
     raw_private = private.private_bytes(
         serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
@@ -71,7 +70,7 @@ def make_keys() -> tuple[str, str]:
 
 
 class HeaderSigner:
-    """Makes the header; only the gateway has the key."""
+    """Creates the header; only the gateway has the private key."""
 
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
@@ -79,7 +78,7 @@ class HeaderSigner:
         self._signed: Recent[Principal, tuple[float, str]] = Recent(CACHED)
 
     def sign(self, principal: Principal) -> str:
-        """Return the header value for `principal`, at least 20 s before it expires."""
+        """Return the header value for `principal`, valid for at least 20 s."""
         now = self._clock()
         kept = self._signed.get(principal)
         if kept and kept[0] > now:
@@ -91,7 +90,7 @@ class HeaderSigner:
 
 
 class HeaderVerifier:
-    """Checks the header; every service behind the gateway has the public key."""
+    """Verifies the header; every service behind the gateway has the public key."""
 
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
@@ -99,9 +98,9 @@ class HeaderVerifier:
         self._verified: Recent[str, _Claims] = Recent(CACHED)
 
     def verify(self, value: str | None) -> Principal:
-        """Return the principal of a header value; raise `Unauthenticated` when it is not ours."""
+        """Return the principal of a header value; raise `Unauthenticated` if it is invalid."""
         if not value:
-            raise Unauthenticated("this service answers only through the gateway")
+            raise Unauthenticated("this service accepts requests only from the gateway")
         claims = self._verified.get(value)
         if claims is None:
             claims = self._check(value)
@@ -117,14 +116,14 @@ class HeaderVerifier:
             self._key.verify(signature, payload)
             return msgspec.json.decode(payload, type=_Claims)
         except (ValueError, InvalidSignature, msgspec.DecodeError) as error:
-            raise Unauthenticated("the principal header is not the gateway's") from error
+            raise Unauthenticated("the principal header was not signed by the gateway") from error
 
 
 PASS_LIFETIME = 30.0
-"""Seconds for which a pass is accepted: nats-server gives a log-in five."""
+"""Seconds for which a pass is accepted; nats-server waits five for a login."""
 _PREFIX = "certificate."
 _PURPOSE = b"thingway certificate pass\n"
-"""Signed with it, so that no other thing that the key signs is a pass."""
+"""Prefix of the signed content, so that other content signed with the key is no pass."""
 
 
 class _PassClaims(msgspec.Struct):
@@ -134,28 +133,28 @@ class _PassClaims(msgspec.Struct):
 
 
 class PassSigner:
-    """Makes passes; only the gateway has the key."""
+    """Creates passes; only the gateway has the private key."""
 
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
         self._clock = clock
 
     def sign(self, certificate: PeerCertificate) -> str:
-        """The password with which the device of `certificate` logs in."""
+        """Return the password with which the device of `certificate` logs in."""
         claims = _PassClaims(*certificate, self._clock() + PASS_LIFETIME)
         payload = msgspec.json.encode(claims)
         return f"{_PREFIX}{encode(payload)}.{encode(self._key.sign(_PURPOSE + payload))}"
 
 
 class PassVerifier:
-    """Reads passes."""
+    """Verifies passes."""
 
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
         self._clock = clock
 
     def verify(self, password: str) -> PeerCertificate | None:
-        """The certificate that a password stands for; None when it is no pass, or an old one."""
+        """Return the certificate of a pass; None if a password is no pass, or an expired one."""
         if not password.startswith(_PREFIX):
             return None
         try:

@@ -1,7 +1,7 @@
-"""The networks that a caller may call from, as they are listed and as they are asked.
+"""Networks from which callers may connect.
 
-Addresses come as proxies and servers write them: with a zone (`fe80::1%eth0`), or an IPv4
-address mapped into IPv6 (`::ffff:192.0.2.1`, RFC 4291, 2.5.5.2), which is that IPv4 address.
+Proxies and servers write addresses with a zone (`fe80::1%eth0`), or an IPv4 address mapped into
+IPv6 (`::ffff:192.0.2.1`, RFC 4291, 2.5.5.2), which is equivalent to the IPv4 address.
 """
 
 from functools import lru_cache
@@ -21,13 +21,13 @@ _Network = IPv4Network | IPv6Network
 
 
 def normalised(text: str) -> str:
-    """`text` as an address or a network in CIDR, in its shortest spelling.
+    """Return an address or a CIDR network in its shortest spelling.
 
-    Raises `ValueError` for what is neither, for an address with a zone, and for a network with
-    bits set behind its prefix: whether that or its network was meant is not to be guessed.
+    Raises `ValueError` for any other text, for an address with a zone, and for a network with bits
+    set after its prefix, which may be an error of either the address or the prefix.
     """
     if "%" in text:
-        raise ValueError(f"{text!r} has a zone, which is known to one host only")
+        raise ValueError(f"{text!r} has a zone, which is valid only on one host")
     network = _unmapped(ip_network(text.strip()))
     if network.prefixlen == network.max_prefixlen:
         return str(network.network_address)
@@ -35,7 +35,7 @@ def normalised(text: str) -> str:
 
 
 def is_inside(address: str, networks: tuple[str, ...]) -> bool:
-    """Tell whether `address` is in one of `networks`; what is no address is in none."""
+    """Return whether `address` is in one of `networks`; False if it is not an address."""
     parsed = _address(address)
     return parsed is not None and any(parsed in network for network in _networks(networks))
 

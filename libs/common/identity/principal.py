@@ -1,4 +1,4 @@
-"""The principal: on whose behalf a request runs."""
+"""The principal: the caller of a request."""
 
 from enum import StrEnum
 
@@ -7,27 +7,28 @@ import msgspec
 from libs.common.identity.functions import COMMANDERS, COMMANDING_VIEWERS
 
 OWN_CONSOLE = "thingway-console"
-"""Client id of the console that the gateway serves: a page in a browser can keep no secret."""
+"""Client id of the console that the gateway serves; it has no secret, because browser pages cannot
+keep one."""
 PLATFORM = "0"
-"""The user that stands for the platform itself, as in the audit log."""
+"""The user id of the platform itself, as in the audit log."""
 
 
 class Kind(StrEnum):
-    """What sort of caller a principal is."""
+    """The kind of a principal."""
 
     APPLICATION = "application"
     """A third-party application of the device open API."""
     DEVICE = "device"
-    """A device at `/ingest`, proven by its key."""
+    """A device at `/ingest`, authenticated by its key."""
     USER = "user"
-    """A person at the console."""
+    """A user of the console."""
 
 
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A caller, as the gateway proved it; stored in Redis under the hash of its token.
+    """A caller that the gateway authenticated; stored in Redis under its token's hash.
 
-    What a user may do is not stored with the token: the gateway adds it to each request
-    (`libs.common.identity.access`), so that a change holds from the next request on.
+    The permissions of a user are not stored with the token. The gateway adds them to each request
+    (`libs.common.identity.access`), so that a change takes effect with the next request.
     """
 
     kind: Kind
@@ -35,57 +36,57 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     subject: str
     """Application id, device SN or user id."""
     name: str = ""
-    """For people and logs: application name or user e-mail."""
+    """For display and logs: application name or user e-mail."""
     family: str = ""
-    """Token family: tokens that come from one another by refresh."""
+    """Token family: all tokens that were issued for one login by refresh."""
     client: str = ""
-    """Users: the client id of the console that they signed in with; empty when unknown."""
+    """Users: the client id of the console used for the login; empty if unknown."""
     networks: tuple[str, ...] = ()
-    """Applications: the networks (CIDR) that it may call from; empty means any."""
+    """Applications: the networks (CIDR) from which they may call; empty allows all."""
     functions: frozenset[str] = frozenset()
-    """Users: the codes of `Function` that they hold through their roles."""
+    """Users: the codes of `Function` that their roles include."""
     super_admin: bool = False
     """Users: may do and see everything of the tenant."""
     viewers_may_command: bool = False
     """Users: the tenant's setting "Viewers may command devices" is on."""
     access: int = 0
-    """Users: the version of the tenant's grants at this request; it grows with every change."""
+    """Users: the version of the tenant's access; it grows with every change."""
 
     @property
     def uses_own_console(self) -> bool:
-        """Return whether the user signed in at the console that the gateway serves."""
+        """Return whether the user logged in at the console that the gateway serves."""
         return self.client == OWN_CONSOLE
 
     @property
     def application_id(self) -> int:
-        """The id of the calling application."""
+        """Return the id of the calling application."""
         return int(self.subject)
 
     @property
     def user_id(self) -> int:
-        """The id of the calling user."""
+        """Return the id of the calling user."""
         return int(self.subject)
 
     def may(self, *functions: str) -> bool:
-        """Tell whether a user holds any one of `functions`."""
+        """Return whether a user has any of `functions`."""
         return self.super_admin or not self.functions.isdisjoint(functions)
 
     @property
     def may_command(self) -> bool:
-        """Whether a user may set values and call services."""
+        """Return whether a user may set values and call services."""
         may_as_viewer = self.viewers_may_command and self.may(*COMMANDING_VIEWERS)
         return may_as_viewer or self.may(*COMMANDERS)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A principal with the circumstances of its request."""
+    """A principal with address and id of its request."""
 
     principal: Principal
     address: str = ""
-    """The client's own address, as the gateway saw it."""
+    """The client's IP address, as seen by the gateway."""
     request_id: str = ""
 
     @property
     def tenant(self) -> str:
-        """The tenant of the principal."""
+        """Return the tenant of the principal."""
         return self.principal.tenant

@@ -1,8 +1,8 @@
-"""Secrets that have to be used again, and are therefore kept encrypted and not hashed.
+"""Encryption of secrets that must be decrypted later, and hence cannot be hashed.
 
-AES-256-GCM under a key of the service's settings: what a dump of the database or a log of
-its commands shows is of no use without that key. Each text is bound to its context (whose it
-is), so that one cannot be put in the place of another.
+AES-256-GCM with a key of the service's settings: without it, a database dump or a command log is
+useless. The context (the owner of the secret) is authenticated, so that a text cannot be exchanged
+for another.
 """
 
 import base64
@@ -15,25 +15,25 @@ _NONCE = 12
 
 
 class SealBroken(Exception):
-    """A text that was not sealed with this key and for this context."""
+    """A text that was not sealed with this key and context."""
 
 
 class Seal:
-    """Seals and opens texts with one key (32 bytes, base64url without padding)."""
+    """Encrypts and decrypts texts with one key (32 bytes, base64url without padding)."""
 
     def __init__(self, key: str) -> None:
         self._cipher = AESGCM(base64.urlsafe_b64decode(key + "="))
 
     def seal(self, text: str, context: str) -> str:
-        """The text, encrypted."""
+        """Return the encrypted text."""
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._cipher.encrypt(nonce, text.encode(), context.encode())
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, context: str) -> str:
-        """The text again; raise `SealBroken`."""
+        """Return the decrypted text; raise `SealBroken`."""
         try:
             raw = base64.urlsafe_b64decode(sealed)
             return self._cipher.decrypt(raw[:_NONCE], raw[_NONCE:], context.encode()).decode()
         except (InvalidTag, ValueError) as error:
-            raise SealBroken("the key or the context is another one") from error
+            raise SealBroken("the key or the context is wrong") from error

@@ -1,10 +1,9 @@
-"""Token state in Redis: where it stands, and how the gateway looks it up.
+"""Token state in Redis, and its look-up by the gateway.
 
-A token is opaque, 256 random bits; Redis has its SHA-256 only, so that a dump of Redis
-opens nothing. `tw:token:{sha256}` holds the principal of an access token for as long as
-it lives. Refresh tokens stand under `tw:refresh:{sha256}`, so one is never taken for the
-other. Revocation deletes the keys and is seen by the next look-up. What writes them is
-`services/auth/tokens`.
+A token is opaque and has 256 random bits. Redis has only its SHA-256, so that a dump of Redis
+reveals no token. `tw:token:{sha256}` has the principal of an access token until it expires. Refresh
+tokens are stored under `tw:refresh:{sha256}`, so that the two cannot be confused. Revocation
+deletes the keys and takes effect with the next look-up. `services/auth/tokens` writes the keys.
 """
 
 import hashlib
@@ -18,34 +17,34 @@ from libs.common.recent import Recent
 from libs.common.store.redis import Coalescing, Redis
 
 REMEMBERED = 50_000
-"""Most tokens whose tenant a process remembers."""
+"""Tokens whose tenant a process caches."""
 
 
 def token_hash(token: str) -> str:
-    """The SHA-256 of a token in hex, under which everything about it is kept."""
+    """Return the SHA-256 of a token in hexadecimal, which is part of its Redis keys."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def access_token_key(hashed: str) -> str:
-    """Where the principal of the access token with this hash stands."""
+    """Return the Redis key of the access token with this hash."""
     return f"tw:token:{hashed}"
 
 
 def token_key(token: str) -> str:
-    """Where the principal of an access token stands."""
+    """Return the Redis key of an access token."""
     return access_token_key(token_hash(token))
 
 
 def refresh_key(token: str) -> str:
-    """Where a refresh token stands."""
+    """Return the Redis key of a refresh token."""
     return f"tw:refresh:{token_hash(token)}"
 
 
 class TokenReader:
-    """Looks access tokens up, and for users the version of what they may do.
+    """Reads access tokens, and for users the version of their permissions.
 
-    Whose token it is never changes, so a token's tenant is remembered and both are read in
-    one round trip; only the first look-up of a user's token takes two.
+    The tenant of a token never changes. It is cached, so that token and version are read in one
+    round trip; only the first look-up of a user's token takes two.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -55,16 +54,16 @@ class TokenReader:
         self._coalescing = Coalescing(self.principals)
 
     async def principal(self, token: str) -> Principal | None:
-        """The principal of a token, None when it is not valid; raises what Redis raises.
+        """Return the principal of a token, None if it is invalid; raises errors of Redis.
 
-        Look-ups of one event-loop turn share their round trip.
+        Look-ups in one iteration of the event loop share a round trip.
         """
         return await self._coalescing.answer(token)
 
     async def principals(self, tokens: Sequence[str]) -> list[Principal | None]:
-        """The principal of each token, None where it is not valid.
+        """Return the principal of each token, None if it is invalid.
 
-        A user's has the tenant's version in `access`, 0 when Redis has none.
+        `access` of a user is the tenant's version, 0 if Redis has none.
         """
         if not tokens:
             return []
@@ -88,5 +87,5 @@ class TokenReader:
 
 
 def live_key(password: str) -> str:
-    """Where Redis has the user of a password, for as long as its log-in lasts."""
+    """Return the Redis key of the user of a live password, which exists until logout."""
     return f"tw:live:{token_hash(password)}"

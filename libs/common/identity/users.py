@@ -1,6 +1,6 @@
-"""Users as `auth` knows them: nicknames, and the tenant of a user of the bus.
+"""Data about users from `auth`: nicknames, and the tenant of a user of the bus.
 
-`tw:bus-tenant:{user in capitals}` is written by the auth callout when it lets somebody in.
+The auth callout writes `tw:bus-tenant:{user in capitals}` when it accepts a login.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class People:
-    """Looks nicknames up."""
+    """Reads the nicknames of users."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
@@ -25,7 +25,7 @@ class People:
     async def nicknames(self, tenant: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Return nicknames by user id; empty while `auth` does not answer.
 
-        What people have made is worth showing without their names.
+        Callers show their resources without names rather than fail.
         """
         if not ids:
             return {}
@@ -34,24 +34,24 @@ class People:
                 DESCRIBE_USERS, DescribeUsers(tenant, list(ids)), DescribedUsers
             )
         except Unavailable as error:
-            log.warning("the names of users are left out: %s", error)
+            log.warning("nicknames of users are not available: %s", error)
             return {}
         return {int(user_id): name for user_id, name in found.nicknames.items()}
 
 
 KEPT = 100_000
-"""Users that are kept."""
+"""Cached users."""
 TENANT_LIFE = 86_400 * 30
-"""Seconds that Redis keeps one after its last log-in."""
+"""Seconds for which Redis keeps the tenant of a user after the last login."""
 
 
 def tenant_key(user: str) -> str:
-    """Where Redis has the tenant of a user."""
+    """Return the Redis key of the tenant of a user."""
     return f"tw:bus-tenant:{user.upper()}"
 
 
 class TenantsOfUsers:
-    """The tenants of users; one that is not known yet is asked for beside, and empty so long."""
+    """A cache of the tenants of users, filled in the background."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -59,7 +59,7 @@ class TenantsOfUsers:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, user: str) -> str:
-        """The tenant of a user, empty while it is not known."""
+        """Return the tenant of a user; while unknown, return "" and read it in the background."""
         known = self._known.get(user)
         if known is None:
             if user not in self._asking and len(self._asking) < KEPT:
@@ -69,15 +69,15 @@ class TenantsOfUsers:
         return known
 
     def known(self, user: str) -> str | None:
-        """Return the tenant of a user, empty without one; None if nobody has asked for it yet."""
+        """Return the cached tenant of a user, empty without one; None if it was not read yet."""
         return self._known.get(user)
 
     def learn(self, user: str, tenant: str) -> None:
-        """Keep the tenant of a user that has logged in."""
+        """Cache the tenant of a user that has logged in."""
         self._known.put(user, tenant)
 
     async def find(self, user: str) -> str:
-        """Ask for the tenant of a user and return it; empty if there is none or Redis fails."""
+        """Read the tenant of a user; empty if it has none, or if Redis fails."""
         await self._ask(user)
         return self._known.get(user) or ""
 
@@ -85,6 +85,6 @@ class TenantsOfUsers:
         try:
             found = await self._redis.get(tenant_key(user))
         except RedisError as error:
-            log.warning("the tenant of %s is not known: %r", user, error)
+            log.warning("the tenant of %s cannot be read: %r", user, error)
             return
         self._known.put(user, found.decode() if isinstance(found, bytes) else "")

@@ -1,4 +1,4 @@
-"""The SDK of integrations: write a class, give it to a host, and the platform knows it.
+"""The SDK of integrations: subclass `Integration` and run it in an `IntegrationHost`.
 
     class Lamps(Integration):
         manifest = Manifest(id="lamps", name="Lamps", tsl=TSL, add_device_service="add_lamp")
@@ -9,8 +9,8 @@
     async with IntegrationHost(bus, Lamps()) as host:
         await host.things.report("default", "L1", {"on": True})
 
-The same can be done in any language: the subjects and shapes are those of
-`libs.common.contracts.integrations`; docs/how-to/integrations.md has the page.
+Integrations may also use the bus directly, in any language: `libs.common.contracts.integrations`
+defines subjects and messages, docs/integrations.md explains them.
 """
 
 from libs.common.contracts.integrations import (

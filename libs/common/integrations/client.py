@@ -1,4 +1,4 @@
-"""Which integrations there are, and what they are asked over the bus."""
+"""The known integrations, and calls of their operations over the bus."""
 
 import asyncio
 import logging
@@ -33,39 +33,39 @@ from libs.common.tsl import TslDocument, TslInvalid
 log = logging.getLogger(__name__)
 
 FRESH = 2.0
-"""Seconds for which it holds what `management` said of the integrations."""
+"""Seconds for which the list from `management` is cached."""
 DEVICE_SECONDS = 10.0
-"""How long an integration may take to add or delete a device."""
+"""Seconds for which an integration may take to add or delete a device."""
 UPDATE_SECONDS = 5.0
-"""How long an integration may take to hear of changed properties."""
+"""Seconds for which an integration may take to accept changed properties."""
 
 CARRY_SECONDS = 5.0
-"""How long an integration may take to accept a command or downlinks."""
+"""Seconds for which an integration may take to accept a command or downlinks."""
 
 A = TypeVar("A")
 Carries = Literal["", "commands", "frames"]
-"""Nothing, commands as they are, or the bytes that codecs make of them."""
+"""An integration carries nothing, commands unchanged, or frames that codecs encode."""
 
 
 class ShownIntegration(msgspec.Struct, frozen=True):
-    """An integration, as answers show it."""
+    """An integration in answers of `device`."""
 
     name: str
     deletable: bool = True
     """Whether its devices can be deleted."""
     carries_frames: bool = False
-    """Whether its devices send bytes, which codecs read."""
+    """Whether its devices send bytes, which codecs decode."""
 
 
 BUILT_IN = {
     DIRECT: ShownIntegration("Direct connection"),
     SYSTEM: ShownIntegration("System"),
 }
-"""The integrations that are always there: all that is known while `management` is silent."""
+"""The integrations that always exist, and are known even without `management`."""
 
 
 class Integrations:
-    """Knows the integrations as `management` does; one per process."""
+    """The integrations that `management` knows; one instance per process."""
 
     def __init__(self, client: RpcClient) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class Integrations:
         self._asking = asyncio.Lock()
 
     async def all(self) -> Mapping[str, Integration]:
-        """The integrations by id, silent ones too; raise `Unavailable` when nobody knows."""
+        """Return integrations by id, including stopped ones; raise `Unavailable`."""
         if time.monotonic() < self._until:
             return self._found
         async with self._asking:
@@ -87,7 +87,7 @@ class Integrations:
         return self._found
 
     async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
-        """All of them, asked anew when one of `integrations` is not there: it may just come."""
+        """Return all integrations, read again if one of `integrations` is missing or stopped."""
         found = await self.all()
         if any(name not in found or not found[name].alive for name in integrations):
             self._until = 0.0
@@ -95,11 +95,11 @@ class Integrations:
         return found
 
     async def find(self, integration: str) -> Integration | None:
-        """The integration, there or silent; None when it was never announced."""
+        """Return a running or stopped integration; None if it was never announced."""
         return (await self.expecting([integration])).get(integration)
 
     async def carries(self, integration: str) -> Carries:
-        """What of commands to its devices goes to the integration."""
+        """Return which form of commands to its devices the integration carries."""
         found = None if integration == DIRECT else (await self.all()).get(integration)
         if found is None:
             return ""
@@ -108,19 +108,19 @@ class Integrations:
         return "commands" if found.manifest.carries_commands else ""
 
     async def by_name(self) -> list[str]:
-        """Return the ids of integrations in the order of their names."""
+        """Return the ids of integrations, sorted by name."""
         known = await self.known()
         return sorted(known, key=lambda one: (known[one].name or "", one))
 
     async def known(self) -> Mapping[str, ShownIntegration]:
-        """As lists show them: what was known last when `management` is silent.
+        """Return the integrations of lists; the last known while `management` does not answer.
 
-        Devices of an integration that is gone can be deleted, whatever it could do.
+        Devices of a stopped integration can be deleted, even if it does not support this.
         """
         try:
             found = await self.all()
         except (Unavailable, UpstreamFailed) as error:
-            log.warning("names of integrations may be old: %s", error)
+            log.warning("names of integrations may be outdated: %s", error)
             found = self._found
         shown = {
             key: ShownIntegration(
@@ -132,8 +132,8 @@ class Integrations:
 
 
 def away(integration: str) -> str:
-    """What is said of an integration that is not there."""
-    return f"integration {integration} is not there at the moment"
+    """Return the error message for a stopped integration."""
+    return f"integration {integration} is not running"
 
 
 def _deletable(integration: Integration) -> bool:
@@ -141,20 +141,20 @@ def _deletable(integration: Integration) -> bool:
 
 
 class IntegrationClient:
-    """Asks integrations, and says clearly when one is away, late or out of its mind."""
+    """Calls operations of integrations, and reports stopped, slow and failing ones."""
 
     def __init__(self, client: RpcClient, call_seconds: float) -> None:
         self._client = client
         self._call_seconds = call_seconds
-        """How long a service of an integration may take."""
+        """Seconds for which a service of an integration may take."""
 
     async def ask(
         self, integration: str, operation: Operation, request: Any, answer: type[A], seconds: float
     ) -> A:
-        """Ask, and wait up to `seconds`; raises what the integration refuses with.
+        """Call an operation, and wait up to `seconds`; raise the integration's error.
 
-        Besides that `NobodyAnswers` when it is not there, `UpstreamTimeout` when it is late and
-        `UpstreamFailed` when it answers nonsense.
+        Also raises `NobodyAnswers` if the integration is stopped, `UpstreamTimeout` after
+        `seconds`, and `UpstreamFailed` for an invalid answer.
         """
         subject = operation_subject(integration, operation)
         try:
@@ -175,21 +175,21 @@ class IntegrationClient:
     async def updated(
         self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
     ) -> None:
-        """Say that people changed properties; raises what the integration refuses with.
+        """Send changed properties to an integration; raise its error.
 
-        They are stored after it: one that is away reads them when it is back.
+        They are stored afterwards. An integration that does not answer reads them when it is back.
         """
         try:
             await self.entrust(integration, tenant, thing_id, properties)
         except (Unavailable, UpstreamTimeout) as error:
-            log.warning("integration %s has not heard of an update: %s", integration, error)
+            log.warning("integration %s did not receive an update: %s", integration, error)
 
     async def entrust(
         self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
     ) -> None:
-        """Say that people changed properties, secrets among them, which are kept nowhere else.
+        """Send changed properties with secrets, which only the integration stores.
 
-        Raises what the integration refuses with, and what says that it was not told.
+        Raises the integration's error, or the reason why the message was not delivered.
         """
         change = PropertiesUpdated(tenant=tenant, thing_id=thing_id, properties=properties)
         await self.ask(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
@@ -197,28 +197,28 @@ class IntegrationClient:
     async def call(
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:
-        """Call a service of the integration itself; its outputs."""
+        """Call a service of the integration itself; return its outputs."""
         wanted = CallService(tenant=tenant, thing_id=thing_id, service_id=service, inputs=inputs)
         answer = await self.ask(integration, "call", wanted, ServiceResult, self._call_seconds)
         return answer.outputs
 
     async def add_device(self, integration: str, wanted: AddDevice) -> NewDevice:
-        """Let an integration make ready for a device, and say what it is."""
+        """Let an integration prepare a new device; return the data of the device."""
         return await self.ask(integration, "add_device", wanted, NewDevice, DEVICE_SECONDS)
 
     async def carry(self, integration: str, device: DeviceRef, some: Sequence[Downlink]) -> None:
-        """Let an integration queue downlinks for a device; raises what it refuses with."""
+        """Let an integration queue downlinks for a device; raise its error."""
         wanted = CarryDownlinks(device=device, downlinks=list(some))
         await self.ask(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
-        """Let an integration let a device go."""
+        """Let an integration delete a device."""
         await self.ask(integration, "delete_device", device, Acknowledged, DEVICE_SECONDS)
 
 
 def tsl_of(manifest: Manifest) -> TslDocument:
-    """The manifest's TSL; `management` takes none that is broken."""
+    """Return the manifest's TSL, which `management` has validated."""
     try:
         return manifest.document(stored=True)
     except TslInvalid as error:
-        raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error
+        raise UpstreamFailed(f"the TSL of integration {manifest.id} is invalid") from error

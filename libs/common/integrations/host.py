@@ -1,4 +1,4 @@
-"""Runs an integration on the bus: answers for it, and announces it while it runs."""
+"""Running an integration on the bus: it answers calls and is announced while it runs."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ PAGE = 500
 
 
 class IntegrationThings:
-    """The things of one integration. Every call raises what `device` answers."""
+    """Calls of `device` for the things of an integration; each raises the error of `device`."""
 
     def __init__(self, rpc: RpcClient, integration: str) -> None:
         self._rpc = rpc
@@ -65,7 +65,7 @@ class IntegrationThings:
     ) -> None:
         """Report properties of a device (`ts` in ms); accepted when this returns.
 
-        Told again with the same `report_id` within two minutes, it is stored once.
+        Reports with the same `report_id` within two minutes are stored once.
         """
         told = TellReport(
             tenant=tenant,
@@ -84,7 +84,7 @@ class IntegrationThings:
         outputs: dict[str, Any],
         ts: int | None = None,
     ) -> None:
-        """Tell an event of a device."""
+        """Report an event of a device."""
         told = TellEvent(
             tenant=tenant, identifier=identifier, event_id=event_id, outputs=outputs, ts=ts
         )
@@ -100,7 +100,7 @@ class IntegrationThings:
         outputs: dict[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
-        """Tell what became of a command."""
+        """Report the result of a command."""
         told = TellReply(
             tenant=tenant,
             identifier=identifier,
@@ -112,41 +112,41 @@ class IntegrationThings:
         await self._rpc.call(tell_subject(self._id, "reply"), told, Acknowledged)
 
     async def frames(self, frames: Sequence[ToldFrame]) -> FramesTold:
-        """Tell up to 500 uplinks; all but the refused are accepted when this returns."""
+        """Send up to 500 uplinks; all but the refused are accepted when this returns."""
         told = TellFrames(frames=list(frames))
         return await self._rpc.call(tell_subject(self._id, "frames"), told, FramesTold)
 
     async def downlink(self, told: TellDownlink) -> None:
-        """Tell what became of a downlink."""
+        """Report the state of a downlink."""
         await self._rpc.call(tell_subject(self._id, "downlink"), told, Acknowledged)
 
     async def link(self, told: TellLink) -> None:
-        """Tell a join, or what a device answered about its state."""
+        """Report a join, or a device's answer to a status request."""
         await self._rpc.call(tell_subject(self._id, "link"), told, Acknowledged)
 
     async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
-        """Set properties of the integration itself, as far as its TSL has them."""
+        """Set properties of the integration itself; properties that its TSL lacks are ignored."""
         told = TellOwnReport(tenant=tenant, properties=properties)
         await self._rpc.call(tell_subject(self._id, "own_report"), told, Acknowledged)
 
     async def own_values(self, tenant: str) -> OwnValues:
-        """The latest values of the integration itself in a tenant."""
+        """Return the latest values of the integration itself in a tenant."""
         return await self._rpc.call(
             tell_subject(self._id, "own_values"), GetOwnValues(tenant), OwnValues
         )
 
     async def put_device(self, tenant: str, name: str, device: NewDevice) -> DeviceRef:
-        """Bring a device in that nobody asked for; open to built-in integrations only."""
+        """Add or update a device that the integration discovered; only for built-in ones."""
         wanted = PutDevice(tenant=tenant, name=name, device=device)
         return await self._rpc.call(tell_subject(self._id, "put_device"), wanted, DeviceRef)
 
     async def tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
-        """The TSL document of a device."""
+        """Return the TSL document of a device."""
         wanted = GetTsl(tenant=tenant, identifier=identifier)
         return (await self._rpc.call(tell_subject(self._id, "get_tsl"), wanted, GotTsl)).tsl
 
     async def devices(self) -> AsyncIterator[DeviceRef]:
-        """All devices of the integration, of all tenants, by id."""
+        """Yield all devices of the integration, of all tenants, by id."""
         after = 0
         while True:
             wanted = ListDevices(after=after, limit=PAGE)
@@ -160,38 +160,38 @@ class IntegrationThings:
 
 
 class Integration:
-    """Base of integrations; override what the manifest promises.
+    """Base of integrations; override the methods that the manifest announces.
 
-    A handler refuses with an error of `libs.common.errors` (`InvalidInput` names the
-    parameter); whoever asked gets it as it is. What it is asked may come twice when an
-    answer was lost, so a handler that has done it already says so and not that it failed.
+    A handler rejects a request with an error of `libs.common.errors` (`InvalidInput` with the
+    parameter), which the caller receives. A request may be repeated after an answer was lost, so
+    repeated requests must succeed.
     """
 
     manifest: Manifest
     things: IntegrationThings
-    """What it tells and asks of its devices and of itself; given by its host."""
+    """Reports and requests for its devices and itself; set by its host."""
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Make ready for a device and say what it is; the platform stores it then."""
-        raise MethodNotAllowed(f"integration {self.manifest.id} cannot add device!")
+        """Prepare a new device and return its data; the platform then stores it."""
+        raise MethodNotAllowed(f"integration {self.manifest.id} does not add devices")
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Let a device go; the platform removes it then."""
+        """Delete a device; the platform then removes it."""
 
     async def call(self, wanted: CallService) -> ServiceResult:
-        """Do what a service of the integration itself does."""
-        raise MethodNotAllowed(f"integration {self.manifest.id} has no service that can be called")
+        """Run a service of the integration itself."""
+        raise MethodNotAllowed(f"integration {self.manifest.id} has no services")
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Hear that people changed properties of the integration."""
+        """Process properties of the integration that users changed."""
 
     async def command(self, wanted: DeviceCommand) -> None:
-        """Carry a command to a device (`carries_commands`); its reply is told later."""
-        raise MethodNotAllowed(f"integration {self.manifest.id} carries no commands")
+        """Send a command to a device (`carries_commands`), and report its result later."""
+        raise MethodNotAllowed(f"integration {self.manifest.id} does not carry commands")
 
     async def downlink(self, wanted: CarryDownlinks) -> None:
-        """Queue bytes for a device (`carries_frames`); what becomes of them is told later."""
-        raise MethodNotAllowed(f"integration {self.manifest.id} carries no frames")
+        """Queue frames for a device (`carries_frames`), and report their state later."""
+        raise MethodNotAllowed(f"integration {self.manifest.id} does not carry frames")
 
 
 Q = TypeVar("Q")
@@ -199,7 +199,7 @@ A = TypeVar("A")
 
 
 class IntegrationHost:
-    """One integration on one connection; several processes may host the same one."""
+    """An integration on one connection; several processes may host the same integration."""
 
     def __init__(self, bus: Bus, integration: Integration) -> None:
         manifest = integration.manifest
@@ -214,16 +214,16 @@ class IntegrationHost:
         self._rpc.offer("downlink", CarryDownlinks, _acknowledged(integration.downlink))
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
-        """What the integration tells and asks."""
+        """The things of the integration."""
 
     async def start(self) -> None:
-        """Answer, and announce; known to the platform when this returns, if it is there."""
+        """Answer calls and announce the integration to the platform."""
         await self._rpc.start()
         await self._announce()
         self._announcing = asyncio.ensure_future(self._keep_announcing())
 
     async def stop(self) -> None:
-        """Stop; the platform forgets it when the lease ends."""
+        """Stop; the platform considers it stopped when the announcement expires."""
         if self._announcing is not None:
             await ended(self._announcing)
         await self._rpc.stop()
@@ -245,11 +245,11 @@ class IntegrationHost:
         try:
             await self._client.call(announce_subject(manifest.id), manifest, Acknowledged)
         except ThingwayError as error:
-            log.warning("integration %s is not announced: %s", manifest.id, error)
+            log.warning("integration %s could not be announced: %s", manifest.id, error)
 
 
 def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Awaitable[Acknowledged]]:
-    """Answer what `handle` has done."""
+    """Return a handler that runs `handle` and acknowledges."""
 
     async def acknowledging(wanted: Q) -> Acknowledged:
         await handle(wanted)
@@ -259,9 +259,9 @@ def _acknowledged(handle: Callable[[Q], Awaitable[None]]) -> Callable[[Q], Await
 
 
 def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
-    """Begin a refusal with the input at fault, which is how the platform knows it.
+    """Return a handler whose errors begin with the invalid input, as the platform expects.
 
-    A sentence that happens to have the name in it ("a serial has no spaces") does not do.
+    It is not sufficient that the message contains the name ("a serial has no spaces").
     """
 
     async def naming(wanted: Q) -> A:

@@ -1,4 +1,4 @@
-"""Limits: token buckets in Redis, which all replicas share, and the limits and use of tenants."""
+"""Limits: token buckets in Redis, which all replicas share, and tenants' limits and usage."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -8,19 +8,19 @@ from typing import cast
 from libs.common.store.redis import Redis
 
 TAKE = (Path(__file__).parent / "token_bucket.lua").read_text()
-"""The beginning of a Lua script that takes permits, with whatever else it does."""
+"""The beginning of a Lua script that takes permits; the rest follows."""
 _TAKE_ONLY = "return {take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}"
 
 
 def bucket_key(owner: str, key: str) -> str:
-    """Where a bucket stands."""
+    """Return the Redis key of a bucket."""
     return f"tw:limit:{owner}:{key}"
 
 
 class TokenBuckets:
     """Buckets under `tw:limit:{owner}:{key}`, each refilled at a rate up to its burst.
 
-    `owner` is the service: two that count one address at other rates must not share a bucket.
+    `owner` is the service: services that limit the same address must not share a bucket.
     """
 
     def __init__(self, redis: Redis, owner: str) -> None:
@@ -31,9 +31,9 @@ class TokenBuckets:
     async def take(
         self, key: str, *, rate: float, burst: int, wanted: int = 1
     ) -> tuple[int, float]:
-        """Take up to `wanted` permits; return how many, and the seconds until the next is there.
+        """Take up to `wanted` permits; return their number and the seconds until the next permit.
 
-        `rate` is in permits per second. A negative `wanted` gives permits back.
+        `rate` is in permits per second. A negative `wanted` returns permits.
         """
         keys = [bucket_key(self._owner, key)]
         answer = await self._script(keys=keys, args=[rate, burst, wanted])
@@ -41,12 +41,12 @@ class TokenBuckets:
         return granted, wait_ms / 1000
 
     async def fill(self, key: str) -> None:
-        """Make a bucket full again."""
+        """Fill a bucket."""
         await self._redis.delete(bucket_key(self._owner, key))
 
 
 def counted_address(address: str) -> str:
-    """The address, or the /64 network of an IPv6 one: a client has all of it."""
+    """Return the address, or the /64 network of an IPv6 address, which a client owns."""
     return address if ":" not in address else _network_of(address)
 
 

@@ -1,7 +1,7 @@
-"""How much each of many may do, counted in this process: token buckets on the caller's clock.
+"""Rate limits per key, counted in this process: token buckets with the caller's clock.
 
-The clock of a message is when it was received, so a backlog after an outage counts as it came.
-Several processes count each for themselves: together they let that many times as much pass.
+The time of a message is when it was received, so a backlog after an outage counts at its original
+times. Each process counts separately: several processes together permit a multiple.
 """
 
 import logging
@@ -22,11 +22,11 @@ from libs.common.recent import Recent
 log = logging.getLogger(__name__)
 
 BURST = 10.0
-"""Seconds' worth that may come at once."""
+"""Seconds' worth of permits that may be used at once."""
 DAY = 86_400.0
 """Seconds."""
 KEPT = 100_000
-"""Buckets that are kept. What was used longest ago goes, and is full when it is asked for."""
+"""Buckets in memory. The least recently used one is dropped, and is full when it is used again."""
 
 
 class _Bucket:
@@ -38,7 +38,7 @@ class _Bucket:
 
 
 class Meter:
-    """Buckets by key, each refilled at the rate that its caller names."""
+    """Buckets by key, each refilled at the rate that the caller passes."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
@@ -46,9 +46,9 @@ class Meter:
     def lacking(
         self, key: Hashable, amount: float, rate: float, at: float, burst: float = BURST
     ) -> float:
-        """Seconds until `amount` is there at `rate` per second; 0 when it is.
+        """Return the seconds until `amount` permits are available at `rate` per second, or 0.
 
-        `at` is in seconds; time never goes back. `burst` is in seconds' worth.
+        `at` is in seconds and never decreases. `burst` is in seconds' worth of permits.
         """
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -64,22 +64,22 @@ class Meter:
         return max(0.0, (amount - bucket.permits) / rate)
 
     def take(self, key: Hashable, amount: float) -> None:
-        """Take what is not lacking."""
+        """Take available permits."""
         self._buckets[key].permits -= amount
 
 
 class Excess(NamedTuple):
-    """What was beyond a limit."""
+    """A message rate above a limit."""
 
     limit: str
-    """Name of the field of `Limits`, as JSON has it."""
+    """The field of `Limits` in camelCase."""
     reason: str
     wait: float
-    """Seconds until it would pass."""
+    """Seconds until the messages are permitted."""
 
 
 class MessageMeter:
-    """Counts the messages of devices, and their bytes, against the limits of their tenants."""
+    """Applies the limits of tenants to their devices' messages and bytes."""
 
     def __init__(self, limits: KnownLimits, burst: float = BURST) -> None:
         self._limits = limits
@@ -89,7 +89,7 @@ class MessageMeter:
     def take(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
     ) -> Excess | None:
-        """Let `number` messages of `size` bytes pass at time `at` (s), all of them or none."""
+        """Count `number` messages of `size` bytes at time `at` (s), unless they exceed a limit."""
         limits = self._limits.of(tenant)
         wanted = _wanted(limits, tenant, device, number, size)
         for key, amount, rate, what in wanted:
@@ -110,7 +110,7 @@ class MessageMeter:
 def _wanted(
     limits: Limits, tenant: str, device: Hashable, number: int, size: int
 ) -> list[tuple[tuple[str, Hashable], int, int, str]]:
-    """Bucket, amount, rate and what is counted."""
+    """Return bucket, amount, rate and unit of each limit."""
     return [
         (("eachMessages", device), number, limits.each_messages, "messages"),
         (("eachMessageBytes", device), size, limits.each_message_bytes, "bytes"),
@@ -120,13 +120,13 @@ def _wanted(
 
 
 TIMEOUT = 5.0
-"""Seconds that `auth` and `device`, which it asks, get."""
+"""Seconds for which `auth` may take, including its call of `device`."""
 REMEMBERED_USERS = 10_000
 """Users that are remembered."""
 
 
 class Floods:
-    """Shuts out users of the bus, beside what its caller does."""
+    """Disconnects users of the bus that send too much, in the background."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
@@ -134,16 +134,16 @@ class Floods:
         self._asking = Beside()
 
     def __len__(self) -> int:
-        """How many users are remembered; none while nobody has sent too much."""
+        """Return the number of remembered users; 0 if no user has sent too much."""
         return len(self._since)
 
     def shuts_out(self, user: str) -> bool:
-        """Tell whether a user was shut out a moment ago: what still comes was on its way."""
+        """Return whether a user was disconnected recently, so that late messages are ignored."""
         since = self._since.get(user)
         return since is not None and time.monotonic() < since + SHUT_OUT_SECONDS
 
     def end(self, user: str) -> None:
-        """Shut a user out, unless it is."""
+        """Disconnect a user, unless it was disconnected recently."""
         if not self.shuts_out(user):
             self._since.put(user, time.monotonic())
             self._asking.begin(user, partial(self._end, user))
@@ -153,4 +153,4 @@ class Floods:
             await self._rpc.call(SHUT_OUT, ShutOut(user), Done, timeout=TIMEOUT)
         except ThingwayError as error:
             self._since.pop(user)
-            log.warning("%s sends too much and is not shut out: %s", user, error)
+            log.warning("%s sends too much, but cannot be disconnected: %s", user, error)

@@ -1,4 +1,4 @@
-"""How many documents of a collection a tenant may have: a field of `Limits`."""
+"""The number of documents of a collection that a tenant may have: a field of `Limits`."""
 
 import asyncio
 import time
@@ -13,17 +13,18 @@ from libs.common.limits.use import Use
 from libs.common.recent import Recent
 
 LIFE = 1.0
-"""Seconds that a count holds at least."""
+"""Minimum seconds for which a count is cached."""
 SHARE = 20
-"""Times as long as it took that a count holds, where that is more: 10,000,000 take seconds."""
+"""A count is cached for this multiple of its duration, if longer: counting 10,000,000 takes
+seconds."""
 KEPT = 10_000
-"""Most tenants whose counts are kept."""
+"""Tenants whose counts are cached."""
 AGAIN = 60.0
-"""Seconds after which whoever is refused may try again: documents go when people delete them."""
+"""Seconds after which a rejected caller may retry, because users may have deleted documents."""
 
 
 def limit_reached(limit: str, most: int) -> TooManyRequests:
-    """Return the error of a tenant that has `most` documents, as many as `limit` permits."""
+    """Return the error for a tenant that has as many documents as `limit` permits."""
     text = f"{limit}: the tenant has {most} of these, which is its limit"
     return TooManyRequests(text, retry_after=AGAIN)
 
@@ -35,10 +36,10 @@ class _Counted:
 
 
 class Quota:
-    """Counts what tenants add; one per process and collection.
+    """Limits the documents that tenants add; one instance per process and collection.
 
-    Additions of other processes count when the count is made anew, so a tenant may get as many
-    too many as they make meanwhile.
+    Documents that other processes add are included in the next count, so a tenant may slightly
+    exceed its limit.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Quota:
         tenant: str = "tenant",
         **only: Any,
     ) -> None:
-        """`tenant` is the field that names the tenant; `only` documents like this count."""
+        """`tenant` is the name of the tenant's field; only documents matching `only` count."""
         self._collection = collection
         self._limits = limits
         self._limit = limit
@@ -59,7 +60,7 @@ class Quota:
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def take(self, tenant: str) -> None:
-        """Count one more; raise `TooManyRequests` when the tenant has as many as it may."""
+        """Count a new document; raise `TooManyRequests` if the tenant has reached its limit."""
         most: int = getattr(await self._limits.asked(tenant), self._limit)
         counted = await self._count(tenant, most)
         if counted.number >= most:
@@ -68,13 +69,13 @@ class Quota:
         counted.number += 1
 
     async def beyond(self, tenant: str, wanted: int) -> tuple[int, TooManyRequests]:
-        """Return how many of `wanted` more documents would be too many, and their error."""
+        """Return the number of `wanted` documents that exceed the limit, and their error."""
         most: int = getattr(await self._limits.asked(tenant), self._limit)
         counted = await self._count(tenant, most)
         return max(0, counted.number + wanted - most), limit_reached(self._limit, most)
 
     async def used(self, wanted: AskUse) -> Use:
-        """How many a tenant has, for `report_use`."""
+        """Return the number of documents of a tenant, for `report_use`."""
         most: int = getattr(await self._limits.asked(wanted.tenant), self._limit)
         return {self._limit: (await self._count(wanted.tenant, most)).number}
 

@@ -1,4 +1,4 @@
-"""The limits of tenants in a process: asked of `auth`, kept for a few seconds, never waited for."""
+"""The limits of tenants, read from `auth` in the background and cached for seconds."""
 
 import asyncio
 import logging
@@ -14,25 +14,26 @@ from libs.common.recent import Recent
 log = logging.getLogger(__name__)
 
 _limited = metrics.get_meter("thingway").create_counter(
-    "thingway_limited", description="What was refused beyond a limit, by limit and tenant"
+    "thingway_limited", description="Rejected requests and messages, by limit and tenant"
 )
 
 
 def count_limited(limit: str, tenant: str, number: int = 1) -> None:
-    """Count refusals; `limit` is the field of `Limits` in camelCase (`eachRequests`)."""
+    """Count rejections; `limit` is the field of `Limits` in camelCase (`eachRequests`)."""
     _limited.add(number, {"limit": limit, "tenant": tenant})
 
 
 LIFE = 5.0
-"""Seconds after which a tenant's limits are asked for anew."""
+"""Seconds after which a tenant's limits are read again."""
 KEPT = 10_000
-"""Most tenants that are kept."""
+"""Tenants whose limits are cached."""
 
 
 class KnownLimits:
-    """What each tenant may use, as far as it is known: the defaults until `auth` has answered.
+    """The limits of each tenant; the defaults until `auth` has answered.
 
-    A change holds within `LIFE` seconds. While `auth` is away, what was known goes on to hold.
+    A change takes effect within `LIFE` seconds. While `auth` is unavailable, the last known limits
+    remain valid.
     """
 
     def __init__(self, rpc: RpcClient, defaults: Limits | None = None) -> None:
@@ -42,7 +43,7 @@ class KnownLimits:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, tenant: str) -> Limits:
-        """The limits of a tenant; asks for them beside, when they are old."""
+        """Return the known limits of a tenant; refresh outdated ones in the background."""
         asked, limits = self._known.get(tenant) or (-LIFE, self._defaults)
         if asked + LIFE <= time.monotonic() and tenant not in self._asking:
             task = self._asking[tenant] = asyncio.ensure_future(self._ask(tenant, limits))
@@ -50,7 +51,7 @@ class KnownLimits:
         return limits
 
     async def asked(self, tenant: str) -> Limits:
-        """The limits of a tenant, waited for when nothing is known of it yet."""
+        """Return the limits of a tenant; wait for them if none are known."""
         limits = self.of(tenant)
         task = self._asking.get(tenant)
         if tenant in self._known or task is None:
@@ -63,5 +64,5 @@ class KnownLimits:
             answer = await self._rpc.call(GET_LIMITS, GetLimits(tenant), TenantLimits)
             before = answer.limits
         except ThingwayError as error:
-            log.info("limits of %s stay as they were: %s", tenant, error)
+            log.info("limits of %s cannot be refreshed: %s", tenant, error)
         self._known.put(tenant, (time.monotonic(), before))

@@ -1,6 +1,7 @@
-"""What callers hold at the moment, each up to a bound, and what a tenant uses.
+"""Concurrency limits of a process, and the usage of tenants across all processes.
 
-Who answers is not known beforehand, so whoever asks waits for `PATIENCE` and takes what has come.
+The number of processes is unknown, so a request for usage collects the answers for `PATIENCE`
+seconds.
 """
 
 import asyncio
@@ -28,23 +29,25 @@ log = logging.getLogger(__name__)
 ASK = "use.ask"
 ANSWERS = "use.answer"
 PATIENCE = 0.3
-"""Seconds in which a process answers."""
+"""Seconds in which processes answer."""
 WORKERS = 8
-"""Questions that a process asks or answers at a time: a count in a database may take seconds."""
+"""Usage requests that a process sends or answers concurrently: counting in a database may take
+seconds."""
 
 Use = Mapping[str, int | float]
-"""By the name of the limit, in camelCase: `{"requests": 3}`."""
+"""Amounts by the name of the limit in camelCase: `{"requests": 3}`."""
 Part = Callable[[AskUse], Awaitable[Use]]
-"""Tells what a process knows of the use of a tenant and of a principal of it."""
+"""Returns this process's share of the usage of a tenant and of one of its principals."""
 
 _ask = msgspec.json.Decoder(AskUse).decode
 _use = msgspec.json.Decoder(dict[str, int | float]).decode
 
 
 async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
-    """Answer with this process's part from now on.
+    """Answer usage requests with this process's share.
 
-    With `queue` one process of that name answers for all: for what is counted in a database.
+    With `queue`, one process of that name answers for all, for amounts that are counted in a
+    database.
     """
 
     scheduler = FairScheduler("use", WORKERS)
@@ -53,27 +56,27 @@ async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
         try:
             await message.respond(msgspec.json.encode(await part(asked)))
         except (NatsError, StoreError) as error:
-            log.warning("what is in use could not be told: %r", error)
+            log.warning("usage could not be reported: %r", error)
 
     async def take(message: Msg) -> None:
         try:
             asked = _ask(message.data)
             scheduler.start(asked.tenant, partial(answer, message, asked))
         except (*INVALID_JSON, LaneFull) as error:
-            log.warning("what is in use is not told: %r", error)
+            log.warning("a request for usage was ignored: %r", error)
 
     await bus.client.subscribe(ASK, queue, cb=take)
 
 
 class UseQuestions:
-    """Asks the processes; a question costs `PATIENCE`."""
+    """Requests the usage from all processes, which takes `PATIENCE` seconds."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._scheduler = FairScheduler("questions about use", WORKERS)
 
     async def ask(self, wanted: AskUse) -> Use:
-        """The sum of all parts; raise `TooManyRequests` and `Unavailable`."""
+        """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""
         try:
             async with self._scheduler.slot(wanted.tenant):
                 return await self._sum(msgspec.json.encode(wanted))
@@ -93,7 +96,7 @@ class UseQuestions:
                     message = await subscription.next_msg(left)
                 except NatsTimeout:
                     break
-                if message.data:  # the server answers with nothing when nobody is there
+                if message.data:  # nats-server answers with an empty message if no process does
                     together.update(_use(message.data))
         finally:
             await subscription.unsubscribe()
@@ -101,21 +104,21 @@ class UseQuestions:
 
 
 Claim = tuple[str, int, str]
-"""Who holds one, how many of it at most, and the name of that limit."""
+"""A holder, its maximum number of slots, and the name of that limit."""
 
 
 class Counts:
-    """How many each holder has of one thing. Who has none takes no room here."""
+    """The occupied slots per holder; holders without slots use no memory."""
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
 
     def of(self, holder: str) -> int:
-        """How many a holder has."""
+        """Return the number of slots that a holder occupies."""
         return self._held.get(holder, 0)
 
     def take(self, claims: Sequence[Claim], number: int = 1) -> Claim | None:
-        """Take `number` for each claim, or none: then return the claim that is beyond its bound."""
+        """Occupy `number` slots of every claim, or return the first claim without free slots."""
         held = self._held
         for claim in claims:
             if held.get(claim[0], 0) + number > claim[1]:
@@ -125,7 +128,7 @@ class Counts:
         return None
 
     def give(self, claims: Sequence[Claim], number: int = 1) -> None:
-        """Give back what was taken."""
+        """Release slots."""
         held = self._held
         for holder, _, _ in claims:
             left = held.pop(holder, 0) - number
@@ -134,7 +137,7 @@ class Counts:
 
 
 class Held:
-    """What was taken; it is given back once."""
+    """Occupied slots, which are released once."""
 
     __slots__ = ("_claims", "_counts")
 
@@ -143,16 +146,16 @@ class Held:
         self._claims = claims
 
     def give(self) -> None:
-        """Give it back."""
+        """Release the slots."""
         self._counts.give(self._claims)
 
 
 def taken(
     counts: Counts, claims: Sequence[Claim], tenant: str, again: float, number: int = 1
 ) -> Held:
-    """Take `number` for each claim; raise `TooManyRequests`, to try again after `again` seconds.
+    """Occupy slots of every claim; raise `TooManyRequests` with `again` (s) if one has none.
 
-    `tenant` is whose refusal the metrics count; empty for callers without a login.
+    The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """
     beyond = counts.take(claims, number)
     if beyond is None:

@@ -1,9 +1,9 @@
-"""What a process of ours gives up before it runs people's code (Linux; elsewhere less).
+"""Confinement of a process before it runs code of users (Linux; other systems less).
 
-After `confine` a process can compute, use the memory it was granted, and read and write what
-is open: no files, sockets, processes or signals to others. A system call that is not listed
-ends it (seccomp-bpf, https://docs.kernel.org/userspace-api/seccomp_filter.html), so even
-a fault of the interpreter that lets code run as the processor's own leads nowhere.
+After `confine`, a process can compute, use its memory limit, and read and write open files. It
+cannot use other files, sockets, processes or signals. A system call that is not listed kills the
+process (seccomp-bpf, https://docs.kernel.org/userspace-api/seccomp_filter.html). Even an exploited
+fault of the interpreter therefore has no effect.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 LINUX = sys.platform == "linux"
 NICENESS = 19
-"""How far people's code stands back behind others who want the processor."""
+"""Lowest priority of user code."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 38, 22
 _SECCOMP_MODE_FILTER = 2
@@ -38,7 +38,7 @@ _SYSTEM_CALLS: dict[str, tuple[int, frozenset[int]]] = {
         frozenset({63, 64, 57, 222, 226, 215, 214, 134, 135, 139, 216, 233, 93, 98, 113, 94, 278}),
     ),
 }
-"""The architecture as seccomp names it, and the numbers of the calls that are left."""
+"""The architecture in seccomp, and the numbers of the permitted system calls."""
 _SETITIMER = {"x86_64": 38, "aarch64": 103}
 
 
@@ -47,16 +47,16 @@ class _Program(ctypes.Structure):
 
 
 def end_with_parent() -> None:
-    """Be killed when the parent is gone, however it went."""
+    """Let the kernel kill this process when its parent ends."""
     if LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def stand_back() -> None:
-    """Leave the processor to everybody else who wants it: code may compute as long as it may.
+    """Give this process the lowest priority.
 
-    Linux may share it among sessions first (sched(7), autogroup), and a worker has one of its
-    own, so its session has to stand back as well. Where there is no such thing, it goes on.
+    Linux may share the processor among sessions first (sched(7), autogroup). A worker has its own
+    session, whose priority is therefore lowered too, where autogroups exist.
     """
     os.nice(NICENESS)
     with contextlib.suppress(OSError):
@@ -64,9 +64,9 @@ def stand_back() -> None:
 
 
 def leave_idle_time(pid: int) -> None:
-    """Give a process only idle time: a processor that it uses counts as free for others.
+    """Give a process only idle time, so that a processor that it uses counts as idle.
 
-    (Low priority is not enough: on a processor that looks busy, others queue up on the next.)
+    Low priority does not suffice: if a processor looks busy, other processes queue on the next one.
     """
     if LINUX:
         with contextlib.suppress(ProcessLookupError):
@@ -74,10 +74,10 @@ def leave_idle_time(pid: int) -> None:
 
 
 def confine(memory: int, *, timer: bool = False) -> None:
-    """Give up everything but `memory` more bytes, what is open, and perhaps a timer of its own."""
+    """Restrict this process to `memory` more bytes, open files, and an optional timer."""
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))
-    with contextlib.suppress(ValueError):  # where the system does not let it be lowered
+    with contextlib.suppress(ValueError):  # some systems do not permit to lower it
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if LINUX:
         in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -102,7 +102,7 @@ def _allow_only_computing(*, timer: bool) -> None:
 
 
 def _filter(architecture: int, allowed: list[int]) -> bytes:
-    """A BPF program: the calls that are `allowed`, and the end of the process for all others."""
+    """Return a BPF program that kills the process at any call not in `allowed`."""
     count = len(allowed)
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
@@ -127,11 +127,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 HEADER = struct.Struct(">I")
-"""What stands before a frame on a pipe: its length."""
+"""The length of a frame, which precedes it on a pipe."""
 
 
 def read_frame(source: int) -> bytes | None:
-    """The next frame of a pipe; None when it has ended."""
+    """Return the next frame of a pipe; None at its end."""
     header = _exactly(source, HEADER.size)
     return None if header is None else _exactly(source, HEADER.unpack(header)[0])
 

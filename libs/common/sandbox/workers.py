@@ -1,4 +1,4 @@
-"""Worker processes as their owner sees them: started, asked, ended."""
+"""Worker processes: start, request, kill."""
 
 import asyncio
 import contextlib
@@ -12,17 +12,17 @@ from pathlib import Path
 from libs.common.sandbox.confine import HEADER
 
 LARGEST_ANSWER = 8 * 1024 * 1024
-"""Bytes of an answer that are read at most, before anything is decoded."""
+"""Maximum bytes of an answer, checked before decoding."""
 _DISCARDED = 64 * 1024
-"""Bytes that are discarded at a time."""
+"""Bytes that are discarded in one read."""
 _ROOT = Path(__file__).parents[3]
 _BEGIN = "import sys; sys.path.insert(0, {root!r}); from {module} import main; main({arguments})"
 
 
 async def start_worker(module: str, *arguments: int, largest: int) -> Process:
-    """A process that runs `main(*arguments)` of a module, with nothing in its environment.
+    """Return a process that runs `main(*arguments)` of a module with an empty environment.
 
-    `largest` is the length of the longest frame that it may write.
+    `largest` is the maximum length of a frame that it writes.
     """
     given = ", ".join(map(str, arguments))
     text = _BEGIN.format(root=str(_ROOT), module=module, arguments=given)
@@ -38,9 +38,9 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
 
 
 async def ask_worker(process: Process, request: bytes) -> bytes:
-    """Return the frame that answers one.
+    """Send a request frame and return the answer.
 
-    Raises `OSError`, also for an answer of more than `LARGEST_ANSWER` bytes, and
+    Raises `OSError`, also if the answer exceeds `LARGEST_ANSWER` bytes, and
     `asyncio.IncompleteReadError`.
     """
     source, target = _pipes(process)
@@ -48,14 +48,14 @@ async def ask_worker(process: Process, request: bytes) -> bytes:
     await target.drain()
     (size,) = HEADER.unpack(await source.readexactly(HEADER.size))
     if size > LARGEST_ANSWER:
-        raise OSError(f"the worker answers {size} bytes")
+        raise OSError(f"the answer of the worker has {size} bytes, {LARGEST_ANSWER} are allowed")
     return await source.readexactly(size)
 
 
 async def ask_once(process: Process, request: bytes, largest: int) -> bytes:
-    """Return all that a process answers before it ends; raise `OSError` beyond `largest` bytes."""
+    """Return the complete output of a process; raise `OSError` above `largest` bytes."""
     source, target = _pipes(process)
-    with contextlib.suppress(ConnectionError):  # it may end before it has read everything
+    with contextlib.suppress(ConnectionError):  # it may end before it has read the request
         target.write(request)
         await target.drain()
         target.close()
@@ -64,7 +64,7 @@ async def ask_once(process: Process, request: bytes, largest: int) -> bytes:
     except asyncio.IncompleteReadError as error:
         await process.wait()
         return error.partial
-    raise OSError(f"the process answers more than {largest} bytes")
+    raise OSError(f"the output of the process exceeds {largest} bytes")
 
 
 def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -74,7 +74,7 @@ def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 def memory_of(process: Process) -> int:
-    """Return how many bytes of memory a process uses (Linux; elsewhere 0)."""
+    """Return the bytes of memory that a process uses (Linux; 0 elsewhere)."""
     with contextlib.suppress(OSError):
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize()
@@ -82,17 +82,17 @@ def memory_of(process: Process) -> int:
 
 
 def kill_worker(process: Process) -> None:
-    """End a worker with the run that it has in hand."""
+    """Kill a worker and its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def wait_killed(process: Process) -> None:
-    """Wait until a killed process has ended, and discard what it had written.
+    """Wait until a killed process has ended, and discard its output.
 
-    asyncio waits for the end of its pipes, which nobody sees while unread data fills a buffer.
+    asyncio waits for the end of its pipes, which is not noticed while unread data fills a buffer.
     """
-    with contextlib.suppress(RuntimeError):  # its owner reads it, until the process has ended
+    with contextlib.suppress(RuntimeError):  # its owner may be reading the output
         while process.stdout is not None and await process.stdout.read(_DISCARDED):
             pass
     await process.wait()

@@ -14,38 +14,38 @@ from libs.common.errors import TooManyRequests
 T = TypeVar("T")
 
 QUANTUM = 0.01
-"""What a lane may use each round, in seconds of a worker."""
+"""Seconds of a worker that a lane may use per round."""
 DEBT = 1_000
-"""Rounds that a lane can owe at most; the rest is forgotten, so no lane is shut out for long."""
+"""Maximum debt of a lane in rounds, so that no lane is blocked for long."""
 REMEMBERED = 1_000
-"""Idle lanes whose use is remembered, for the metrics and for their next turn."""
+"""Idle lanes whose usage is remembered, for the metrics and for their next turn."""
 
 
 class LaneFull(TooManyRequests):
-    """429: a lane's backlog has as many items or bytes as it may have."""
+    """429: a lane's backlog is full."""
 
 
 class _Lane(Generic[T]):
     def __init__(self) -> None:
         self.waiting: OrderedDict[Hashable, deque[tuple[T, int]]] = OrderedDict()
-        """Items and their sizes by sub-lane, the sub-lane whose turn is next first."""
+        """Items and their sizes by sub-lane, in the order of the sub-lanes' turns."""
         self.items = 0
         self.size = 0
         self.deficit = 0.0
-        """What it may still use, as of `round`, without what the running items have used."""
+        """Remaining usage as of `round`, without the usage of running items."""
         self.round = -1
         self.used = 0.0
         self.overflowed = 0
         self.running = 0
         self.began = 0.0
-        """The sum of the times at which the running items began."""
+        """The sum of the start times of running items."""
 
 
 class Lanes(Generic[T]):
-    """Items by lane. `next` names the lane whose turn is next, `pop` takes one of its items.
+    """Waiting items by lane. `next` selects a lane, `pop` removes one of its items.
 
-    A lane's cost is the time that its items held a worker: between `begin` and `end`, or what
-    `charge` adds.
+    A lane's cost is the time for which its items occupied a worker, between `begin` and `end`, and
+    the costs passed to `charge`.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Lanes(Generic[T]):
         self._clock = clock
         self._round = 0
         self._lanes: OrderedDict[str, _Lane[T]] = OrderedDict()
-        """All lanes with items or running items, and those that were used last."""
+        """All lanes with waiting or running items, and the most recently used others."""
         self._ring: OrderedDict[str, _Lane[T]] = OrderedDict()
-        """The lanes with items, the one whose turn is next first."""
+        """The lanes with waiting items, in the order of their turns."""
         if observed:
             _known.add(self)
 
@@ -83,36 +83,36 @@ class Lanes(Generic[T]):
                 yield from (item for item, _ in queue)
 
     def waiting(self, lane: str) -> int:
-        """Return how many items wait in a lane."""
+        """Return the number of items that wait in a lane."""
         return self._lanes[lane].items if lane in self._lanes else 0
 
     def waiting_size(self, lane: str) -> int:
-        """Return how many bytes wait in a lane."""
+        """Return the bytes that wait in a lane."""
         return self._lanes[lane].size if lane in self._lanes else 0
 
     def running(self, lane: str) -> int:
-        """Return how many workers a lane holds."""
+        """Return the number of workers that a lane occupies."""
         return self._lanes[lane].running if lane in self._lanes else 0
 
     def has_room(self, lane: str, size: int = 0) -> bool:
-        """Return whether one more item of `size` bytes fits; a single large one always does."""
+        """Return whether an item of `size` bytes fits; an empty lane accepts any size."""
         known = self._lanes.get(lane)
         if known is None or not known.items:
             return True
         return known.items < self._most_items and known.size + size <= self._most_size
 
     def put(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> None:
-        """Let `item` wait in `lane`; raise `LaneFull` when it does not fit."""
+        """Add an item to a lane; raise `LaneFull` if it does not fit."""
         if not self.has_room(lane, size):
             self.note_overflow(lane)
-            raise LaneFull(f"too much waits for {self.name}; try again later", retry_after=1.0)
+            raise LaneFull(f"too many requests wait for {self.name}; try again later", retry_after=1.0)
         entry = self._lane(lane)
         entry.waiting.setdefault(sub, deque()).append((item, size))
         self._count(entry, 1, size)
         self._ring.setdefault(lane, entry)
 
     def next(self, may: Callable[[str], bool] = lambda _: True) -> str | None:
-        """Return the lane whose turn is next, of those that `may` take one; None without any.
+        """Return the lane whose turn is next among those that `may` run; None without any.
 
         The lane moves to the end of the round.
         """
@@ -136,7 +136,10 @@ class Lanes(Generic[T]):
         return iter(self._lanes[lane].waiting)
 
     def pop(self, lane: str, sub: Hashable = None) -> tuple[T, int]:
-        """Take the first item of a sub-lane, with its size; the sub-lane goes to the end."""
+        """Remove and return the first item of a sub-lane and its size.
+
+        The sub-lane moves to the end of the lane's turns.
+        """
         entry = self._lanes[lane]
         queue = entry.waiting[sub]
         item, size = queue.popleft()
@@ -149,7 +152,7 @@ class Lanes(Generic[T]):
         return item, size
 
     def remove(self, lane: str, item: T, *, size: int = 0, sub: Hashable = None) -> None:
-        """Take a waiting item out; do nothing when it waits no longer."""
+        """Remove a waiting item; do nothing if it is no longer waiting."""
         entry = self._lane(lane)
         queue = entry.waiting.get(sub, deque())
         if (item, size) not in queue:
@@ -161,21 +164,21 @@ class Lanes(Generic[T]):
         self._settle(lane, entry)
 
     def begin(self, lane: str) -> float:
-        """Note that a lane holds one more worker; return the time for `end`."""
+        """Record that a lane occupies one more worker; return the time for `end`."""
         entry, now = self._lane(lane), self._clock()
         entry.running += 1
         entry.began += now
         return now
 
     def end(self, lane: str, began: float) -> None:
-        """Note that a lane let a worker go, and charge the time that it held it."""
+        """Record that a lane released a worker, and charge the elapsed time."""
         entry = self._lanes[lane]
         entry.running -= 1
         entry.began -= began
         self.charge(lane, self._clock() - began)
 
     def charge(self, lane: str, cost: float) -> None:
-        """Add to what a lane has used."""
+        """Add a cost to the usage of a lane."""
         entry = self._lane(lane)
         entry.used += cost
         left = self._left(entry, self._elapsed(entry, self._clock())) - cost
@@ -183,11 +186,11 @@ class Lanes(Generic[T]):
         self._forget(lane, entry)
 
     def note_overflow(self, lane: str) -> None:
-        """Count an item that found no room."""
+        """Count an item that did not fit."""
         self._lane(lane).overflowed += 1
 
     def each(self) -> Iterator[tuple[str, _Lane[T]]]:
-        """Return the lanes that are remembered, by name."""
+        """Return the remembered lanes by name."""
         return iter(self._lanes.items())
 
     def _lane(self, name: str) -> _Lane[T]:
@@ -209,16 +212,16 @@ class Lanes(Generic[T]):
             self._forget(name, lane)
 
     def _elapsed(self, lane: _Lane[T], now: float) -> float:
-        """Return what the running items of a lane have used so far."""
+        """Return the usage of the running items of a lane so far."""
         return lane.running * now - lane.began if lane.running else 0.0
 
     def _left(self, lane: _Lane[T], elapsed: float) -> float:
-        """Return what a lane may still use in this round, before `elapsed` is subtracted."""
+        """Return the remaining usage of a lane in this round, before `elapsed` is subtracted."""
         gained = (self._round - lane.round) * self._quantum
         return min(lane.deficit + gained, self._quantum + elapsed)
 
     def _forget(self, name: str, lane: _Lane[T]) -> None:
-        """Drop an idle lane once there are many of them; those used last are kept."""
+        """Drop the least recently used idle lane if too many are remembered."""
         self._lanes.move_to_end(name)
         if len(self._lanes) <= REMEMBERED or lane.items or lane.running:
             return
@@ -251,15 +254,15 @@ _meter = get_meter("thingway")
 _meter.create_observable_gauge(
     "thingway_scheduler_waiting",
     [_observer(lambda lane: lane.items)],
-    description="Items of a tenant that wait",
+    description="Waiting items of a tenant",
 )
 _meter.create_observable_counter(
     "thingway_scheduler_used",
     [_observer(lambda lane: lane.used)],
-    description="Seconds of workers, or bytes of queues, that a tenant has used",
+    description="Seconds of workers, or bytes of queues, used by a tenant",
 )
 _meter.create_observable_counter(
     "thingway_scheduler_overflow",
     [_observer(lambda lane: lane.overflowed)],
-    description="Items of a tenant that found its lane full",
+    description="Items of a tenant that were rejected because its lane was full",
 )

@@ -1,4 +1,4 @@
-"""Endless jobs of a process: with pauses, or for all tenants, each of which takes turns."""
+"""Endless jobs of a process: with pauses, or for all tenants, which take turns."""
 
 import asyncio
 import logging
@@ -20,17 +20,18 @@ from libs.common.telemetry.logs import name_lines
 log = logging.getLogger(__name__)
 
 DEADLINE = 900.0
-"""Seconds after which a step is cancelled; it has hung, as all that steps wait for ends sooner."""
+"""Seconds after which a step is cancelled; it must have hung, because all waits in steps end
+sooner."""
 _END = object()
 
 Steps = AsyncGenerator[None, None]
-"""The work for one tenant; it yields wherever other tenants may go first."""
+"""The job of one tenant, which yields wherever other tenants may take a turn."""
 AWAY = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
-"""What a job raises while a store, the bus or another service does not answer."""
+"""The errors of a job while a database, the bus or another service does not answer."""
 
 
 async def repeat(work: Callable[[], Awaitable[None]], seconds: float, late: str) -> None:
-    """Do `work` for ever with pauses; `late` is what the log says while something is away."""
+    """Run `work` for ever with pauses; `late` begins the log line of a failure."""
     while True:
         try:
             await work()
@@ -47,10 +48,11 @@ async def take_turns(
     period: float,
     wake: asyncio.Event | None = None,
 ) -> None:
-    """Work for tenants for ever; a step of a tenant holds one of `workers`, in fair turns.
+    """Run the steps of tenants for ever; each step occupies one of `workers` in fair turns.
 
-    `tenants` lists those with work, every `period` seconds and whenever `wake` is set. At most one
-    step of a tenant runs at a time. A tenant whose step fails begins again with the next list.
+    `tenants` lists the tenants with steps to run, every `period` seconds and whenever `wake` is
+    set. At most one step of a tenant runs at a time. A tenant whose step fails is retried with the
+    next list.
     """
     scheduler, working, wake = FairScheduler(name, workers), Beside(), wake or asyncio.Event()
     again: set[str] = set()
@@ -68,7 +70,7 @@ async def take_turns(
             try:
                 for tenant in await tenants():
                     begun = working.begin(f"{name} for {tenant}", partial(work, tenant))
-                    if woken and not begun:  # what woke us may be behind the steps that run
+                    if woken and not begun:  # the running steps may have missed the new data
                         again.add(tenant)
             except AWAY as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
@@ -80,7 +82,7 @@ async def take_turns(
 async def _work(
     name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], Steps]
 ) -> None:
-    """Take the steps of a tenant, each in a turn of its own."""
+    """Run the steps of a tenant, each in its own turn."""
     name_lines(tenant=tenant)
     try:
         async with aclosing(steps(tenant)) as each:

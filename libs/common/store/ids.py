@@ -1,8 +1,8 @@
-"""Ids: a hi/lo allocator over a MongoDB counter.
+"""Ids from a hi/lo allocator on a MongoDB counter.
 
-A process takes a block of ids in one round trip and hands them out from memory. Ids are
-unique across replicas, grow roughly with time and stay below 2^53, so that every JSON
-reader keeps them exact. A crash wastes at most the rest of a block.
+A process reserves a block of ids in one round trip and assigns them from memory. Ids are unique
+across replicas, increase roughly with time and stay below 2^53, so that every JSON parser reads
+them exactly. A crash wastes at most the rest of a block.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from pymongo import ReturnDocument
 from libs.common.store.mongo import Database, present
 
 FIRST = 1_000_000
-"""The first id: large enough that nobody takes it for a row number."""
+"""The first id, large enough not to be confused with a row number."""
 
 
 class IdAllocator:
-    """Hands out ids of one sequence."""
+    """Allocates the ids of a sequence."""
 
     def __init__(self, database: Database, name: str, block: int = 500) -> None:
         self._counters = database["counters"]
@@ -27,7 +27,7 @@ class IdAllocator:
         self._lock = asyncio.Lock()
 
     async def take(self) -> int:
-        """Return an id that nobody else gets."""
+        """Return a new unique id."""
         if self._next >= self._end:
             async with self._lock:
                 if self._next >= self._end:

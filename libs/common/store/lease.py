@@ -1,6 +1,6 @@
-"""Leases: one holder across replicas, until it stops renewing.
+"""Leases: a single replica holds a lease until it stops renewing it.
 
-Time is the database's (`$$NOW`), so replicas need not agree on theirs.
+Times come from the database (`$$NOW`), so the clocks of replicas need not agree.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from libs.common.store.mongo import Database, DuplicateKey, StoreError, present
 log = logging.getLogger(__name__)
 
 Job = Callable[[], Awaitable[None]]
-"""Begins an endless coroutine."""
+"""Starts an endless coroutine."""
 
 
 class Lease:
-    """A named lease for this process."""
+    """A named lease of this process."""
 
     def __init__(self, database: Database, name: str, life: float = 10.0) -> None:
         self._leases = database["leases"]
@@ -29,7 +29,7 @@ class Lease:
         self._holder = uuid4().hex
 
     async def acquire(self) -> bool:
-        """Take or renew the lease; False while somebody else holds it."""
+        """Acquire or renew the lease; return False while another process holds it."""
         free = {"$or": [{"$eq": ["$holder", self._holder]}, {"$lt": ["$until", "$$NOW"]}]}
         until = {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": self._life_ms}}
         taken = {
@@ -37,8 +37,8 @@ class Lease:
             "until": {"$cond": [free, until, "$until"]},
         }
         try:
-            # $expr may not stand in the filter of an upsert, so the condition stands here; a
-            # lease that nobody has ever held has no `until`, which sorts before every date.
+            # $expr is not permitted in the filter of an upsert, hence the condition in the update. A
+            # new lease has no `until`, which sorts before every date.
             lease = await self._leases.find_one_and_update(
                 {"_id": self._name},
                 [{"$set": taken}],
@@ -50,22 +50,22 @@ class Lease:
         return bool(present(lease)["holder"] == self._holder)
 
     async def release(self) -> None:
-        """Give the lease back, when it is ours."""
+        """Release the lease, if this process holds it."""
         await self._leases.delete_one({"_id": self._name, "holder": self._holder})
 
 
 class Leader:
-    """Runs the jobs of a process in exactly one of its replicas: the one that holds the lease.
+    """Runs the jobs of a process in exactly one replica, which holds the lease.
 
-    One lease serves them all, because each renewal is a write that waits for the journal.
-    They are cancelled when the lease is lost, and when it could not be renewed well before its
-    end, because by then somebody else may hold it. One that fails is begun again.
+    All jobs share a lease, because each renewal is a write that waits for the journal. Jobs are
+    cancelled when the lease is lost, or when it could not be renewed well before its end, because
+    another replica may then acquire it. A failed job is restarted.
     """
 
     def __init__(
         self, database: Database, name: str, jobs: Mapping[str, Job], life: float = 10.0
     ) -> None:
-        """`life` in seconds: another replica goes on so long after one that is gone."""
+        """`life` is the time in seconds after which another replica takes over."""
         self._lease = Lease(database, name, life)
         self._name = name
         self._jobs = jobs
@@ -73,7 +73,7 @@ class Leader:
         self._period = life / 4
 
     async def run(self) -> None:
-        """Compete for the lease for ever, and do the jobs while it is held."""
+        """Compete for the lease for ever, and run the jobs while it is held."""
         try:
             while True:
                 held = await self._held()
@@ -106,4 +106,4 @@ class Leader:
         for name, task in tasks.items():
             del self._tasks[name]
             if not task.cancelled() and task.exception() is not None:
-                log.error("the job %s failed and starts again", name, exc_info=task.exception())
+                log.error("the job %s failed and is restarted", name, exc_info=task.exception())

@@ -1,14 +1,13 @@
-"""Versioned migrations: indexes and data, run at start, once across replicas.
+"""Versioned migrations of indexes and data, run once across replicas at start.
 
-A migration has a number and a function. The lease in `migrations` lets one replica run
-them; the others wait. A migration must be safe to run again, because the process may
-die between its last write and its being recorded.
-
-While a new version is rolled out, processes of the old one go on beside it, and whoever rolls it
-back starts them again. So what runs at start only *expands*: it adds what the new version needs
-and takes nothing that the old one reads or writes. What takes something away, or completes what
-old processes have written meanwhile, is a step that *contracts* (`contract=True`), and runs when
-the operator says that the old version is gone (`thingway migrate --contract`; decision 0026).
+A migration has a number and a function. The lease `migrations` lets one replica run them; the
+others wait. A migration must be repeatable, because the process may end between its last write and
+the record of the migration.
+During an update, processes of the old version continue to run, and a rollback starts them again. A
+migration at start therefore only *expands*: it adds what the new version needs, and removes nothing
+that the old version reads or writes. A step that removes something, or completes records that old
+processes wrote meanwhile, *contracts* (`contract=True`). It runs when the operator confirms that no
+old process remains (`thingway migrate --contract`; decision 0026).
 """
 
 import asyncio
@@ -26,30 +25,30 @@ _pause = asyncio.sleep
 
 MIGRATIONS = "migrations"
 RESTORING = "restoring"
-"""Id of the document in `migrations` that marks a database while a backup is restored into it."""
+"""Id of the document in `migrations` that marks a database while a backup is restored."""
 _LOOK = 1.0
-"""Seconds between two looks for the end of that."""
+"""Seconds between two checks for the end of the restoration."""
 LIFE = 30.0
-"""Seconds after which another process goes on with the migrations of one that died."""
+"""Seconds after which another process continues the migrations of a crashed one."""
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One step: what it does, and the function that does it."""
+    """A step with its description and its function."""
 
     number: int
     title: str
     run: Callable[[Database], Awaitable[None]]
     contract: bool = False
-    """Whether processes of the version before it do not go on with it."""
+    """Whether the step breaks processes of the previous version."""
 
 
 async def migrate(
     database: Database, migrations: Sequence[Migration], *, contract: bool = False
 ) -> None:
-    """Bring `database` to the newest version; return when it is, whoever did it.
+    """Migrate `database` to the newest version; return when this or another process has.
 
-    Steps that contract are left out unless they are asked for, or the database is a new one.
+    Contracting steps are skipped unless they are requested, or the database is new.
     """
     await _restored(database)
     lease = Lease(database, MIGRATIONS, life=LIFE)
@@ -75,16 +74,16 @@ async def migrate(
 
 
 async def _restored(database: Database) -> None:
-    """Wait while a backup is being restored: no service must sweep or serve half of it."""
+    """Wait while a backup is restored: no service must process incomplete data."""
     while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
-        log.warning("%s is being restored, or was not to the end: waiting", database.name)
+        log.warning("%s is being restored, or its restoration was interrupted: waiting", database.name)
         await _pause(_LOOK)
 
 
 async def due(
     database: Database, migrations: Sequence[Migration], *, contract: bool
 ) -> list[Migration]:
-    """What has not run yet, in the order in which it is to; of a new database everything."""
+    """Return the pending migrations in order; for a new database, all."""
     applied = {entry["_id"] async for entry in database[MIGRATIONS].find({}, {"_id": 1})}
     missing = [migration for migration in migrations if migration.number not in applied]
     if not contract and applied:
@@ -93,7 +92,7 @@ async def due(
 
 
 async def _renew(lease: Lease) -> None:
-    """Keep the lease while a migration takes long (an index over much data)."""
+    """Renew the lease during a long migration, such as a large index."""
     while True:
         await asyncio.sleep(LIFE / 4)
         with suppress(StoreError):

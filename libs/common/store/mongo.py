@@ -1,18 +1,13 @@
-"""MongoDB: the one module that imports the drivers, motor and PyMongo's asyncio client.
+"""MongoDB: the only module that imports the drivers, motor and PyMongo's async client.
 
-Motor carries everything, behind PyMongo's interface (`_MotorCollection`), as which it is typed; hot
-reads go over PyMongo's own client (`Mongo.direct`): decision 0021.
-
-Writes are `w=majority, j=true`: what is answered outlives a primary. Reads are the primary's with
-`majority`: what a primary that is being replaced has written and will lose is not seen, so nothing
-is decided or told by it. Transactions read with `snapshot`, which makes what they have read as
-durable as what they write (docs/decisions/0025). Driver errors stay in here and in stores, which
-name what they expect (`DuplicateKey`, `BulkFailed`).
-
-Documents of MongoDB as structs.
-
-A store that keeps a struct as it is needs no conversion of its own: `read_document` and
-`to_document` are each other's reverse.
+Motor handles most operations, with PyMongo's interface and types (`_MotorCollection`). Frequent
+reads use PyMongo's client (`Mongo.direct`): decision 0021.
+Writes are `w=majority, j=true`, so acknowledged data survives a failover. Reads are from the
+primary with `majority`: they exclude data that a primary being replaced has written and will lose.
+Transactions read with `snapshot`, so their reads are as durable as their writes
+(docs/decisions/0025). Driver errors are handled here and in stores, under the names `DuplicateKey`
+and `BulkFailed`.
+`to_document` and `read_document` convert between structs and documents.
 """
 
 import asyncio
@@ -51,7 +46,7 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 Document = dict[str, Any]
-"""What a collection holds; the docstring of its store gives the shape."""
+"""A document; the docstring of its store describes the fields."""
 Database = AsyncDatabase[Document]
 Collection = AsyncCollection[Document]
 Session = AsyncClientSession
@@ -63,13 +58,14 @@ StoreUnavailable = ConnectionFailure
 StoreError = PyMongoError
 
 PAUSE, LONGEST_PAUSE = 0.005, 0.5
-"""Seconds: what pauses between tries of a transaction take at most, the first and any; doubling."""
+"""Seconds: maximum first pause and maximum pause between attempts of a transaction; pauses
+double."""
 _OPTIONS: dict[str, Any] = {
     "tz_aware": True,
     "maxPoolSize": 32,
     "serverSelectionTimeoutMS": 5000,
     "connectTimeoutMS": 3000,
-    "heartbeatFrequencyMS": 5000,  # with the line above: a silent primary is left after 8 s
+    "heartbeatFrequencyMS": 5000,  # with the line above: a failed primary is detected after 8 s
     "retryWrites": True,
     "retryReads": True,
     "appname": "thingway",
@@ -78,39 +74,39 @@ CLUSTERED: dict[str, Any] = {
     "clusteredIndex": {"key": {"_id": 1}, "unique": True},
     "storageEngine": {"wiredTiger": {"configString": "memory_page_image_max=32KB"}},
 }
-"""Options of a collection that is kept in the order of its `_id`. Where ids begin with a device, as
-many leaves grow at once as there are devices: what a leaf may take of the cache, four times its
-size by default, is at most that (docs/decisions/0001)."""
+"""Options of a collection that is sorted by `_id`. If ids begin with a device, as many leaves grow
+concurrently as devices exist. By default, a leaf may use four times its size in the cache; here it
+may use only its size (docs/decisions/0001)."""
 BATCH_BYTES = 1024 * 1024
-"""Bytes that `read_rows` reads at a time, more where documents become larger all at once."""
+"""Target bytes of a batch of `read_rows`; more if documents suddenly become larger."""
 FIRST_BATCH, LARGEST_BATCH = 32, 1000
-"""Documents of the first batch of `read_rows`, and the most of any."""
+"""Documents of the first batch of `read_rows`, and the maximum of any batch."""
 _DURABLE = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
-"""MongoDB's code of a duplicate key."""
+"""MongoDB's error code for a duplicate key."""
 NAMESPACE_EXISTS = 48
-"""MongoDB's code of a collection that is there already."""
+"""MongoDB's error code for a collection that exists."""
 INDEX_NOT_FOUND = 27
-"""MongoDB's code of an index that is not there."""
+"""MongoDB's error code for a missing index."""
 
 
 def present(document: Document | None) -> Document:
-    """A document that the driver may type as missing and that is there, as after an upsert."""
+    """Return a document that must exist, for example after an upsert."""
     if document is None:
-        raise RuntimeError("MongoDB answered without the document that it wrote")
+        raise RuntimeError("MongoDB did not return the document that it wrote")
     return document
 
 
 LONGEST_SEARCH = 1024
-"""Characters of a text that is searched for. MongoDB refuses patterns above 32 KiB, and
-escaping may make four characters of one."""
+"""Maximum characters of a search text. MongoDB rejects patterns above 32 KiB, and escaping may
+replace one character by four."""
 
 
 def pattern_of(text: str, field: str = "keyword") -> str:
-    """Return the regular expression that matches `text` as it is.
+    """Return a regular expression that matches `text` literally.
 
-    MongoDB refuses a pattern with NUL itself, and reads its escape. Raises `InvalidInput` for
-    the input `field` when the text is longer than `LONGEST_SEARCH`.
+    MongoDB rejects patterns with NUL, but accepts its escape. Raises `InvalidInput` for the input
+    `field` if the text exceeds `LONGEST_SEARCH`.
     """
     if len(text) > LONGEST_SEARCH:
         raise InvalidInput(f"must have at most {LONGEST_SEARCH} characters", field=field)
@@ -118,12 +114,12 @@ def pattern_of(text: str, field: str = "keyword") -> str:
 
 
 def containing(text: str, field: str = "keyword") -> dict[str, str]:
-    """Return the condition "contains `text`" in any case; raise as `pattern_of` does."""
+    """Return the condition "contains `text`", ignoring case; raise as `pattern_of` does."""
     return {"$regex": pattern_of(text, field), "$options": "i"}
 
 
 async def create_missing(database: Database, name: str, **options: Any) -> None:
-    """Create a collection unless it is there; another process may do the same just now."""
+    """Create a collection if missing, even if another process does the same."""
     try:
         await database.create_collection(name, **options)
     except CollectionExists:
@@ -134,15 +130,16 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
 
 
 def among(keys: Sequence[bytes]) -> Document:
-    """The condition on `_id` of a clustered collection that it is one of `keys`, which lie close.
+    """Return the condition that `_id` of a clustered collection is one of close `keys`.
 
-    MongoDB 6 reads all that lies between the first and the last; without bounds it reads all.
+    With bounds, MongoDB 6 reads the range from the first to the last key; without them, the whole
+    collection.
     """
     return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
 
 
 async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
-    """Those of some `keys` that a clustered collection has; each is looked up, see `among`."""
+    """Return the `keys` that exist in a clustered collection; each is looked up separately."""
     there: list[Document] = [
         {"$documents": [{"key": key} for key in keys]},
         {
@@ -162,7 +159,7 @@ async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[
 def page_stages(
     match: Document, order: Sequence[tuple[str, int]], skip: int = 0, limit: int = 0
 ) -> list[Document]:
-    """Return the stages that find up to `limit` documents behind the first `skip`; 0 is all."""
+    """Return the stages that find up to `limit` (0: all) documents after the first `skip`."""
     return [
         {"$match": match},
         {"$sort": dict(order)},
@@ -181,9 +178,9 @@ async def read_rows(
 ) -> AsyncGenerator[Document, None]:
     """Yield the documents of an aggregation on a collection of `Mongo.direct`.
 
-    MongoDB counts a batch in documents. The first has `first` of them. The number of the next ones
-    follows the documents that came before, so that a batch has about `size` bytes. Each is decoded
-    when it is asked for.
+    MongoDB limits a batch by its number of documents. The first has `first` documents; the limit of
+    the next ones follows from the mean size, so that a batch has about `size` bytes. Each document
+    is decoded when it is yielded.
     """
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
     read, mean = 0, 0.0
@@ -203,7 +200,7 @@ async def find_page(
     limit: int,
     fields: Mapping[str, int] | None = None,
 ) -> tuple[list[Document], int]:
-    """Return a page of the documents that match, all with `limit` 0, and how many match."""
+    """Return a page of the matching documents (all with `limit` 0), and their number."""
     page = collection.find(query, fields, sort=order, skip=skip, limit=limit)
     return await asyncio.gather(page.to_list(None), collection.count_documents(query))
 
@@ -211,9 +208,9 @@ async def find_page(
 async def distinct_values(
     collection: Collection, field: str, query: Document, index: str | None = None
 ) -> list[str]:
-    """Return the texts that `field` has in documents that match, each by one seek in `index`.
+    """Return the texts of `field` in matching documents, each by one seek in `index`.
 
-    `distinct` reads all documents that match, unless MongoDB happens to choose this index.
+    `distinct` reads all matching documents, unless MongoDB chooses this index.
     """
     found = [""]
     while row := await collection.find_one(
@@ -224,7 +221,7 @@ async def distinct_values(
 
 
 async def drop_present(collection: Collection, index: str) -> None:
-    """Drop an index when it is there; another process may do the same just now."""
+    """Drop an index if it exists, even if another process does the same."""
     try:
         await collection.drop_index(index)
     except OperationFailure as error:
@@ -233,7 +230,7 @@ async def drop_present(collection: Collection, index: str) -> None:
 
 
 class _PlainIntegers(TypeDecoder):
-    """Reads integers of 64 bits as `int`: msgspec encodes no class derived from it."""
+    """Decodes 64-bit integers as `int`, because msgspec cannot encode subclasses."""
 
     bson_type = Int64
 
@@ -242,11 +239,11 @@ class _PlainIntegers(TypeDecoder):
 
 
 _MOTOR: Any = motor_asyncio
-"""Untyped: collections and databases have another interface here."""
+"""Untyped, because collections and databases have a different interface here."""
 
 
 class _MotorCollection(_MOTOR.AsyncIOMotorCollection):  # type: ignore[misc]
-    """Motor's collection with PyMongo's aggregations: the cursor is awaited."""
+    """Motor's collection with PyMongo's interface for aggregations: the cursor is awaited."""
 
     async def aggregate(self, *arguments: Any, **options: Any) -> Any:
         """Return the cursor."""
@@ -254,7 +251,7 @@ class _MotorCollection(_MOTOR.AsyncIOMotorCollection):  # type: ignore[misc]
 
 
 class _MotorDatabase(_MOTOR.AsyncIOMotorDatabase):  # type: ignore[misc]
-    """Motor's database, of such collections."""
+    """Motor's database with such collections."""
 
     def __getitem__(self, name: str) -> _MotorCollection:
         return _MotorCollection(self, name)
@@ -265,7 +262,7 @@ class _MotorDatabase(_MOTOR.AsyncIOMotorDatabase):  # type: ignore[misc]
 
 
 class Mongo:
-    """The clients of a process, and its database."""
+    """The MongoDB clients of a process, and its database."""
 
     def __init__(self, url: str, database: str) -> None:
         self.client: Any = _MOTOR.AsyncIOMotorClient(url, **_OPTIONS)
@@ -281,19 +278,18 @@ class Mongo:
         }
         self.database = cast("Database", _MotorDatabase(self.client, database, **settings))
         self.direct: Database = self._direct.get_database(database, **settings)
-        """The same database for hot reads: it crosses to no thread."""
+        """The same database for frequent reads, without a thread."""
 
     async def ping(self) -> None:
-        """Raise unless the database answers and takes writes."""
+        """Raise an error unless the database answers and accepts writes."""
         hello = await self.database.command("hello")
         if not hello.get("isWritablePrimary"):
             raise ConnectionFailure("MongoDB has no writable primary yet")
 
     async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Run `work(session)` as one transaction; it may run again after a conflict.
+        """Run `work(session)` in a transaction, repeatedly after conflicts.
 
-        The driver itself begins again at once, and would keep a processor busy while a record is
-        locked.
+        The driver would retry immediately, and occupy a processor while a record is locked.
         """
         tries = itertools.count()
 
@@ -310,9 +306,9 @@ class Mongo:
             return cast("R", done)
 
     async def at_one_moment(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Run `work(session)`, which reads over `direct`: all that it reads is of one moment.
+        """Run `work(session)`, whose reads over `direct` see a single snapshot.
 
-        A transaction: a snapshot session would read the past, which MongoDB need not keep.
+        It is a transaction, because a snapshot session reads the past, which MongoDB may discard.
         """
         async with self._direct.start_session() as session:
             return await session.with_transaction(
@@ -320,7 +316,7 @@ class Mongo:
             )
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self.client.close()
         await self._direct.close()
 
@@ -328,14 +324,14 @@ class Mongo:
 RETENTION_INDEX = "retention"
 DAY = 86_400
 MOST_DAYS = 24_855
-"""As many days as MongoDB's 32 bits of seconds hold."""
+"""Maximum days in MongoDB's 32 bits of seconds."""
 
 
 async def keep_for(database: Database, collection: str, field: str, days: int) -> None:
-    """Keep documents for `days` after their `field`, 0 for ever.
+    """Keep documents for `days` after the time in `field`; 0 keeps them for ever.
 
-    What is over is removed within minutes; a document without the field stays. Every replica
-    does this at its start and comes to the same.
+    Expired documents are deleted within minutes; documents without the field are kept. Every
+    replica calls this at its start with the same result.
     """
     indexes = await database[collection].index_information()
     found = indexes.get(RETENTION_INDEX)
@@ -352,7 +348,7 @@ async def keep_for(database: Database, collection: str, field: str, days: int) -
 
 
 async def ids_in_turns(collection: Collection, query: Document, order: str, most: int) -> list[Any]:
-    """Return `_id` of up to `most` documents: the first of each tenant by `order`, the second, …"""
+    """Return `_id` of up to `most` documents, in turns of tenants, each sorted by `order`."""
     first = {"partitionBy": "$tenant", "sortBy": {order: 1}}
     stages: list[Document] = [
         {"$match": query},
@@ -372,9 +368,9 @@ def _stored_name(name: str) -> str:
 
 
 class Stored(msgspec.Struct, frozen=True, rename=_stored_name):
-    """Base of what is a document: its `id` is `_id`, other fields are in camel case.
+    """Base of stored documents: `id` becomes `_id`, other fields camel case.
 
-    Times are `datetime` in UTC, as MongoDB has them.
+    Times are `datetime` in UTC, as in MongoDB.
     """
 
 
@@ -382,11 +378,11 @@ S = TypeVar("S", bound=Stored)
 
 
 def to_document(stored: Stored) -> Document:
-    """Return the document of a struct; of changes, the fields to set."""
+    """Return the document of a struct; of a struct of changes, the fields to set."""
     document: Document = msgspec.to_builtins(stored, builtin_types=(bytes, datetime))
     return document
 
 
 def read_document(document: Document | None, kind: type[S]) -> S | None:
-    """Return the struct of a document, None for None; fields that it does not have are left out."""
+    """Return the struct of a document, or None without one; unknown fields are ignored."""
     return None if document is None else msgspec.convert(document, kind)

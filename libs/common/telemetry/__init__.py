@@ -1,9 +1,9 @@
-"""Traces and metrics: OpenTelemetry inside, Prometheus at `/metrics`, OTLP when asked.
+"""Traces and metrics with OpenTelemetry, exported to Prometheus and over OTLP.
 
-Metrics always feed a Prometheus registry (`/metrics`). Traces and metrics go out over
-OTLP/HTTP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or its signal-specific form) is set; without
-it no span is recorded, and a request pays nothing for tracing. How many traces are recorded is
-said as usual, by `OTEL_TRACES_SAMPLER` (`tracing.share_from`).
+Metrics are always available to Prometheus (`/metrics`). Traces and metrics are exported over
+OTLP/HTTP if `OTEL_EXPORTER_OTLP_ENDPOINT` (or its signal-specific form) is set. Otherwise no span
+is recorded, and tracing costs nothing. `OTEL_TRACES_SAMPLER` sets the share of recorded traces
+(`tracing.share_from`).
 """
 
 import os
@@ -29,17 +29,17 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @dataclass
 class Telemetry:
-    """What was started; `shutdown` flushes it."""
+    """The telemetry of a process."""
 
     tracing: TracerProvider | None
     metering: MeterProvider
 
     def exposition(self) -> bytes:
-        """The metrics of this process in Prometheus text format."""
+        """Return the metrics of this process in Prometheus text format."""
         return generate_latest(REGISTRY)
 
     def shutdown(self) -> None:
-        """Send what is pending."""
+        """Export pending data and stop."""
         if self.tracing:
             self.tracing.shutdown()
         self.metering.shutdown()
@@ -53,7 +53,7 @@ def _exports(signal: str) -> bool:
 def start_telemetry(service: str) -> Telemetry:
     """Install the global providers of this process; call once.
 
-    Raises `SettingsInvalid` for sampling that is none.
+    Raises `SettingsInvalid` for invalid sampling variables.
     """
     resource = Resource.create({"service.name": f"thingway-{service}"})
     readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
@@ -67,7 +67,7 @@ def start_telemetry(service: str) -> Telemetry:
     tracing = None
     if _exports("TRACES"):
         record_share()
-        tracing = TracerProvider(ALWAYS_ON, resource)  # what is not chosen begins no span
+        tracing = TracerProvider(ALWAYS_ON, resource)  # unsampled traces start no span
         tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(tracing)
     return Telemetry(tracing, metering)

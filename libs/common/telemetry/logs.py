@@ -1,4 +1,4 @@
-"""Lines of the log: text for people, JSON for machines; both name request, run and trace."""
+"""Log lines as text or JSON, with request, run and trace."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ Format = Literal["text", "json"]
 
 FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
 NOISY = ("pymongo", "nats", "uvicorn.error", "opentelemetry")
-"""What these libraries say is logged from WARNING on at least."""
+"""Libraries that are logged only from WARNING on."""
 HIDDEN = "***"
 _LOGIN = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
 _TOKEN = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
@@ -23,12 +23,12 @@ _names: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
 
 
 def name_lines(**names: str) -> None:
-    """Let each line that this task logs from now on have these names, such as `requestId`."""
+    """Add names such as `requestId` to each later log line of this task."""
     _names.set(_given() | names)
 
 
 def line_name(name: str) -> str:
-    """What the lines of this task have under a name; empty when they have none."""
+    """Return the value of a name in the log lines of this task; empty without one."""
     return _given().get(name, "")
 
 
@@ -53,29 +53,29 @@ def _known() -> dict[str, str]:
 
 
 def without_logins(text: str) -> str:
-    """`text` without logins in addresses (`nats://***@host`) and without tokens of HTTP."""
+    """Return `text` without logins in URLs (`nats://***@host`) and without HTTP tokens."""
     return _TOKEN.sub(rf"\1 {HIDDEN}", _LOGIN.sub(HIDDEN, text))
 
 
 class TextLines(logging.Formatter):
-    """A line as people read it, with the names behind its text."""
+    """Formats a line as text, followed by its names."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and below it the trace of an exception."""
+        """Return the line, followed by the trace of an exception."""
         first, *more = super().format(record).split("\n")
         names = "".join(f" {name}={value}" for name, value in _known().items())
         return without_logins("\n".join([first + names, *more]))
 
 
 class JsonLines(logging.Formatter):
-    """A line as JSON: `time`, `level`, `logger`, `message`, `service`, names, `exception`."""
+    """Formats JSON: `time`, `level`, `logger`, `message`, `service`, names, `exception`."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line in any case."""
+        """Return a single line."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -1,9 +1,9 @@
 """Traces across HTTP and NATS (W3C Trace Context).
 
-A trace begins at a door, where something reaches the platform: a request at the gateway, a message
-at the relay, a report of an MQTT device at ingest, a timer that is due. Whether it is recorded is
-decided there, once (docs/decisions/0028). What belongs to no recorded trace carries no header, and
-whoever takes it up makes no span.
+A trace begins at an entry point: a request at the gateway, a message at the relay, a report of an
+MQTT device at ingest, a due timer. The entry point decides whether the trace is recorded
+(docs/decisions/0028). Messages of unrecorded traces have no header, and their receivers create no
+spans.
 """
 
 import os
@@ -21,31 +21,31 @@ from libs.common.settings import SettingsInvalid
 
 TRACE = "traceparent"
 DEFAULT_SHARE = 0.01
-"""Of the traces that begin at a door, those that are recorded unless the operator says."""
+"""Default share of traces that are recorded."""
 _SAMPLER, _ARGUMENT = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 
 _tracer = trace.get_tracer("thingway")
 _propagator = TraceContextTextMapPropagator()
 _nothing = contexts.Context()
 _UNTRACED = nullcontext(INVALID_SPAN)
-"""Around what belongs to no trace, in a task that belongs to none: it costs next to nothing."""
+"""The context manager for untraced code in an untraced task, which costs next to nothing."""
 
 
 class Doors:
-    """How many of the traces that begin in this process are recorded: a share of 0 to 1."""
+    """The share (0 to 1) of new traces in this process that are recorded."""
 
     share = 0.0
 
 
 def share_from(environ: Mapping[str, str]) -> float:
-    """The share that the standard variables ask for; raise `SettingsInvalid`."""
+    """Return the share in the standard variables; raise `SettingsInvalid`."""
     sampler = environ.get(_SAMPLER) or ""
     if sampler.endswith("always_on"):
         return 1.0
     if sampler.endswith("always_off"):
         return 0.0
     if sampler and not sampler.endswith("traceidratio"):
-        raise SettingsInvalid(f"{_SAMPLER}: {sampler!r} is none of always_on, always_off, ratio")
+        raise SettingsInvalid(f"{_SAMPLER}: {sampler!r} must be always_on, always_off or traceidratio")
     text = environ.get(_ARGUMENT) or (str(DEFAULT_SHARE) if not sampler else "1")
     try:
         share = float(text)
@@ -57,17 +57,17 @@ def share_from(environ: Mapping[str, str]) -> float:
 
 
 def record_share() -> None:
-    """Let doors of this process begin traces, as the environment says."""
+    """Record the share of new traces that the environment sets."""
     Doors.share = share_from(os.environ)
 
 
 def is_chosen() -> bool:
-    """Whether the trace that begins now is recorded."""
-    return random.random() < Doors.share  # noqa: S311 - nothing to guess
+    """Return whether a trace that begins now is recorded."""
+    return random.random() < Doors.share  # noqa: S311 - not a secret
 
 
 def header_of(span: Span) -> str:
-    """The `traceparent` of what `span` leads to; empty when it is not recorded."""
+    """Return the `traceparent` for messages of `span`; empty if it is not recorded."""
     context = span.get_span_context()
     if not context.trace_flags.sampled:
         return ""
@@ -75,23 +75,23 @@ def header_of(span: Span) -> str:
 
 
 def current_trace() -> str:
-    """The `traceparent` of what this task leads to; empty when it belongs to no trace."""
+    """Return the `traceparent` of this task; empty without a trace."""
     return header_of(trace.get_current_span())
 
 
 def trace_header(value: str | None = None) -> dict[str, str]:
-    """The header of a message: that of this task, or a given one; none when there is none."""
+    """Return the trace header of this task or of `value`; empty without a trace."""
     value = current_trace() if value is None else value
     return {TRACE: value} if value else {}
 
 
 def trace_of(headers: Mapping[str, str] | None) -> str:
-    """The `traceparent` of a message of ours; empty when it has none."""
+    """Return the `traceparent` of a message; empty without one."""
     return headers.get(TRACE, "") if headers else ""
 
 
 def span_context(value: str) -> SpanContext:
-    """What a `traceparent` names; an invalid one for what is none."""
+    """Return the context of a `traceparent`; an invalid context if it is invalid."""
     if not value:
         return INVALID_SPAN.get_span_context()
     found = _propagator.extract({TRACE: value}, _nothing)
@@ -107,7 +107,7 @@ def begin(
     links: Sequence[Link] = (),
     attributes: Attributes = None,
 ) -> Span:
-    """A span that goes on with a `traceparent`, or begins a trace; the caller ends it.
+    """Return a span that continues a `traceparent` or begins a trace; the caller ends it.
 
     `start` is in ns since 1970.
     """
@@ -119,10 +119,10 @@ def begin(
 
 
 def door(name: str, kind: SpanKind, remote: str = "") -> AbstractContextManager[Span]:
-    """Begin a trace around what reached the platform, if it is chosen.
+    """Begin a trace at an entry point, if it is sampled.
 
-    `remote` is the `traceparent` that a stranger sent: the trace has a link to it, and neither its
-    id nor whether it is recorded are the stranger's to say.
+    `remote` is the `traceparent` of an external client. The trace has a link to it, but neither its
+    id nor its sampling decision is used.
     """
     if not is_chosen():
         return _inside(INVALID_SPAN)
@@ -133,32 +133,32 @@ def door(name: str, kind: SpanKind, remote: str = "") -> AbstractContextManager[
 def continued(
     name: str, kind: SpanKind, value: str, attributes: Attributes = None
 ) -> AbstractContextManager[Span]:
-    """Go on with the trace of a message; without one, belong to no trace."""
+    """Continue the trace of a message; without one, run untraced."""
     return _inside(begin(name, kind, value, attributes=attributes) if value else INVALID_SPAN)
 
 
 def step(
     name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes = None
 ) -> AbstractContextManager[Span]:
-    """A step of the trace that this task belongs to, if it belongs to one."""
+    """Record a step of this task's trace, if it has one."""
     value = current_trace()
     return _inside(begin(name, kind, value, attributes=attributes)) if value else _UNTRACED
 
 
 def batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
-    """A trace of its own around what is done for many at once, with a link to each of theirs."""
+    """Begin a separate trace of a batch, with links to the traces of its items."""
     links = [Link(one) for value in values if value and (one := span_context(value)).is_valid]
     return _inside(begin(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
 
 
 def _inside(span: Span) -> AbstractContextManager[Span]:
-    """Let what is done belong to `span`; end it."""
+    """Run the block in `span`, then end it."""
     return _UNTRACED if span is INVALID_SPAN and not current_trace() else _current(span)
 
 
 @contextmanager
 def _current(span: Span) -> Iterator[Span]:
-    """Let what is done belong to `span`; end it. Of an error it has the kind, not the text."""
+    """Run the block in `span`, then end it; record the type of an error, not its text."""
     token = contexts.attach(trace.set_span_in_context(span))
     try:
         yield span
@@ -171,6 +171,6 @@ def _current(span: Span) -> Iterator[Span]:
 
 
 def failed(span: Span, kind: str) -> None:
-    """Note that what `span` stands for failed; `kind` is a word, because texts may hold secrets."""
+    """Mark `span` as failed; `kind` is a word, because error messages may contain secrets."""
     span.set_status(StatusCode.ERROR)
     span.set_attribute("error.type", kind)
