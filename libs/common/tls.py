@@ -1,4 +1,4 @@
-"""TLS by configuration: what a listener shows, whom a client trusts, whose certificate came."""
+"""TLS settings: certificates of listeners, trusted authorities, certificates of clients."""
 
 import asyncio
 import logging
@@ -13,15 +13,15 @@ from libs.common.settings import ServiceSettings, SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the files of a listener."""
+"""Seconds between two checks of a listener's files."""
 ENCRYPTED = frozenset({"https", "tls", "mqtts", "wss"})
-"""Schemes of addresses that are connected to with TLS."""
+"""URL schemes of connections with TLS."""
 MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @lru_cache(maxsize=16)
 def trusting(ca_file: str) -> ssl.SSLContext:
-    """What clients connect with: trusts the authorities in `ca_file`, the system's when empty.
+    """Return the TLS context of clients, with the authorities in `ca_file` or the system's.
 
     Raises `SettingsInvalid` for a file that cannot be read.
     """
@@ -32,14 +32,14 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 
 
 def trusting_for(url: str, ca_file: str) -> ssl.SSLContext | None:
-    """What to connect to `url` with; None when its scheme is a plain one."""
+    """Return the TLS context for `url`; None for a scheme without TLS."""
     return trusting(ca_file) if url.partition("://")[0] in ENCRYPTED else None
 
 
 def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
-    """Host, port and TLS of `mqtt://` or `mqtts://` addresses, separated by commas.
+    """Return host, port and TLS of `mqtt://` or `mqtts://` URLs, separated by commas.
 
-    Each is as aiomqtt's client takes it.
+    Each is a set of arguments for aiomqtt's client.
     """
     return [
         {
@@ -53,16 +53,16 @@ def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
 
 
 class PeerCertificate(NamedTuple):
-    """What TLS has proved of a client."""
+    """The verified certificate of a client."""
 
     subject: str
-    """Its common name: of a device the SN."""
+    """The common name; for a device, the SN."""
     serial: str
-    """Hexadecimal, as OpenSSL writes it."""
+    """The serial number in hexadecimal, as OpenSSL writes it."""
 
 
 def peer_certificate(transport: asyncio.BaseTransport) -> PeerCertificate | None:
-    """The certificate of a client that was asked for one and showed one that is trusted."""
+    """Return the verified certificate of a client, if it has one with a single name."""
     shown: dict[str, Any] | None = transport.get_extra_info("peercert")
     if not shown:
         return None
@@ -71,13 +71,13 @@ def peer_certificate(transport: asyncio.BaseTransport) -> PeerCertificate | None
 
 
 class ServerTls:
-    """What a listener shows of itself, and whose certificates it asks clients for."""
+    """The certificate of a listener, and the authority of its clients' certificates."""
 
     def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
-        """PEM files: `certificate` with its chain, `key` without a password.
+        """Load PEM files: `certificate` with its chain, `key` without a password.
 
-        With `client_ca` a client may show a certificate of that authority; none is needed.
-        Raises `SettingsInvalid` for files that make no certificate.
+        With `client_ca`, a client may present a certificate of this authority. Raises
+        `SettingsInvalid` for invalid files.
         """
         self._files = (certificate, key)
         self._client_ca = client_ca
@@ -91,35 +91,35 @@ class ServerTls:
 
     @classmethod
     def of(cls, settings: ServiceSettings, client_ca: str = "") -> Self | None:
-        """What the settings of a process say; None for a plain listener."""
+        """Return the TLS of a process from its settings; None for a listener without TLS."""
         certificate, key = settings.tls_certificate, settings.tls_key
         if bool(certificate) != bool(key):
-            raise SettingsInvalid("THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY go together")
+            raise SettingsInvalid("THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY must be set together")
         return cls(certificate, key, client_ca) if certificate else None
 
     async def follow(self) -> None:
-        """Show new connections the new certificate whenever the files change; for ever.
+        """Reload the certificate for new connections whenever its files change; for ever.
 
-        Open connections go on. Files that do not fit (the one is there, the other is to come)
-        are looked at again until they do.
+        Open connections continue. Files that do not match (because one is not replaced yet) are
+        checked again.
         """
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self.look()
 
     def look(self) -> None:
-        """Read the files again if they have changed."""
+        """Reload the files if they have changed."""
         try:
             stamps = self._stamps()
             if stamps == self._seen:
                 return
-            self._made()  # a key that does not fit would take the certificate in use away
+            self._made()  # check first: a key that does not match would remove the current certificate
             self.context.load_cert_chain(*self._files)
         except OSError as error:
             log.warning("the certificate %s cannot be read: %s", self._files[0], error)
             return
         self._seen = stamps
-        log.info("the certificate %s was read again", self._files[0])
+        log.info("reloaded the certificate %s", self._files[0])
 
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""The version of the platform: its one home."""
+"""The version of the platform, defined only here."""
 
 VERSION = "0.2.0"
-"""Semantic versioning; what each has is in CHANGELOG.md."""
+"""Semantic version; CHANGELOG.md describes each version."""

@@ -1,4 +1,4 @@
-"""`python -m services.gateway`."""
+"""Entry point of the gateway: `python -m services.gateway`."""
 
 from libs.common.http import run_service, serve
 from libs.common.settings import SettingsInvalid, load
@@ -16,7 +16,7 @@ async def main() -> None:
     wanted = settings.certificate_port or settings.certificate_nats_port
     if wanted and not (tls and settings.device_ca_file):
         raise SettingsInvalid(
-            "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT need "
+            "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT require "
             "THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"
         )
     door = await create_gateway(settings, telemetry, tls)

@@ -43,9 +43,9 @@ from services.gateway.upstream.service import Upstream
 async def create_gateway(
     settings: GatewaySettings, telemetry: Telemetry, tls: ServerTls | None = None
 ) -> Gateway:
-    """Build the gateway; its lifespan closes what is opened here.
+    """Return the gateway, whose lifespan closes the connections opened here.
 
-    `tls` is the listener's, and that of the door for certificates.
+    `tls` is used by the HTTP listener and the listeners for device certificates.
     """
     addresses = parse_upstreams(settings.upstreams)
     watched = parse_upstreams(settings.watched, "THINGWAY_WATCHED")
@@ -143,7 +143,7 @@ async def create_gateway(
 def _certificate_doors(
     settings: GatewaySettings, connections: Connections
 ) -> list[tuple[int, MqttListener | NatsListener]]:
-    """The doors for devices with a certificate that are wanted, with their ports."""
+    """Return the enabled listeners for devices with a certificate, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
     mqtt, nats = mqtt_doors(settings.mqtt_url, settings.ca_file), settings.nats_url
     doors: list[tuple[int, MqttListener | NatsListener]] = [
@@ -169,7 +169,7 @@ def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
 
 
 def _bounds(settings: GatewaySettings) -> Bounds:
-    """What the process may hold: each long poll and each WebSocket takes two open files."""
+    """Return the limits of the process: each long poll and WebSocket uses two open files."""
     files = open_files()
     return Bounds(
         requests=settings.upstream_requests,

@@ -1,9 +1,9 @@
-"""What this process has in hand, and whose it is: requests, long polls and WebSockets.
+"""Concurrency limits of this process: requests, long polls and WebSockets.
 
-Each is counted for the principal and for its tenant, so that whoever holds too much is refused
-alone. Of what the process has for all no tenant gets more than three quarters, whatever its
-limits are. Callers without a login are counted by address, by the hook that they call and by
-service: all of them together get half of what a service may have in hand.
+Each is counted for the principal and for its tenant, so that only those who exceed a limit are
+rejected. No tenant gets more than three quarters of the process's capacity, regardless of its
+limits. Callers without a login are counted by address, by the webhook that they call, and by
+service: all together get half of the requests of a service.
 """
 
 from dataclasses import dataclass
@@ -16,36 +16,36 @@ from libs.common.limits.use import Counts, Held, Use, taken
 from services.gateway.routes import Route
 
 SOON = 1.0
-"""Seconds until a refused request is tried again."""
+"""Seconds after which a rejected request may be retried."""
 LATER = 5.0
-"""The same of what is held for long: polls and WebSockets."""
+"""Seconds after which a rejected poll or WebSocket may be retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the process has for all."""
+    """The capacity of the process."""
 
     requests: int
-    """Of one service."""
+    """Requests to one service."""
     polls: int
     websockets: int
     address_requests: int
-    """Requests without a login, of one address or to one hook."""
+    """Requests without a login per address and per webhook."""
 
 
 class _Kind(NamedTuple):
-    """One thing that callers hold."""
+    """A kind of concurrent use."""
 
     counts: Counts
     each: str
-    """The field of `Limits` for one principal, and that for its tenant."""
+    """Fields of `Limits` for a principal and for its tenant."""
     all: str
     each_name: str
-    """The first as JSON has it."""
+    """The field for a principal in camelCase."""
     most: int
-    """What one tenant gets at most of what the process has for all."""
+    """Maximum share of a tenant in the capacity of the process."""
     again: float
-    """Seconds until a refused one is tried again."""
+    """Seconds after which a rejected caller may retry."""
 
 
 def _kind(name: str, whole: int, again: float) -> _Kind:
@@ -54,7 +54,7 @@ def _kind(name: str, whole: int, again: float) -> _Kind:
 
 
 class ConcurrencyLimiter:
-    """Takes the share of a caller, or refuses it."""
+    """Occupies slots for a caller, or rejects it."""
 
     def __init__(self, known: KnownLimits, bounds: Bounds) -> None:
         self._known = known
@@ -66,21 +66,21 @@ class ConcurrencyLimiter:
         self._nameless = Counts()
 
     def request(self, principal: Principal) -> Held:
-        """Take a request; raise `TooManyRequests`."""
+        """Occupy the slots of a request; raise `TooManyRequests`."""
         return self._of_principal(self._requests, principal)
 
     def poll(self, principal: Principal) -> Held:
-        """Take a long poll; raise `TooManyRequests`."""
+        """Occupy the slots of a long poll; raise `TooManyRequests`."""
         return self._of_principal(self._polls, principal)
 
     def websocket(self, principal: Principal) -> Held:
-        """Take a WebSocket; raise `TooManyRequests`."""
+        """Occupy the slots of a WebSocket; raise `TooManyRequests`."""
         return self._of_principal(self._websockets, principal)
 
     def nameless_websocket(self, address: str) -> Held:
-        """Take a WebSocket whose login comes with what it says; raise `TooManyRequests`.
+        """Occupy the slots of a WebSocket that logs in later; raise `TooManyRequests`.
 
-        `management` counts it for its user and tenant, once it knows them.
+        `management` counts it for its user and tenant after the login.
         """
         whole = self._bounds.websockets
         claims = [
@@ -90,18 +90,18 @@ class ConcurrencyLimiter:
         return taken(self._nameless, claims, "", LATER)
 
     def stranger(self, route: Route, path: bytes, address: str) -> Held:
-        """Take a request without a login; raise `TooManyRequests`."""
+        """Occupy the slots of a request without a login; raise `TooManyRequests`."""
         each, half = self._bounds.address_requests, max(1, self._bounds.requests // 2)
         claims = [
             (address, each, "requests of one address"),
             (f"to {route.upstream}", half, "requests without a login"),
         ]
         if route.secret_path:
-            claims.append((path.decode("latin-1"), each, "requests to one address of a flow"))
+            claims.append((path.decode("latin-1"), each, "requests to one webhook of a flow"))
         return taken(self._strangers, claims, "", SOON)
 
     async def use(self, asked: AskUse) -> Use:
-        """What a principal and its tenant hold, by the name of the limit."""
+        """Return the usage of a principal and its tenant, by the name of the limit."""
         use = {}
         for kind in (self._requests, self._polls, self._websockets):
             use[kind.all] = kind.counts.of(asked.tenant)
@@ -119,5 +119,5 @@ class ConcurrencyLimiter:
 
 
 def key_of(principal: Principal | AskUse) -> str:
-    """What a principal is counted by."""
+    """Return the key by which a principal is counted."""
     return f"{principal.kind}:{principal.tenant}:{principal.subject}"

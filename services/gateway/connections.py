@@ -1,4 +1,4 @@
-"""The connections of clients, counted by address: nobody alone holds what all need."""
+"""Connection limits per client address."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from services.gateway.access.gatekeeper import CERTIFICATE
 from services.gateway.tunnel.tunnels import Client
 
 _LATER = 5.0
-"""Seconds after which a client of an address with too many connections may try again."""
+"""Seconds after which a client of an address with too many connections may retry."""
 
 
 class Connections:
-    """Open connections by address, WebSockets among them; those of trusted proxies are not."""
+    """Counts open connections by address, including WebSockets, except trusted proxies'."""
 
     def __init__(self, proxies: TrustedProxies, most: int) -> None:
         self._proxies = proxies
@@ -24,26 +24,26 @@ class Connections:
         self._open = Counts()
 
     def protocol(self, *args: Any, **options: Any) -> "CountedProtocol":
-        """Make the protocol of a connection; uvicorn calls this."""
+        """Return the protocol of a connection; called by uvicorn."""
         return CountedProtocol(self, *args, **options)
 
     def claim(self, peer: str) -> Claim | None:
-        """What a connection from `peer` counts as; None when it is not counted."""
+        """Return the slot limit for a connection from `peer`; None if it is not counted."""
         if self._proxies.trusts(peer):
             return None
         return counted_address(peer), self._most, "connections"
 
     def take(self, claim: Claim) -> bool:
-        """Count a connection; False when its address has too many."""
+        """Count a connection; return False if its address has too many."""
         return self._open.take((claim,)) is None
 
     def give(self, claim: Claim) -> None:
-        """A connection is gone."""
+        """Release the slot of a closed connection."""
         self._open.give((claim,))
 
 
 class CountedProtocol(BoundedProtocol):
-    """One connection of a client, refused when its address has too many."""
+    """A connection of a client, rejected if its address has too many."""
 
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -51,11 +51,11 @@ class CountedProtocol(BoundedProtocol):
         self._claim: Claim | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Count the connection, or say that there are too many."""
+        """Count the connection, or reject it."""
         super().connection_made(transport)
         claim = self._book.claim(self.client[0] if self.client else "unknown")
         if claim is not None and not self._book.take(claim):
-            message = "too many connections of this address are open"
+            message = "this address has too many open connections"
             transport.write(refusal(TooManyRequests(message, retry_after=_LATER)))
             transport.close()
             return
@@ -65,12 +65,12 @@ class CountedProtocol(BoundedProtocol):
             self.app_state = {**self.app_state, CERTIFICATE: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Release the slot of the connection."""
         self._give()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        """Another protocol takes over, and tells when the connection is gone."""
+        """Let the WebSocket protocol release the slot when the connection is closed."""
         super().handle_websocket_upgrade()
         client = self.transport.get_protocol()
         if isinstance(client, Client):

@@ -1,8 +1,8 @@
-"""The outermost application: every request comes through here.
+"""The outermost ASGI application, which handles every request.
 
-Requests of the routing table are let in, limited and passed on, in plain ASGI: a
-framework's routing and decoding would cost more than the whole exchange. All others are
-the gateway's own pages, which are an ordinary Litestar application.
+Requests for services are admitted, limited and forwarded in plain ASGI, because the routing and
+decoding of a framework would cost more than the whole exchange. All other requests are for the
+gateway's own pages, which are a Litestar application.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from services.gateway.tunnel.tunnels import Tunnels
 log = logging.getLogger(__name__)
 
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Pages without a limit: they answer also while Redis does not."""
+"""Pages without a rate limit, which answer even without Redis."""
 FIRST_FAILURE = 400
-"""The least status that says a request failed."""
+"""The lowest status of a failed request."""
 PAGES = "page"
-"""The gateway's own answers, as the log names them."""
+"""The log name of the gateway's own answers."""
 CLIENT_CLOSED = 499
-"""How an exchange is counted whose client went away."""
+"""The metrics status of an exchange whose client closed the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class Gateway:
     cross_origin: CrossOrigin
     pages: ASGIApp
     connections: Connections
-    """Counts the connections that the server takes."""
+    """Counts the connections of the server."""
     tunnels: Tunnels
-    """Takes WebSocket clients; the server hands them over before they get here."""
+    """Handles WebSocket clients, which the server passes on before this application."""
     metrics: Metrics
     traced: bool
     """Whether spans are exported."""
@@ -76,7 +76,7 @@ class Gateway:
     max_header: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or run the life of the process."""
+        """Answer a request, or run the lifespan of the process."""
         if scope["type"] != ScopeType.HTTP:
             await self.pages(scope, receive, send)
             return
@@ -101,7 +101,7 @@ class Gateway:
                 failed(span, str(status))
 
     async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
-        """Let a service answer; count what came of it, and give the status."""
+        """Forward a request to its service, count the result, and return the status."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
         request_id = _identify(scope)
@@ -177,7 +177,7 @@ class Gateway:
         )
 
     def _hold_slot(self, exchange: Exchange) -> Held:
-        """Count the request as in hand; raise `TooManyRequests`."""
+        """Occupy the slots of the request; raise `TooManyRequests`."""
         route, principal = exchange.route, exchange.principal
         if principal is None:
             return self.concurrency.stranger(route, exchange.path, exchange.origin.limit_key)
@@ -196,11 +196,11 @@ class Gateway:
     async def _preflight(
         self, headers: dict[bytes, bytes], scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
-        """Tell a browser whether a page of another origin may call; no credential comes with it."""
+        """Answer a preflight request of a browser, which has no credential."""
         origin = headers[b"origin"]
         refused = None
         if not self.cross_origin.allows(origin):
-            refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call")
+            refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call this API")
         if await self._enters(headers, scope, receive, send, refused):
             fields = self.cross_origin.answer(headers)
             send = _with_id(scope, send)
@@ -208,7 +208,7 @@ class Gateway:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Show a page of the gateway's own, or its 404."""
+        """Answer with a page of the gateway, or its 404."""
         headers = dict(scope["headers"])
         if await self._enters(headers, scope, receive, send):
             await self.pages(scope, receive, _with_id(scope, send))
@@ -221,7 +221,7 @@ class Gateway:
         send: Send,
         refused: ThingwayError | None = None,
     ) -> bool:
-        """Let a request in that the gateway answers itself, or answer why not."""
+        """Return whether the gateway may answer a request itself, else reject it."""
         request_id = _identify(scope)
         body = RequestBody(receive, headers, self.max_body)
         try:
@@ -239,14 +239,14 @@ class Gateway:
 
 
 def _identify(scope: HTTPScope) -> str:
-    """Give a request a new id, whatever the client sent; return it."""
+    """Set a new request id, ignoring any id from the client; return it."""
     extra: dict[str, Any] = scope  # type: ignore[assignment]
     extra[REQUEST_ID] = new_request_id()
     return identify(scope)
 
 
 def _with_id(scope: HTTPScope, send: Send) -> Send:
-    """Return a `send` whose answer has the id of the request."""
+    """Return a `send` that adds the request id to the answer."""
     field = (REQUEST_ID_HEADER.encode(), identify(scope).encode())
 
     async def add(message: Message) -> None:
@@ -258,6 +258,6 @@ def _with_id(scope: HTTPScope, send: Send) -> Send:
 
 
 def _caller(exchange: Exchange) -> str:
-    """Whose refusals are counted together."""
+    """Return the key by which rejections are counted."""
     principal = exchange.principal
     return exchange.origin.limit_key if principal is None else key_of(principal)

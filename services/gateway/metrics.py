@@ -1,4 +1,4 @@
-"""What the gateway counts."""
+"""The metrics of the gateway."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ _BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 SAMPLE = 10
-"""Of so many requests one is timed: recording costs 7 µs, a tenth of what a request costs."""
+"""One of this number of requests is timed, because recording costs 7 µs, a tenth of a request."""
 
 
 class _Tally:
-    """The requests of one route, service and status class."""
+    """The requests of a route, service and status class."""
 
     def __init__(self, route: str, upstream: str, status: int) -> None:
         self.attributes = {"route": route, "upstream": upstream, "status": f"{status}xx"}
@@ -21,7 +21,7 @@ class _Tally:
 
 
 class Metrics:
-    """Requests and their latency, refusals for too many requests, failures of services."""
+    """Requests and their latency, rejections with 429, failures of services."""
 
     def __init__(self) -> None:
         meter = metrics.get_meter("thingway")
@@ -33,15 +33,15 @@ class Metrics:
         self._latency = meter.create_histogram(
             "thingway.gateway.latency",
             unit="s",
-            description=f"Time to answer, of one request in {SAMPLE}",
+            description=f"Time to answer; one request in {SAMPLE} is measured",
             explicit_bucket_boundaries_advisory=_BOUNDS,
         )
         self._limited = meter.create_counter(
-            "thingway.gateway.limited", description="Requests refused with 429, by route"
+            "thingway.gateway.limited", description="Requests rejected with 429, by route"
         )
         self._failures = meter.create_counter(
             "thingway.gateway.upstream.failures",
-            description="Exchanges that a service broke, by service and status answered",
+            description="Exchanges that a service failed, by service and status",
         )
         self._tallies: dict[tuple[str, str, int], _Tally] = {}
 
@@ -56,11 +56,11 @@ class Metrics:
         tally.count += 1
 
     def limited(self, route: str) -> None:
-        """Count a request that came too soon."""
+        """Count a request rejected with 429."""
         self._limited.add(1, {"route": route})
 
     def upstream_failed(self, upstream: str, status: int) -> None:
-        """Count an exchange that a service broke."""
+        """Count an exchange that a service failed."""
         self._failures.add(1, {"upstream": upstream, "status": str(status)})
 
     def _observe(self, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:

@@ -1,7 +1,8 @@
-"""The MQTT listener for devices that log in with a certificate; others pass as they are.
+"""The MQTT listener for devices with a certificate; other logins pass unchanged.
 
-nats-server either asks every client of a listener for a certificate or none. So this listener of
-the gateway ends TLS, and says to nats-server in the CONNECT whose certificate came.
+A listener of nats-server requests a certificate from every client, or from none. This listener of
+the gateway therefore terminates TLS, and adds the device of the certificate to the CONNECT for
+nats-server.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class MqttListener:
-    """Lets MQTT clients through to nats-server, those with a certificate as its device."""
+    """Connects MQTT clients to nats-server, and logs in those with a certificate."""
 
     def __init__(
         self,
@@ -32,17 +33,17 @@ class MqttListener:
         upstream: Sequence[Mapping[str, Any]],
         connect_timeout: float,
     ) -> None:
-        """`upstream` are nats-servers' MQTT listeners (`mqtt_doors`)."""
+        """`upstream` are the MQTT listeners of nats-servers (`mqtt_doors`)."""
         self.connections = connections
         self.passes = passes
         self._upstream = upstream
         self._timeout = connect_timeout
         self.clients: set[Client] = set()
-        """Those that are connected."""
+        """The connected clients."""
 
     @asynccontextmanager
     async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
-        """Take connections; raise OSError when the port is taken."""
+        """Accept connections; raise OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: Client(self), sock=listen(host, port), ssl=tls.context
@@ -57,7 +58,7 @@ class MqttListener:
 
     async def connect(self) -> End:
         """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
-        failed: Exception = OSError("no server is named")
+        failed: Exception = OSError("no NATS server is configured")
         loop = asyncio.get_running_loop()
         for listener in self._upstream:
             host, port, tls = listener["hostname"], listener["port"], listener["tls_context"]
@@ -72,7 +73,7 @@ class MqttListener:
 
 
 class Client(End):
-    """A client's end: its first packet is read, all others are passed on."""
+    """The connection of a client, whose first packet is parsed."""
 
     def __init__(self, listener: MqttListener) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class Client(End):
         self._joining: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection; close it when its address has too many, or when nothing comes."""
+        """Count the connection; close it if its address has too many, or after a timeout."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         claim = self._listener.connections.claim(peer[0] if peer else "unknown")
@@ -95,7 +96,7 @@ class Client(End):
         self._timer = asyncio.get_running_loop().call_later(HEAD_TIMEOUT, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the CONNECT, then pass on what comes."""
+        """Wait for the CONNECT, then forward data."""
         if self.other is not None:
             super().data_received(data)
             return
@@ -112,7 +113,7 @@ class Client(End):
             self._joining = asyncio.ensure_future(self._join(head))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """Release the slot of the connection."""
         self._stop_waiting()
         if self._claim is not None:
             self._listener.connections.give(self._claim)
@@ -121,7 +122,7 @@ class Client(End):
         super().connection_lost(exc)
 
     def _complete(self) -> bytes | None:
-        """What to say to nats-server first; None until the CONNECT is here."""
+        """Return the first data for nats-server; None while the CONNECT is incomplete."""
         end = connect_end(self._head)
         if end is None or len(self._head) < end:
             return None
@@ -129,9 +130,10 @@ class Client(End):
         return self._with_pass(packet) + rest
 
     def _with_pass(self, packet: bytes) -> bytes:
-        """The CONNECT of a client with a certificate and no password says whose it is.
+        """Return a CONNECT that logs in the device of a certificate without a password.
 
-        Its user name is the SN or empty; any other goes on as it is, and is refused.
+        Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and
+        rejected.
         """
         certificate, connect = peer_certificate(self.transport), read_connect(packet)
         if certificate is None or connect is None or connect.password is not None:
@@ -149,7 +151,7 @@ class Client(End):
         try:
             server = await self._listener.connect()
         except (OSError, TimeoutError) as error:
-            log.warning("certificates: nats-server takes no connection: %r", error)
+            log.warning("certificates: cannot connect to nats-server: %r", error)
             self.transport.close()
             return
         if self.transport.is_closing():

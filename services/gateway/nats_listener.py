@@ -1,6 +1,6 @@
-"""The NATS listener for devices with a certificate, as `mqtt_listener` is for MQTT.
+"""The NATS listener for devices with a certificate, similar to `mqtt_listener`.
 
-It says INFO, then starts TLS, then reads a CONNECT and adds whose certificate came.
+It sends INFO, starts TLS, reads a CONNECT and adds the device of the certificate.
 
 https://docs.nats.io/reference/reference-protocols/nats-protocol
 """
@@ -28,20 +28,20 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NotNatsError(ValueError):
-    """A line that is not the one that has to come."""
+    """A line with an unexpected operation."""
 
 
 def encrypted_info(line: bytes) -> bytes:
-    """nats-server's INFO, as it stands at this door: with TLS, and no other servers to go to."""
+    """Return nats-server's INFO with TLS required and without other servers."""
     info = _decode(line, b"INFO ") | {"tls_required": True}
     info.pop("connect_urls", None)
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
 
 
 def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSigner) -> bytes:
-    """A client's CONNECT; of one with a certificate and no other credential it says whose it is.
+    """Return a CONNECT that logs in the device of a certificate without a credential.
 
-    Its user name is the SN or empty; any other goes on as it is, and is refused.
+    Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and rejected.
     """
     options = _decode(line, b"CONNECT ")
     if certificate is None or any(options.get(name) for name in _CREDENTIALS):
@@ -53,7 +53,7 @@ def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSign
 
 
 class NatsListener:
-    """Lets clients through to nats-server, those with a certificate as its device."""
+    """Connects clients to nats-server, and logs in those with a certificate."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class NatsListener:
         ca_file: str,
         connect_timeout: float,
     ) -> None:
-        """`urls` are nats-server's, as services are told them."""
+        """`urls` are the URLs of nats-servers, as in the settings."""
         self._connections = connections
         self._passes = passes
         self._servers = [(urlsplit(url), trusting_for(url, ca_file)) for url in urls.split(",")]
@@ -72,7 +72,7 @@ class NatsListener:
 
     @asynccontextmanager
     async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
-        """Take connections; raise OSError when the port is taken."""
+        """Accept connections; raise OSError if the port is in use."""
 
         def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._serve((reader, writer), tls))
@@ -99,14 +99,14 @@ class NatsListener:
                 server = await self._join(client, tls)
             await asyncio.gather(_pipe(client[0], server[1]), _pipe(server[0], client[1]))
         except (OSError, EOFError, TimeoutError, ValueError) as error:
-            log.info("certificates: a connection over NATS ended early: %r", error)
+            log.info("certificates: a NATS connection was closed early: %r", error)
         finally:
             client[1].close()
             if claim is not None:
                 self._connections.give(claim)
 
     async def _join(self, client: Ends, tls: ServerTls) -> Ends:
-        """Let a client say its CONNECT over TLS; return where to it was passed on."""
+        """Read the CONNECT of a client over TLS; return the connection to its server."""
         server, info = await self._connect()
         try:
             client[1].write(encrypted_info(info))
@@ -120,8 +120,8 @@ class NatsListener:
         return server
 
     async def _connect(self) -> tuple[Ends, bytes]:
-        """Connect to the first server that answers; its INFO with it."""
-        failed: Exception = OSError("no server is named")
+        """Connect to the first server that answers; return the connection and its INFO."""
+        failed: Exception = OSError("no NATS server is configured")
         for address, trust in self._servers:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -138,7 +138,7 @@ class NatsListener:
 
 
 async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Pass on what comes, at the pace of who takes it, until one end is gone."""
+    """Copy data from `source` to `sink` until one is closed, with back pressure."""
     try:
         while data := await source.read(_PART):
             sink.write(data)
@@ -149,5 +149,5 @@ async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 def _decode(line: bytes, verb: bytes) -> dict[str, Any]:
     if line[: len(verb)].upper() != verb:
-        raise NotNatsError(f"this is no {verb.decode()}: {line[:20]!r}")
+        raise NotNatsError(f"expected {verb.decode()}. Got {line[:20]!r}")
     return msgspec.json.decode(line[len(verb) :], type=dict[str, Any])

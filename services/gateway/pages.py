@@ -1,4 +1,4 @@
-"""The gateway's own pages, a Litestar application: probes, metrics, the console, documentation.
+"""The gateway's own pages, a Litestar application: probes, metrics, console, documentation.
 
 `/docs` is Swagger UI (`docs/static`).
 """
@@ -43,17 +43,17 @@ _MEDIA_TYPES = {
     ".woff2": "font/woff2",
 }
 CACHED = 1.0
-"""Seconds for which an answer is given again."""
+"""Seconds for which states are cached."""
 
 
 def service_check(session: ClientSession, base: URL) -> Check:
-    """Make the check that a service says it is ready; it tells the version of the service."""
+    """Return a check that a service is ready, which returns the version of the service."""
 
     timeout = ClientTimeout(total=CHECK_TIMEOUT)
 
     async def check() -> str | None:
         async with session.get(base / "readyz", timeout=timeout) as answer:
-            if answer.status != 200:  # noqa: PLR2004 - the number is the name
+            if answer.status != 200:  # noqa: PLR2004 - the status is clear
                 raise ClientError(f"/readyz answered {answer.status}")
             return answer.headers.get(VERSION_HEADER)
 
@@ -61,7 +61,7 @@ def service_check(session: ClientSession, base: URL) -> Check:
 
 
 class Readiness:
-    """The state of each part: `ok`, of a service `ok: 0.2.0` with its version, or why not."""
+    """The state of each dependency: `ok`, `ok: 0.2.0` for a service, or why it is not ready."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -70,7 +70,7 @@ class Readiness:
         self._lock = asyncio.Lock()
 
     async def states(self) -> dict[str, str]:
-        """The state of every part, not older than a second."""
+        """Return the state of every dependency, cached for a second."""
         async with self._lock:
             if time.monotonic() - self._at > CACHED:
                 self._states = await states_of("gateway", self._checks)
@@ -83,7 +83,7 @@ CONSOLE_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'; worker-src 'self'"
 )
-"""Of the console: nothing is loaded from anywhere else, and nothing runs that no file holds."""
+"""The policy of the console: only files of this origin are loaded, and no inline code runs."""
 
 
 def _static(path: Path, seconds: int = 0, policy: str = "") -> Static:
@@ -91,20 +91,21 @@ def _static(path: Path, seconds: int = 0, policy: str = "") -> Static:
 
 
 class ConsoleFiles:
-    """The files under `built`, in memory; none when the console was not built."""
+    """The files below `built`, in memory; empty if the console was not built."""
 
     def __init__(self, built: Path = BUILT) -> None:
         page = built / "index.html"
         self.page = _static(page, policy=CONSOLE_POLICY) if page.is_file() else None
         worker = built / "sw.js"
         self.worker = _static(worker) if worker.is_file() else None
-        """The service worker. Browsers ask for it again: it names the files of this build."""
+        """The service worker, which browsers request each time, because it lists the files of this
+        build."""
         self.assets = {
             path.name: _static(path, YEAR)
             for path in (built / "assets").glob("*")
             if path.suffix in _MEDIA_TYPES
         }
-        """Their names tell what is in them: a file of a name never changes."""
+        """Files whose names depend on their content, so that they never change."""
 
 
 _DAY = 86400
@@ -112,7 +113,7 @@ POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'none'"
 )
-"""Nothing is loaded from anywhere else."""
+"""The policy of pages: only files of this origin are loaded."""
 
 
 FILES = {
@@ -120,7 +121,7 @@ FILES = {
     for path in (Path(__file__).parent / "docs" / "static").iterdir()
     if path.suffix in _MEDIA_TYPES
 }
-"""The pages, `start.html` and `docs.html`, and what they load."""
+"""The pages `start.html` and `docs.html`, and the files that they load."""
 
 
 def create_pages(
@@ -130,9 +131,9 @@ def create_pages(
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
     console: ConsoleFiles | None = None,
 ) -> Litestar:
-    """Build the application; `lifespan` opens and closes what the process has.
+    """Return the application; `lifespan` opens and closes the resources of the process.
 
-    Without a console that was built, `/` is a page of links.
+    If the console was not built, `/` is a page of links.
     """
     return Application(
         route_handlers=[
@@ -150,8 +151,8 @@ def create_pages(
 
 @get(["/websocket", f"{API.decode()}/websocket", WS_PATH])
 async def upgrade_needed() -> None:
-    """Refuse a plain request to an address of WebSockets; upgrades never get here."""
-    raise InvalidInput("must be websocket: this address takes WebSockets only", field="Upgrade")
+    """Reject a plain request to a WebSocket path; upgrades are handled before."""
+    raise InvalidInput("must be websocket: this path accepts only WebSockets", field="Upgrade")
 
 
 def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:
@@ -205,7 +206,7 @@ def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
     async def openapi_of(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
         api = DOCUMENTS.get(name)
         if api is None:
-            raise NotFound(f"there is {' and '.join(DOCUMENTS)}")
+            raise NotFound(f"must be one of {', '.join(DOCUMENTS)}")
         return (await catalogue.document(api)).answer(request)
 
     @get("/docs")

@@ -1,12 +1,10 @@
-"""Rate limits per key, and a tarpit for callers that are refused again and again.
+"""Rate limits per key, and a tarpit for callers that are rejected repeatedly.
 
-A limit is atomic across replicas, for less than a round trip per request. The bucket stands in
-Redis. A replica takes permits from it in small leases (a twentieth of the burst), so nineteen of
-twenty requests of a busy caller ask nobody. A key may get one lease per replica above its burst,
-and no more: leases expire.
-
-A caller that does not heed `Retry-After` would make the gateway do nothing but refuse. So the
-tarpit holds its refusals back, longer each time, and its connection asks for nothing meanwhile.
+Limits are atomic across replicas, but cost less than a round trip per request. Buckets are in
+Redis. A replica takes leases of a twentieth of the burst, so most requests of a busy caller need no
+round trip. A key may exceed its burst by one lease per replica; leases expire.
+A caller that ignores `Retry-After` would keep the gateway busy with rejections. The tarpit
+therefore delays its rejections, longer each time, and its connection sends nothing meanwhile.
 """
 
 import asyncio
@@ -19,11 +17,11 @@ from libs.common.store.redis import Redis
 
 LEASES_PER_BURST = 20
 LEASE_LIFE = 5.0
-"""Seconds after which the unused rest of a lease is dropped."""
+"""Seconds after which the rest of a lease is dropped."""
 SHORTEST_REFUSAL = 0.01
-"""Seconds for which a key that was refused does not ask again, so that a flood is cheap."""
+"""Seconds for which a rejected key is rejected again without asking Redis."""
 MOST_KEYS = 20_000
-"""Keys kept; then all are forgotten, and every caller takes a new lease."""
+"""Maximum number of keys; then all leases are dropped and taken again."""
 
 
 class _Lease:
@@ -37,7 +35,7 @@ class _Lease:
 
 
 class RateLimiter:
-    """Lets `rate` requests per second of each key pass, `burst` at once; 0 is no limit."""
+    """Permits `rate` requests per second per key, in bursts of `burst`; 0 is no limit."""
 
     def __init__(self, redis: Redis, name: str, *, rate: float, burst: int) -> None:
         self._name = name
@@ -48,7 +46,7 @@ class RateLimiter:
         self._leases: dict[str, _Lease] = {}
 
     def _take_leased(self, key: str) -> bool:
-        """Take a permit that is here already; False when there is none."""
+        """Take a permit of the lease; return False without one."""
         if self._rate <= 0:
             return True
         lease = self._leases.get(key)
@@ -58,7 +56,7 @@ class RateLimiter:
         return True
 
     async def take(self, key: str) -> None:
-        """Take a permit; raise `TooManyRequests` when there is none, and what Redis raises."""
+        """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
         while not self._take_leased(key):
             lease = self._lease(key)
             wait = lease.refused_until - time.monotonic()
@@ -93,23 +91,23 @@ class RateLimiter:
 
 
 AT_ONCE = 2.0
-"""Refusals per second of one caller that are told at once; `meter.BURST` seconds' worth may come
-together."""
+"""Rejections per second of a caller without delay; bursts of `meter.BURST` seconds' worth are
+permitted."""
 LONGEST = 5.0
-"""Seconds that a refusal is held back at most."""
+"""Maximum delay of a rejection in seconds."""
 MOST = 10_000
-"""Refusals that are held back at a time; more are told at once."""
+"""Maximum number of delayed rejections; more are sent immediately."""
 
 
 class Tarpit:
-    """Holds refusals back."""
+    """Delays rejections."""
 
     def __init__(self) -> None:
         self._meter = Meter()
         self._held = 0
 
     async def wait(self, caller: str) -> None:
-        """Return when a refusal of this caller may be told."""
+        """Wait until a rejection of this caller may be sent."""
         pause = self._pause(caller, time.monotonic())
         if not pause or self._held >= MOST:
             return

@@ -1,4 +1,4 @@
-"""`python -m services.gateway.relay_main`: the process `gateway-bus`, and nothing else."""
+"""Entry point of the process `gateway-bus`: `python -m services.gateway.relay_main`."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ from services.gateway.settings import RelaySettings
 
 
 async def main() -> None:
-    """Pass on until told to end; probes and metrics are served beside it."""
+    """Relay messages until SIGTERM, and serve probes and metrics."""
     settings = load(RelaySettings)
     telemetry = start_telemetry("gateway-bus")
     redis = connect_redis(settings.redis_url)

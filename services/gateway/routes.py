@@ -1,6 +1,6 @@
-"""The routing table: which service answers a path, and what a caller must show for it.
+"""The routing table: the service of each path, and the credential that a caller needs.
 
-A new public API is one more line of `ROUTES`; operations of the management API are also
+A new public API is an additional entry of `ROUTES`. Operations of the management API are also
 served below `API`.
 """
 
@@ -16,50 +16,51 @@ from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.identity import Kind
 
 LONGEST_POLL = 600.0
-"""Seconds of `wait` that are granted on top of the time limit."""
+"""Maximum seconds of `wait` that extend the time limit."""
 
 
 class Credential(Enum):
-    """What a caller proves itself with."""
+    """The type of credential of a route."""
 
     NONE = "none"
-    TOKEN = "token"  # noqa: S105 - the word, not one
-    """`Authorization: Bearer`; of the open API also the query parameter `access_token`."""
+    TOKEN = "token"  # noqa: S105 - the type, not a token
+    """`Authorization: Bearer`; for the open API also the query parameter `access_token`."""
     DEVICE_KEY = "device_key"
     """HTTP Basic with SN and key; the SN is the first segment after the prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One line of the table."""
+    """An entry of the routing table."""
 
     name: str
-    """For metrics."""
+    """Name in metrics."""
     prefix: bytes
-    """How the path begins, as it was sent; when it does not end in a slash, the whole path, which
-    may have one more."""
+    """Prefix of the encoded path; without a trailing slash, the complete path, to which a slash may
+    be appended."""
     besides: bytes | None = None
-    """How the path does not go on: that part of the API is on another line, or closed."""
+    """A prefix of the rest of the path that belongs to another route, or is not public."""
     upstream: str
     """The service that answers."""
     rewrite: bytes | None = None
-    """What the service is asked for instead of the prefix."""
+    """Replaces the prefix in requests to the service."""
     credential: Credential
     kinds: frozenset[Kind] = frozenset()
-    """Which principals may call."""
+    """Kinds of principals that may call."""
     signs_in: bool = False
-    """Whether credentials are tried here, so that the stricter limit per address holds."""
+    """Whether the route checks passwords or secrets, so that the stricter limit per address
+    applies."""
     long_poll: bytes | None = None
-    """How a path ends that answers only after `wait` seconds (a query parameter)."""
+    """Suffix of paths that answer only after `wait` seconds (a query parameter)."""
     secret_path: bool = False
-    """Whether the path is all that a caller shows, so that each path is counted by itself."""
+    """Whether the path itself is the credential, so that each path is counted separately."""
     max_body: int | None = None
-    """Bytes of a body, where they are not those of `THINGWAY_MAX_BODY`."""
+    """Maximum bytes of a body, if it differs from `THINGWAY_MAX_BODY`."""
     passes_login: bool = False
-    """Whether the service looks at `Authorization` itself: the caller is nobody of ours."""
+    """Whether the service checks `Authorization` itself, because the caller is not a principal."""
 
     def matches(self, path: bytes) -> bool:
-        """Tell whether `path` belongs here."""
+        """Return whether the route answers `path`."""
         if not self.prefix.endswith(b"/"):
             return path.removesuffix(b"/") == self.prefix
         if not path.startswith(self.prefix):
@@ -68,15 +69,15 @@ class Route:
 
     @property
     def takes_query_token(self) -> bool:
-        """Whether the token may be a query parameter, which reaches the logs of proxies."""
+        """Return whether the token may be a query parameter, which proxies may log."""
         return Kind.APPLICATION in self.kinds
 
     def target(self, path: bytes) -> bytes:
-        """The path that the service is asked for."""
+        """Return the path of the request to the service."""
         return path if self.rewrite is None else self.rewrite + path[len(self.prefix) :]
 
     def wait(self, path: bytes, query: bytes) -> float:
-        """Seconds that a long poll may take, 0 for all other requests."""
+        """Return the maximum seconds of a long poll; 0 for other requests."""
         if self.long_poll is None or b"wait=" not in query or not path.endswith(self.long_poll):
             return 0.0
         values = parse_qs(query.decode("latin-1")).get("wait", [])
@@ -84,7 +85,7 @@ class Route:
 
 
 API = b"/api/v1"
-"""What existing consoles write before every path of the management API."""
+"""Prefix that existing consoles prepend to every path of the management API."""
 
 
 def _seconds(text: str) -> float:
@@ -95,9 +96,9 @@ def _seconds(text: str) -> float:
 
 
 def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
-    """Lines for a part of the management API that needs no token; one that comes is not read.
+    """Return routes for a public part of the management API; tokens are ignored.
 
-    `options` are further fields of `Route`.
+    `options` are additional fields of `Route`.
     """
     name = "sign-in" if options.get("signs_in") else "open"
     route = Route(
@@ -107,7 +108,7 @@ def _open(prefix: bytes, upstream: str, **options: Any) -> tuple[Route, ...]:
 
 
 def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> tuple[Route, ...]:
-    """Lines for the users' part of the management API, with the bare `prefix` and below it."""
+    """Return routes for the users' part of the management API, at and below `prefix`."""
     lines = (
         Route(
             name="console",
@@ -134,7 +135,7 @@ _DEVICE = Route(
     kinds=frozenset({Kind.APPLICATION}),
 )
 _LIMITS = replace(_DEVICE, prefix=b"/device/openapi/v1/limits", upstream="auth")
-"""The one operation of the device open API that is not `device`'s."""
+"""The only operation of the device open API that `device` does not serve."""
 
 ROUTES = (
     Route(
@@ -193,10 +194,9 @@ ROUTES = (
 
 
 class RouteTable:
-    """Finds the route of a path: the longest prefix wins.
+    """Finds the route of a path; the longest prefix takes precedence.
 
-    The lines of services that are not among `upstreams` do not count, so their paths are
-    answered as unknown ones are.
+    Routes of services that are not in `upstreams` are ignored, so that their paths are unknown.
     """
 
     def __init__(
@@ -209,10 +209,10 @@ class RouteTable:
             self._by_segment[_first_segment(route.prefix)].append(route)
 
     def find(self, path: bytes) -> Route | None:
-        """The route of `path` as it was sent, None when no service answers it.
+        """Return the route of an encoded path, or None if no service answers it.
 
-        A path with `.` or `..` segments, encoded ones too, has none: what it means would
-        depend on who reads it.
+        Paths with `.` or `..` segments, also encoded ones, have no route, because services might
+        interpret them differently.
         """
         for route in self._by_segment.get(_first_segment(path), ()):
             if route.matches(path):
@@ -221,7 +221,7 @@ class RouteTable:
 
 
 def _first_segment(path: bytes) -> bytes:
-    """What stands between the first two slashes."""
+    """Return the part between the first two slashes."""
     return path[1:].partition(b"/")[0]
 
 

@@ -1,4 +1,4 @@
-"""Calls other services once the bus is there: the gateway starts and serves without it."""
+"""Calls of other services over a bus connection that is opened in the background."""
 
 import asyncio
 import logging
@@ -25,18 +25,18 @@ class BackgroundRpcClient(RpcClient):
     def __init__(
         self, settings: GatewaySettings, connected: Callable[[Bus], Awaitable[None]]
     ) -> None:
-        """`connected` is called once, when the bus is there."""
+        """`connected` is called once, after the connection is established."""
         self._settings = settings
         self._when_connected = connected
         self._connected: Bus | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._task = asyncio.ensure_future(self._connect())
 
     async def close(self) -> None:
-        """Leave the bus."""
+        """Close the connection."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=PAUSE)
@@ -44,9 +44,9 @@ class BackgroundRpcClient(RpcClient):
             await self._connected.drain()
 
     async def call(self, subject: str, request: Any, answer: type[A], timeout: float = 5.0) -> A:
-        """Call `subject`; raise `Unavailable` while there is no bus."""
+        """Call `subject`; raise `Unavailable` without a connection."""
         if self._connected is None:
-            raise Unavailable("the bus cannot be reached at the moment")
+            raise Unavailable("the bus is not reachable at the moment")
         return await RpcClient(self._connected).call(subject, request, answer, timeout)
 
     async def _connect(self) -> None:
@@ -62,5 +62,5 @@ class BackgroundRpcClient(RpcClient):
                 await self._when_connected(bus)
                 self._connected = bus
             except (NatsError, OSError, TimeoutError) as error:
-                log.warning("no connection to NATS yet: %r", error)
+                log.warning("cannot connect to NATS yet: %r", error)
                 await asyncio.sleep(PAUSE)

@@ -1,4 +1,4 @@
-"""What the processes `gateway` and `gateway-bus` are told by their environment."""
+"""Settings of the processes `gateway` and `gateway-bus`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,90 +16,91 @@ class GatewaySettings(ServiceSettings):
     """Settings of the gateway. Rates are requests per second; a rate of 0 is no limit."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Token state and rate limits."""
+    """Redis, for token state and rate limits."""
     internal_private_key: Key
     """Ed25519 key (raw, base64url) that signs the principal header."""
     upstreams: str
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
     watched: str = ""
-    """Services that get no requests and must be ready too: `device-ingest=http://…`."""
+    """Services that get no requests, but must be ready: `device-ingest=http://…`."""
     max_body: Count = 8 * MIB
-    """Bytes of the largest request body."""
+    """Maximum bytes of a request body."""
     max_header: Count = 32 * 1024
-    """Bytes that the header fields of a request may take together."""
+    """Maximum bytes of the header fields of a request together."""
     request_timeout: Seconds = 30.0
-    """Seconds until the head of the answer, and between two parts of its body."""
+    """Seconds to wait for the head of an answer, and between two parts of its body."""
     connect_timeout: Seconds = 2.0
-    """Seconds until a service takes a connection."""
+    """Seconds to wait for a connection to a service."""
     upstream_requests: Count = 4096
-    """Requests that one service may have in hand, long polls not counted; more are refused with
-    503."""
+    """Maximum concurrent requests to a service, without long polls; more are rejected with 503."""
     upstream_polls: Count = 100_000
-    """Long polls (`?wait=`) that one service may have in hand; a third of the files that the
-    process may open is the bound when that is less."""
+    """Maximum concurrent long polls (`?wait=`) of a service, but at most a third of the files that
+    the process may open."""
     address_connections: Count = 10_000
-    """Connections that one address may have open to one process; a quarter of the files that the
-    process may open is the bound when that is less. Those of trusted proxies are not counted."""
+    """Maximum open connections of one address to a process, but at most a quarter of the files that
+    the process may open. Connections of trusted proxies are not counted."""
     address_requests: Count = 256
-    """Requests without a login (signing in, hooks, pictures) of one address that may be in hand
-    in one process, and as many to one hook; more are refused with 429."""
+    """Maximum concurrent requests without a login (sign-in, webhooks, pictures) of one address to a
+    process, and also to one webhook; more are rejected with 429."""
     principal_rate: Rate = 1000.0
     """Requests per second of one application, device or user."""
     principal_burst: Count = 2000
-    """Requests that it may make at once."""
+    """Requests that it may send in a burst."""
     address_rate: Rate = 2000.0
     """Requests per second from one address."""
     address_burst: Count = 4000
-    """Requests that may come from it at once."""
+    """Requests that it may send in a burst."""
     token_rate: Rate = 50.0
-    """Requests per second from one address to where people and applications sign in."""
+    """Sign-in requests per second of users and applications from one address."""
     token_burst: Count = 200
-    """Requests to there that may come from one address at once."""
+    """Sign-in requests that one address may send in a burst."""
     websockets: Count = 10_000
-    """WebSocket connections that may be open in one process; more are refused with 503. An
-    eighth of the files that the process may open is the bound when that is less."""
+    """Maximum open WebSocket connections of a process, but at most an eighth of the files that the
+    process may open; more are rejected with 503."""
     device_ca_file: str = ""
-    """PEM file of the authority of device certificates: with one of them, a device needs no key
-    over HTTPS. Empty: clients are asked for no certificate."""
+    """PEM file of the authority of device certificates: a device with such a certificate needs no
+    key over HTTPS. If empty, clients are not asked for certificates."""
     certificate_port: Port = 0
-    """Port of MQTT over TLS for devices with a certificate; those with a key come in there, too.
-    0: there is none."""
+    """Port of MQTT over TLS for devices with a certificate or a key; 0 disables it."""
     certificate_nats_port: Port = 0
-    """The same for plain NATS."""
+    """Port of NATS over TLS for devices with a certificate or a key; 0 disables it."""
     mqtt_url: str = "mqtt://127.0.0.1:1883"
-    """One or several addresses where NATS takes MQTT connections, separated by commas: for those of
+    """One or several MQTT addresses of NATS, separated by commas, for connections to
     `THINGWAY_CERTIFICATE_PORT`."""
     trusted_proxies: str = ""
-    """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
+    """Addresses and networks of proxies whose `X-Forwarded-*` headers are trusted, separated by
+    commas."""
     console: Literal["on", "off"] = "on"
-    """Whether the console is at `/`, if it was built; else there is a page of links."""
+    """Whether to serve the console at `/`, if it was built; otherwise `/` is a page of links."""
     allowed_origins: str = ""
-    """Origins of web pages that browsers let call the API (CORS), `https://console.example.com`,
-    separated by commas; `*` is all of them, without cookies and logins of the browser's own."""
+    """Origins of web pages that may call the API in browsers (CORS), such as
+    `https://console.example.com`, separated by commas; `*` permits all origins, without cookies and
+    logins of the browser."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelaySettings(ServiceSettings):
-    """What `gateway-bus` is told."""
+    """Settings of `gateway-bus`."""
 
     internal_public_key: Key
-    """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
+    """Ed25519 key (raw, base64url) that verifies the gateway's principal header."""
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Which tenant a connection belongs to."""
+    """Redis, for the tenants of connections."""
     outside_nats_user: str = ""
-    """User of the NATS account `OUTSIDE`: it hears devices, applications and integrations."""
+    """User of the NATS account `OUTSIDE`, who receives messages of devices, applications and
+    integrations."""
     outside_nats_password: str = ""
-    """Its password."""
+    """Password of this user."""
 
 
 def parse_upstreams(text: str, variable: str = "THINGWAY_UPSTREAMS") -> Mapping[str, URL]:
-    """Read `name=url,name=url`; raise `SettingsInvalid` when an entry is not of that form."""
+    """Return the services in `name=url,name=url`; raise `SettingsInvalid`."""
     upstreams: dict[str, URL] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, address = entry.partition("=")
         url = _origin(address)
         if not (name and separator and url):
-            raise SettingsInvalid(f"{variable}: {entry!r} is not name=http://host:port")
+            raise SettingsInvalid(f"{variable}: {entry!r} must be name=http://host:port")
         upstreams[name] = url
     return upstreams
 

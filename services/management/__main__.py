@@ -1,4 +1,4 @@
-"""`python -m services.management`."""
+"""Entry point of `management`: `python -m services.management`."""
 
 from libs.common.http import run_service
 from services.management.app import main

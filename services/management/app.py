@@ -1,4 +1,4 @@
-"""The composition of `management`, and nothing else."""
+"""The composition of `management`."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -40,7 +40,7 @@ from services.management.settings import ManagementSettings
 def build_app(
     settings: ManagementSettings, mongo: Mongo, redis: Redis, bus: Bus, telemetry: Telemetry
 ) -> Litestar:
-    """Put the service together on clients that are connected."""
+    """Return the application on connected clients."""
     rpc_client, rpc_server = RpcClient(bus), RpcServer(bus, "management")
     devices, grants = DeviceClient(rpc_client), GrantReader(rpc_client)
     limits, seal = KnownLimits(rpc_client), Seal(settings.secrets_key)
@@ -112,7 +112,7 @@ def build_app(
 
 
 async def main() -> None:
-    """Run the service until it is told to end."""
+    """Run the service until SIGTERM."""
     clients = connected(ManagementSettings, "management", MIGRATIONS)
     async with (
         clients as (settings, telemetry, mongo, bus),

@@ -1,4 +1,4 @@
-"""TSL: the model of a thing, and checks of all that things send and are sent by it."""
+"""The thing specification language (TSL): the model of a thing, and checks of its values."""
 
 from libs.common.tsl._check import accepted
 from libs.common.tsl._decoders import Event, Report, Values

@@ -1,7 +1,7 @@
-"""Check one value after the other, naming each fault: the slow path, and that of writes.
+"""Checks of values one by one, with a fault for each invalid value.
 
-It accepts what the decoders of `_fast` accept, and two more spellings that some devices
-use: an integral float for an integer, and an integer for the key of an ENUM.
+Writes use these checks, and reports that the decoders of `_decoders` reject. Devices may use two
+more forms: an integral float for an integer, and an integer for the key of an ENUM.
 """
 
 import math
@@ -21,22 +21,22 @@ PATTERNS = {
     "ASCII": r"\A[\x00-\x7f]*\Z",
     "BASE64": r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z",
 }
-"""What text of an encoding looks like; UTF8 is any text."""
+"""Patterns of text by encoding; UTF8 permits any text."""
 
 _FITS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Refused(Exception):
-    """A scalar that its node does not accept, never seen outside; `args` are reason and code."""
+    """A scalar is invalid; internal, `args` are reason and code."""
 
 
 def check_value(
     node: Node, value: object, path: str, faults: list[Fault], *, keep_parts: bool = False
 ) -> Any:
-    """Give `value` as it is stored; add to `faults` and give anything when it is refused.
+    """Return `value` as it is stored; if it is invalid, add to `faults`.
 
-    Numbers of FLOAT and DOUBLE become floats of so many places, keys of an ENUM strings.
+    Numbers of FLOAT and DOUBLE become rounded floats, keys of an ENUM strings.
     """
     if node.kind == "STRUCT" and isinstance(value, dict):
         return check_members(node.members, value, path, faults, keep_parts=keep_parts)
@@ -61,7 +61,7 @@ def check_members(
     *,
     keep_parts: bool = False,
 ) -> dict[str, Any]:
-    """Check an object: give its good members; unknown and missing ones are faults."""
+    """Return the valid members of an object; unknown and missing ones are faults."""
     good = check_each(members, value, path, faults, keep_parts=keep_parts)
     for key, node in members.items():
         if node.required and node.readable and key not in value:
@@ -77,9 +77,9 @@ def check_each(
     *,
     keep_parts: bool = False,
 ) -> dict[str, Any]:
-    """Check the members that `value` has, whichever are missing.
+    """Return the valid members of `value`; missing ones are no faults.
 
-    A STRUCT with a fault is refused, or with `keep_parts` reduced to its good members.
+    A STRUCT with a fault is rejected, or with `keep_parts` reduced to its valid members.
     """
     good: dict[str, Any] = {}
     for key, item in value.items():
@@ -107,7 +107,7 @@ def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -
         return faults.append(_fault(path, refused, value))
     element = node.element
     if element is None:
-        return faults.append(Fault(path, "has no type of element"))
+        return faults.append(Fault(path, "has no element type"))
     return [check_value(element, item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
 
 
@@ -189,10 +189,10 @@ def _size(node: Node, size: int, unit: str) -> None:
 
 
 def writable_view(node: Node, *, whole: bool = False) -> Node:
-    """Give `node` without its read-only members: the shape of a write.
+    """Return `node` without its read-only members: the shape of a write.
 
-    A write-only member of a STRUCT is never required, since nobody can complete it; in an
-    element of an ARRAY, which is written `whole`, it may be.
+    A write-only member of a STRUCT is never required, because its stored value is not available. In
+    an element of an ARRAY, which is always written `whole`, it may be required.
     """
     members = {
         key: writable_view(item, whole=whole) for key, item in node.members.items() if item.writable
@@ -220,23 +220,23 @@ def _all_readable(node: Node) -> Node:
 
 
 def accepted(given: object, checked: object) -> Any:
-    """Return the checked values that were sent: only the members of a STRUCT that `given` has."""
+    """Return the checked values without members that `given` lacks."""
     if not isinstance(given, dict) or not isinstance(checked, dict):
         return checked
     return {key: accepted(item, checked[key]) for key, item in given.items() if key in checked}
 
 
 def partial_view(node: Node) -> Node:
-    """Give `node` as a report may have it: a STRUCT in part, but for those in an ARRAY.
+    """Return `node` for a report: members of a STRUCT are optional, except inside an ARRAY.
 
-    What is missing is laid over nothing: the latest value keeps it. An ARRAY is replaced.
+    Missing members keep their latest value. An ARRAY is replaced completely.
     """
     members = {key: partial_view(item) for key, item in node.members.items()}
     return msgspec.structs.replace(node, members=members, required=False)
 
 
 def without_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
-    """Give `given` without its read-only members, adding a fault for each of them."""
+    """Return `given` without its read-only members, and add a fault for each of them."""
     if node.kind == "ARRAY" and node.element and isinstance(given, list):
         element = node.element
         return [
@@ -258,10 +258,10 @@ def without_read_only(node: Node, given: object, path: str, faults: list[Fault])
 
 
 def merged(node: Node, current: object, given: object) -> Any:
-    """Lay `given` over `current`, for STRUCTs member by member.
+    """Merge `given` into `current`, STRUCTs member by member.
 
-    Of `current` only what `node` knows and accepts is taken, so that values stored under
-    an older TSL never make a write fail. What is wrong in `given` stays, to be refused.
+    Only valid members of `current` that `node` knows are used, so that values stored under an older
+    TSL do not make a write fail. Invalid values in `given` remain, and are rejected later.
     """
     if node.kind != "STRUCT" or not isinstance(given, dict):
         return given
@@ -276,7 +276,7 @@ def merged(node: Node, current: object, given: object) -> Any:
 
 
 def still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
-    """Give `{key: value}` as far as `node` accepts it, else nothing."""
+    """Return `{key: value}` with the parts that `node` accepts, else an empty dict."""
     faults: list[Fault] = []
     known = merged(node, value, {}) if node.kind == "STRUCT" else _known(node, value)
     checked = check_value(node, known, key, faults)
@@ -284,9 +284,9 @@ def still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
 
 
 def _known(node: Node, value: object) -> Any:
-    """Give `value` without the members that `node` lacks, being read-only or gone.
+    """Return `value` without members that `node` lacks.
 
-    What is wrong in it stays: elements of an ARRAY count together or not at all.
+    Other invalid values remain, because an ARRAY is valid only as a whole.
     """
     if node.kind == "ARRAY" and node.element and isinstance(value, list):
         return [_known(node.element, item) for item in value]

@@ -1,8 +1,8 @@
-"""Decoders of what devices send: made to measure for a document, or for the outer shape.
+"""Decoders of messages from devices, compiled for a document or for any document.
 
-A node becomes a type of msgspec, a STRUCT a class whose fields are UNSET by default, so
-that `to_builtins` gives plain dicts of what was sent. These types are at least as strict
-as `_check`, which names the faults when one of them refuses.
+A node becomes a msgspec type, a STRUCT a class whose fields are UNSET by default, so that
+`to_builtins` returns plain dicts of the received values. These types are at least as strict as
+`_check`, which finds the faults when decoding fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
 
 
 def properties_type(members: Mapping[str, Node]) -> Any:
-    """Make the class of properties, closed over the top-level `members`."""
+    """Return the class of properties with the top-level `members`."""
     return _struct_type("Properties", members)
 
 
 def report_decoder(properties: Any) -> msgspec.json.Decoder[Any]:
-    """Make the decoder of `{ts?, properties}` with properties of a class."""
+    """Return the decoder of `{ts?, properties}` for a class of properties."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("properties", properties),
         ("ts", Timestamp | None, None),
@@ -35,7 +35,7 @@ def report_decoder(properties: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _struct_type(name: str, members: Mapping[str, Node]) -> Any:
-    """Make a class with fields f0, f1, ..., so that any key will do as a wire name."""
+    """Return a class with fields f0, f1, ..., so that any key may be a wire name."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for at, node in enumerate(members.values()):
         kind = _value_type(node)
@@ -82,7 +82,7 @@ _T = TypeVar("_T")
 
 
 class EventWire(msgspec.Struct, rename="camel"):
-    """`{ts?, eventId, outputs?}`."""
+    """The message `{ts?, eventId, outputs?}`."""
 
     event_id: str
     ts: Timestamp | None = None
@@ -90,7 +90,7 @@ class EventWire(msgspec.Struct, rename="camel"):
 
 
 class ReportWire(msgspec.Struct):
-    """`{ts?, properties}`, each property still as its bytes, so that one cannot spoil all."""
+    """The message `{ts?, properties}`; properties are not decoded, so each can fail separately."""
 
     properties: dict[str, msgspec.Raw]
     ts: Timestamp | None = None
@@ -103,14 +103,14 @@ _report_decoder = msgspec.json.Decoder(ReportWire)
 
 
 def read_event(raw: bytes) -> EventWire:
-    """Read the shape of an event; raises `MalformedReport`."""
+    """Return an undecoded event; raise `MalformedReport`."""
     return _decoded(_event_decoder, raw)
 
 
 def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
-    """Read `ts`, the readable properties, and a fault for each unreadable one.
+    """Return `ts`, the readable properties, and a fault for each unreadable one.
 
-    Raises `MalformedReport` when the shape is wrong or there is no property.
+    Raises `MalformedReport` if the structure is invalid, or there is no property.
     """
     wire = _decoded(_report_decoder, raw)
     if not wire.properties:
@@ -130,9 +130,9 @@ Values = dict[str, Any]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The good properties of a report (none, if all are bad), and a fault per bad one.
+    """The valid properties of a report, and a fault for each invalid one.
 
-    `ts` is the device's own time in epoch milliseconds, None when it sent none.
+    `ts` is the device's time in epoch milliseconds, None if it sent none.
     """
 
     ts: int | None
@@ -141,7 +141,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event of a device; `ts` as in a report, `outputs` keyed by short member name."""
+    """An event of a device; `ts` as in a report, `outputs` by short member name."""
 
     ts: int | None
     event_id: str
@@ -149,7 +149,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]) -> Report:
-    """Read a report and `check` what is readable of it; raises `MalformedReport`."""
+    """Return a report whose readable properties `check` checks; raise `MalformedReport`."""
     ts, values, faults = read_report(raw)
     good, bad = check(values)
     return Report(ts, good, faults + bad)
@@ -165,7 +165,7 @@ def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """The reason that msgspec gives, and the field that it names, if any."""
+    """Return the reason in a message of msgspec, and the field, if any."""
     if text.startswith(_MISSING):
         return "is required", text.removeprefix(_MISSING).rstrip("`")
     reason, _, place = text.partition(" - at `$.")

@@ -1,9 +1,8 @@
-"""Check properties and parameters of a document: each for itself, and how they hang together.
+"""Checks of a document's properties and parameters, and of their relations.
 
-Rules that mean nothing for a type (a `minSize` on an INT) are kept and ignored, as
-decoders of vendors do; only what contradicts itself is a fault.
-
-The parent of a member is a prefix of its id, so a cycle cannot be written down.
+Rules that do not apply to a type (a `minSize` of an INT) are kept and ignored, as decoders of
+vendors do; only contradictions are faults. The parent of a member is a prefix of its id, so cycles
+are impossible.
 """
 
 import json
@@ -32,7 +31,7 @@ _UNITS = {"HEX": 2, "BASE64": 4}
 
 
 def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
-    """Check one `dataSpec`, whose spellings are normalised."""
+    """Check a `dataSpec` with normalised spellings."""
     if spec.data_type not in DATA_TYPES:
         reason = f"must be one of {', '.join(sorted(DATA_TYPES))}"
         faults.add(f"{path}.dataType", reason if spec.data_type else "is required")
@@ -49,7 +48,7 @@ def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def scalar_kind(spec: DataSpec) -> str:
-    """Give the type whose rules `spec` states: that of the elements, for an ARRAY."""
+    """Return the type that the rules of `spec` apply to: the elements of an ARRAY."""
     return spec.element_data_type or "" if spec.data_type == "ARRAY" else spec.data_type
 
 
@@ -78,9 +77,9 @@ def _check_mapping(spec: DataSpec, path: str, faults: Faults) -> None:
         return
     truths = [_TRUTHS.get(key.lower()) for key in keys]
     if None in truths:
-        faults.add(f"{path}.mapping", "of a BOOL has the keys true and false, or 1 and 0")
+        faults.add(f"{path}.mapping", "must have the keys true and false, or 1 and 0, for a BOOL")
     elif len(set(truths)) < len(truths):
-        faults.add(f"{path}.mapping", "names the same value twice")
+        faults.add(f"{path}.mapping", "must not have two keys for the same value")
 
 
 def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
@@ -90,7 +89,7 @@ def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
         low, high = bounds(scalar_kind(spec), rules)
         if low is not None and high is not None and low > high:
             place = f"{path}.min" if rules.max is None else f"{path}.max"
-            faults.add(place, f"leaves no {scalar_kind(spec)} to choose")
+            faults.add(place, f"permits no {scalar_kind(spec)}")
 
 
 def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
@@ -103,7 +102,7 @@ def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
     elif spec.data_type == "STRING" and high is not None:
         unit = _UNITS.get(spec.encoding or "", 1)
         if high // unit * unit < (low or 0):
-            faults.add(f"{path}.maxSize", f"fits no {spec.encoding} text")
+            faults.add(f"{path}.maxSize", f"permits no {spec.encoding} text")
 
 
 def _check_default(spec: DataSpec, path: str, faults: Faults) -> None:
@@ -116,7 +115,7 @@ def _check_default(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def default_of(kind: str, text: str | None) -> object:
-    """Give the value that a `defaultValue`, always text on the wire, stands for."""
+    """Return the value of a `defaultValue`, which is always text on the wire."""
     if text is None or kind in {"STRING", "ENUM"}:
         return text
     if kind == "BOOL":
@@ -128,9 +127,9 @@ def default_of(kind: str, text: str | None) -> object:
 
 
 def check_members(entries: Sequence[MemberSpec], path: str, owner: str, faults: Faults) -> None:
-    """Check one flat list of members whose top-level ids are `<owner>.<key>`, or bare.
+    """Check a flat list of members whose top-level ids are `<owner>.<key>`, or bare.
 
-    Fills in `parentId` where the id tells it, and `elementDataType` where the `_item` does.
+    Completes `parentId` from the id, and `elementDataType` from the `_item`.
     """
     seen: dict[str, int] = {}
     for at, entry in enumerate(entries):
@@ -164,48 +163,48 @@ def _check_parent(
     given = entry.data_spec.parent_id
     place = f"{path}.dataSpec.parentId"
     if given and given != expected:
-        return faults.add(place, f"is '{given}', but the id lies in '{expected}'")
+        return faults.add(place, f"must be '{expected}', the prefix of the id. Got '{given}'")
     entry.data_spec.parent_id = expected or None
     parent = by_id.get(expected)
     kind = parent.data_spec.data_type if parent else "STRUCT"
     if expected != owner and parent is None:
-        faults.add(place, f"names no member: '{expected}'")
+        faults.add(place, f"must be the id of a member. Got '{expected}'")
     elif kind not in CONTAINERS:
-        faults.add(place, f"names a {kind or 'member without a type'}, which holds no members")
+        faults.add(place, f"must be a STRUCT or ARRAY. Got {kind or 'a member without a type'}")
     elif (key == ITEM) != (kind == "ARRAY"):
-        faults.add(f"{path}.id", f"an ARRAY, and nothing else, holds exactly one '{ITEM}'")
+        faults.add(f"{path}.id", f"only an ARRAY has a member '{ITEM}', and it has no other members")
     return None
 
 
 def _check_content(
     entry: MemberSpec, by_id: dict[str, MemberSpec], parents: set[str], path: str, faults: Faults
 ) -> None:
-    """Check that a STRUCT has members and an ARRAY elements; a `ref` may supply both."""
+    """Check that a STRUCT has members and an ARRAY elements, unless `ref` provides them."""
     spec = entry.data_spec
     supplied = bool(getattr(entry, "ref", None))
     if spec.data_type == "STRUCT" and entry.id not in parents and not supplied:
-        return faults.add(f"{path}.dataType", "is STRUCT, but has no members")
+        return faults.add(f"{path}.dataType", "is STRUCT, but there are no members")
     if spec.data_type != "ARRAY":
         return None
     place = f"{path}.elementDataType"
     item = by_id.get(f"{entry.id}.{ITEM}")
     if item is None:
         if not spec.element_data_type and not supplied:
-            faults.add(place, f"is required, or a member '{entry.id}.{ITEM}'")
+            faults.add(place, f"is required without a member '{entry.id}.{ITEM}'")
         elif spec.element_data_type in CONTAINERS and not supplied:
-            faults.add(place, f"needs a member '{entry.id}.{ITEM}'")
+            faults.add(place, f"requires a member '{entry.id}.{ITEM}'")
         elif spec.element_data_type == "ENUM" and not spec.mapping and not supplied:
             faults.add(f"{path}.mapping", "is required for elements of an ENUM")
         return None
     kind = item.data_spec.data_type
     if spec.element_data_type and spec.element_data_type != kind:
-        return faults.add(place, f"contradicts '{item.id}', which is {kind}")
+        return faults.add(place, f"must be {kind}, the type of '{item.id}'")
     spec.element_data_type = kind or None
     return None
 
 
 def settle_access(entries: Sequence[PropertySpec], path: str, faults: Faults) -> None:
-    """Check access modes; a member without one takes that of its parent."""
+    """Check access modes; a member without one inherits that of its parent."""
     settled: dict[str, str] = {}
     order = sorted(range(len(entries)), key=lambda at: entries[at].id.count("."))
     for at in order:
@@ -218,4 +217,4 @@ def settle_access(entries: Sequence[PropertySpec], path: str, faults: Faults) ->
         elif entry.access_mode not in ACCESS_MODES:
             faults.add(place, "must be one of R, W, RW")
         elif above == "R" and entry.access_mode != "R":
-            faults.add(place, f"is {entry.access_mode} inside of a read-only parent")
+            faults.add(place, f"must be R inside a read-only parent. Got {entry.access_mode}")

@@ -1,12 +1,9 @@
-"""The tree of members behind the flat list of a document, and values at its nodes.
+"""The tree of members of a document, and the conversion of their values.
 
-Values as devices send them: numbers, booleans and decimal places (`fractionDigits`).
-
-Manufacturers' codecs send booleans as 0 and 1. Numbers are rounded once, where they are read.
-
-Half up, away from zero, of the decimal as it is written: with two places 2.675 is 2.68, whatever
-the float nearest to it is. What was sent is checked against the bounds, and rounding does not
-lead out of them.
+Codecs of manufacturers send booleans as 0 and 1. Numbers are rounded once, when they are decoded:
+half up, away from zero, by their decimal representation. With `fractionDigits` 2, 2.675 becomes
+2.68, regardless of its nearest float. Bounds apply to the value before rounding, and rounding does
+not exceed them.
 """
 
 import math
@@ -34,17 +31,17 @@ _INTEGER_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE)}
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """One value of a thing: its type, its bounds (inclusive), and what it holds.
+    """A value of a thing: its type, its inclusive bounds, and its members.
 
-    `low` and `high` are always set for INT, LONG and DATE, whose types bound them.
-    `min_size` and `max_size` count characters of a STRING or elements of an ARRAY.
+    `low` and `high` are always set for INT, LONG and DATE. `min_size` and `max_size` count
+    characters of a STRING or elements of an ARRAY.
     """
 
     kind: str
     writable: bool = True
     readable: bool = True
     conceals: bool = False
-    """Whether it, or something in it, is write-only."""
+    """Whether it, or a part of it, is write-only."""
     required: bool = False
     low: int | float | None = None
     high: int | float | None = None
@@ -59,9 +56,9 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node]:
-    """Turn flat entries with dotted ids into top-level nodes by key.
+    """Return top-level nodes by key for a flat list of entries with dotted ids.
 
-    `owner` is the id of the event or service whose parameters these are.
+    `owner` is the id of the event or service of the parameters.
     """
     nodes = {entry.id: _node(entry) for entry in entries}
     top: dict[str, Node] = {}
@@ -79,7 +76,7 @@ def build_tree(entries: Iterable[MemberSpec], owner: str = "") -> dict[str, Node
 
 
 def _settle_reading(node: Node, *, above: bool) -> None:
-    """Note what cannot be read: what is in a write-only member, and an ARRAY of such elements."""
+    """Mark members of write-only members, and ARRAYs of write-only elements, as write-only."""
     node.readable = node.readable and above
     inner = [*node.members.values(), *([node.element] if node.element else [])]
     for one in inner:
@@ -98,10 +95,10 @@ def _node(entry: MemberSpec) -> Node:
 
 
 def value_node(spec: DataSpec) -> Node:
-    """Make the node of one entry alone, without its members.
+    """Return the node of one entry, without its members.
 
-    An ARRAY of scalars may lack its `_item`; then bounds, encoding and mapping of the
-    array hold for each element, and its sizes for the array.
+    An ARRAY of scalars may lack its `_item`. Then its bounds, encoding and mapping apply to each
+    element, and its sizes to the array.
     """
     rules = spec.validator or Validator()
     kind = spec.data_type
@@ -125,7 +122,7 @@ def value_node(spec: DataSpec) -> Node:
 
 
 def element_spec(spec: DataSpec) -> DataSpec:
-    """Give what an ARRAY without an `_item` says of its elements."""
+    """Return the specification of the elements of an ARRAY without an `_item`."""
     rules = spec.validator or Validator()
     return msgspec.structs.replace(
         spec,
@@ -137,7 +134,7 @@ def element_spec(spec: DataSpec) -> DataSpec:
 
 
 def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float | None]:
-    """Give the least and the greatest value that a number of type `kind` may have."""
+    """Return the minimum and maximum of a number of type `kind`."""
     if kind not in _INTEGER_RANGES:
         low, high = rules.min, rules.max
         return None if low is None else float(low), None if high is None else float(high)
@@ -150,7 +147,7 @@ def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float
 
 
 def booleans(members: Mapping[str, Node]) -> dict[str, Any]:
-    """Where a tree has booleans: True for one, and what is below for what holds some."""
+    """Return the places of booleans in a tree: True for a boolean, else nested places."""
     found = {key: _below(node) for key, node in members.items()}
     return {key: below for key, below in found.items() if below}
 
@@ -164,7 +161,7 @@ def _below(node: Node) -> Any:
 
 
 def with_booleans(places: Any, value: Any) -> Any:
-    """`value` with 0 and 1 made booleans, where a tree has some."""
+    """Return `value` with 0 and 1 replaced by booleans at `places`."""
     if places is True:
         return bool(value) if type(value) in {int, float} and value in {0, 1} else value
     if isinstance(places, list) and isinstance(value, list):
@@ -176,7 +173,7 @@ def with_booleans(places: Any, value: Any) -> Any:
 
 
 def parse_members(members: Mapping[str, Node], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with text that is a number parsed where `members` hold numbers."""
+    """Return `values` with numeric text parsed where `members` are numbers."""
     return {
         key: _parse(members[key], value) if key in members else value
         for key, value in values.items()
@@ -195,14 +192,14 @@ def _parse(node: Node, value: Any) -> Any:
 
 
 Rounder = Callable[[Any], Any]
-"""Gives a value that is checked with its numbers rounded; objects and arrays are changed."""
+"""Returns a checked value with rounded numbers; modifies objects and arrays."""
 
 _EXACT = Context(prec=40)
-"""A float below 2^53 with 15 places has at most 31 digits; beyond that it is a whole number."""
+"""A float below 2^53 with 15 places has at most 31 digits; a larger float is an integer."""
 
 
 def rounded(node: Node, number: float) -> float:
-    """Give `number`, which is within the bounds of `node`, with as many places as it keeps."""
+    """Return `number`, which is within the bounds of `node`, rounded to its places."""
     digits = node.digits
     if digits is None or round(number, digits) == number:
         return number
@@ -214,13 +211,13 @@ def rounded(node: Node, number: float) -> float:
 
 
 def rounders(members: Mapping[str, Node]) -> dict[str, Rounder]:
-    """Make the rounders of those members that hold a number with `fractionDigits`."""
+    """Return rounders for the members with `fractionDigits`."""
     made = {key: _rounder(node) for key, node in members.items()}
     return {key: rounder for key, rounder in made.items() if rounder is not None}
 
 
 def round_members(members: Mapping[str, Rounder], values: dict[str, Any]) -> dict[str, Any]:
-    """Round what is among `values`."""
+    """Round the `members` among `values`, in place."""
     for key, rounder in members.items():
         if key in values:
             values[key] = rounder(values[key])
@@ -238,7 +235,7 @@ def _rounder(node: Node) -> Rounder | None:
 
 
 def normalise_member(entry: MemberSpec, path: str, faults: Faults) -> None:
-    """Normalise types, encoding and mapping of one property or parameter in place."""
+    """Normalise types, encoding and mapping of a property or parameter, in place."""
     spec = entry.data_spec
     spec.data_type = spec.data_type.upper()
     spec.element_data_type = (spec.element_data_type or "").upper() or None
@@ -251,7 +248,7 @@ def normalise_member(entry: MemberSpec, path: str, faults: Faults) -> None:
 
 
 def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
-    """Give the enumeration as object and as list, whichever came."""
+    """Complete the object or list form of an enumeration from the other."""
     listed: dict[str, str] = {}
     for at, item in enumerate(spec.mappings or []):
         if item.key in listed:
@@ -267,9 +264,9 @@ def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def qualify_params(params: Sequence[ParamSpec], owner: str) -> None:
-    """Give parameters their full ids, `<owner>.<key>`, and a `ref` both of its places.
+    """Complete ids of parameters, `<owner>.<key>`, and set a `ref` in both of its places.
 
-    Vendors leave out the owner, or the id altogether when there is a `ref`.
+    Vendors omit the owner, or the complete id of a parameter with a `ref`.
     """
     for param in params:
         spec = param.data_spec

@@ -1,4 +1,4 @@
-"""Write-only members (access mode W): a thing is sent their values and never gives them back."""
+"""Write-only members (access mode W): values that a thing receives but never returns."""
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -12,23 +12,23 @@ from libs.common.tsl.document import TslDocument, by_keys
 from libs.common.tsl.faults import Fault
 
 MASK = "******"
-"""Replaces write-only values in texts for people."""
+"""Replaces write-only values in texts for users."""
 
 SHORTEST_TEXT = 3
-"""Characters from which on a text is also looked for within words, where shorter ones occur by
+"""Minimum length of a secret that is also searched within words; shorter ones would match by
 chance."""
 
 MOST_LEVELS = 64
-"""Objects and arrays inside one another that are searched for names; what is below is masked."""
+"""Levels of objects and arrays that are searched for names; deeper values are masked."""
 
 UNKNOWN = "is not known"
-"""The reason of a fault of a property or member that a TSL lacks."""
+"""The reason of a fault for a property or member that a TSL lacks."""
 
 _ABSENT: Any = object()
 
 
 def readable_values(document: TslDocument, values: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` of a thing without the write-only ones, for callers that compile no TSL."""
+    """Return `values` of a thing without write-only ones, without compiling its TSL."""
     tree = build_tree(by_keys(document).properties)
     return omit_write_only({key: node for key, node in tree.items() if node.conceals}, values)
 
@@ -46,7 +46,7 @@ def _readable_view(node: Node) -> Node:
 
 
 def omit_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` without those of write-only members; `nodes` are those that conceal."""
+    """Return `values` without write-only members; `nodes` are those that conceal."""
     return _replaced(nodes, values, lambda value: _ABSENT)
 
 
@@ -56,7 +56,7 @@ def mask_write_only(nodes: Mapping[str, Node], values: dict[str, Any]) -> dict[s
 
 
 def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
-    """Return the outermost write-only members as paths, without a part for elements."""
+    """Return the paths of the outermost write-only members, without array indexes."""
     found: list[str] = []
     for key, node in nodes.items():
         if not node.conceals:
@@ -72,7 +72,7 @@ def write_only_paths(nodes: Mapping[str, Node], above: str = "") -> list[str]:
 
 
 def by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
-    """Return the members that conceal, at every level outside of ARRAYs, by their dotted paths."""
+    """Return the members that conceal, at every level outside of ARRAYs, by path."""
     found: dict[str, Node] = {}
     for key, node in nodes.items():
         if node.conceals:
@@ -82,9 +82,9 @@ def by_path(nodes: Mapping[str, Node], above: str = "") -> dict[str, Node]:
 
 
 def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
-    """Return by which names write-only members may be called, in lower case.
+    """Return the possible names of write-only members, in lower case.
 
-    Their paths, and of those that no other one has in it the last part alone, too.
+    These are their paths and, for outermost write-only members, also their last part.
     """
     paths = {path for path, node in hidden.items() if not node.readable}
     outermost = {path for path in paths if path.rpartition(".")[0] not in paths}
@@ -93,7 +93,7 @@ def names_of(hidden: Mapping[str, Node]) -> frozenset[str]:
 
 
 def mask_names(names: Container[str], value: Any, levels: int = MOST_LEVELS) -> Any:
-    """Return a value of a message with `MASK` below each of these names, and below `levels`."""
+    """Return a value of a message with `MASK` below `names`, and below `levels`."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
@@ -107,7 +107,7 @@ def mask_names(names: Container[str], value: Any, levels: int = MOST_LEVELS) -> 
 
 
 def texts_beyond(whole: Any, shown: Any) -> set[str]:
-    """Return the scalars of `whole` that `shown`, its readable part, lacks, as texts."""
+    """Return the scalars of `whole` that its readable part `shown` lacks, as texts."""
     if isinstance(whole, dict) and isinstance(shown, dict):
         pairs = [(value, shown.get(key)) for key, value in whole.items()]
     elif isinstance(whole, list) and isinstance(shown, list):
@@ -118,7 +118,7 @@ def texts_beyond(whole: Any, shown: Any) -> set[str]:
 
 
 def mask_text(text: str, secrets: set[str]) -> str:
-    """Return `MASK` for a text that contains one of `secrets` in any case, else the text."""
+    """Return `MASK` if a text contains any of `secrets`, ignoring case; else the text."""
     folded = text.casefold()
     return MASK if any(_occurs(secret.casefold(), folded) for secret in secrets) else text
 
@@ -136,14 +136,14 @@ def _occurs(secret: str, text: str) -> bool:
 
 
 def mask_fault(fault: Fault) -> Fault:
-    """Return the fault without the value that it is about."""
+    """Return the fault with a masked value."""
     if "value" not in fault.args:
         return fault
     return msgspec.structs.replace(fault, args={**fault.args, "value": MASK})
 
 
 def conceal_fault(names: Container[str], given: Mapping[str, Any], fault: Fault) -> Fault:
-    """Return a fault of `given` properties without values below one of `names`."""
+    """Return a fault of `given` properties with masked values below `names`."""
     if fault.reason == UNKNOWN:
         path = fault.path.partition(".")[2]
         value = given.get(path)
@@ -173,7 +173,7 @@ def _value(node: Node, value: Any, replace: Callable[[Any], Any]) -> Any:
         return _replaced(node.members, value, replace)
     if node.readable and isinstance(value, list) and node.element:
         return [_value(node.element, item, replace) for item in value]
-    return replace(value)  # also what is of another type, since nobody knows what it holds
+    return replace(value)  # also values of a wrong type, whose content is unknown
 
 
 def _texts(value: Any) -> Iterator[str]:

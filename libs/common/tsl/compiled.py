@@ -1,4 +1,4 @@
-"""A TSL document compiled for checking: fast for good values, exact about bad ones."""
+"""A TSL document compiled for checks: fast for valid values, exact for invalid ones."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -61,10 +61,10 @@ from libs.common.tsl.limits import MAX_KEY
 
 
 class CompiledTsl(Tsl):
-    """Checks values against one document; see `Tsl` for what each call does.
+    """Checks values against a document; see `Tsl` for the methods.
 
-    Make it with `compile_tsl` and keep it: compiling costs some 20 µs per member, a
-    report about 1 µs. It holds no state of any device and may be shared by threads.
+    Create it with `compile_tsl` and keep it: compiling costs about 20 µs per member, a report about
+    1 µs. It has no state of devices and may be shared by threads.
     """
 
     def __init__(self, document: TslDocument) -> None:
@@ -94,7 +94,7 @@ class CompiledTsl(Tsl):
         }
 
     def decode_report(self, raw: bytes) -> Report:
-        """Decode and check a report: one pass when all is good, else fault by fault."""
+        """Decode and check a report: in one pass if it is valid, else fault by fault."""
         try:
             wire = self._decoder.decode(raw)
         except (ValueError, RecursionError):
@@ -105,7 +105,7 @@ class CompiledTsl(Tsl):
         return Report(wire.ts, properties, [])
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check decoded properties one by one: the good ones and the faults."""
+        """Return the valid properties and the faults of the others."""
         faults: list[Fault] = []
         good = check_each(self._reported, properties, "properties", faults)
         return good, self._concealed(properties, faults)
@@ -115,17 +115,17 @@ class CompiledTsl(Tsl):
         return {key: settable_view(node) for key, node in self._tree.items()}
 
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check properties that are set, write-only ones too: the good ones and the faults."""
+        """Return the valid settings, including write-only ones, and the faults of the others."""
         faults: list[Fault] = []
         good = check_each(self._settable, properties, "properties", faults)
         return good, self._concealed(properties, faults)
 
     def readable(self, values: Values) -> Values:
-        """Return `values` without those of write-only members, by key, id or dotted path."""
+        """Return `values` without write-only members, found by key, id or dotted path."""
         return omit_write_only(self._hidden, values) if self._hidden else values
 
     def write_only_paths(self) -> list[str]:
-        """Return where values have write-only members, as paths of MongoDB."""
+        """Return the write-only members as paths of MongoDB."""
         return write_only_paths(self._concealing)
 
     @cached_property
@@ -133,9 +133,10 @@ class CompiledTsl(Tsl):
         return names_of(self._hidden)
 
     def masked(self, values: Values) -> Values:
-        """Return `values` with a mask for write-only members.
+        """Return `values` with masked write-only members.
 
-        The same below a name of such a member anywhere else: a thing may nest it wrongly.
+        Values below the name of such a member are also masked elsewhere, because a thing may nest
+        them wrongly.
         """
         if not self._hidden:
             return values
@@ -143,21 +144,21 @@ class CompiledTsl(Tsl):
         return masked
 
     def _concealed(self, given: Values, faults: list[Fault]) -> list[Fault]:
-        """Return the faults of values without what bears the name of a write-only member.
+        """Return the faults without values that have the name of a write-only member.
 
-        An unknown value that holds such a name counts as write-only, too.
+        An unknown value that contains such a name also counts as write-only.
         """
         if not self._hidden:
             return faults
         return [conceal_fault(self._hidden_names, given, fault) for fault in faults]
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check values of a codec: 0 and 1 may be booleans, text that is a number a number.
+        """Check values of a codec: booleans may be 0 and 1, numbers may be text.
 
-        Good members of a STRUCT are kept when others of it are bad.
+        Valid members of a STRUCT are kept if others are invalid.
         """
         values = with_booleans(self._booleans, properties)
-        if self._flat:  # members of STRUCTs would come in the order of the TSL
+        if self._flat:  # otherwise, members of STRUCTs would be reordered
             try:
                 good = self._rounded(msgspec.convert(values, self._type))
             except ValueError:
@@ -170,7 +171,7 @@ class CompiledTsl(Tsl):
         return good, self._concealed(properties, faults)
 
     def _rounded(self, wire: msgspec.Struct) -> Values:
-        """The good values that are read."""
+        """Return the decoded values with rounded numbers."""
         properties: Values = msgspec.to_builtins(wire)
         return round_members(self._rounders, properties)
 
@@ -184,7 +185,7 @@ class CompiledTsl(Tsl):
         return Event(wire.ts, wire.event_id, _checked(members, wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
-        """Check a write and complete its partial STRUCTs from `current`."""
+        """Check a write, and complete its partial STRUCTs from `current`."""
         refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
@@ -198,7 +199,7 @@ class CompiledTsl(Tsl):
         return values
 
     def writable(self, values: Values) -> Values:
-        """Give what of `values`, which the thing has, a write would take as it is."""
+        """Return the parts of stored `values` that a write would accept."""
         whole: Values = {}
         for key, value in values.items():
             node = self._writable.get(key)
@@ -228,12 +229,12 @@ class CompiledTsl(Tsl):
 
 
 def compile_tsl(document: TslDocument) -> CompiledTsl:
-    """Compile a document that `parse_document` gave; do it once per version."""
+    """Return the compiled form of a parsed document; call it once per version."""
     return CompiledTsl(document)
 
 
 def _is_flat(node: Node) -> bool:
-    """Whether values of a node have no members."""
+    """Return whether values of a node have no members."""
     return node.kind != "STRUCT" and (node.element is None or _is_flat(node.element))
 
 

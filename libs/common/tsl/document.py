@@ -1,11 +1,10 @@
-"""The TSL document as it is on the wire (device open API, section TSL_Model).
+"""The TSL document on the wire (device open API, section TSL_Model).
 
-Structs hold a document that `parse_document` has checked and normalised; treat them as
-read-only. Blank defaults exist so that an incomplete vendor document can be read at all.
-
-Property keys name values where a document has keys that differ from its ids. A key is a path like
-an id: that of a member continues the key of its parent. Documents keep ids and keys as they were
-imported; everything that reads or checks values works with `by_keys`.
+Structs have a document that `parse_document` has checked and normalised; treat them as read-only.
+Their empty defaults permit to decode incomplete vendor documents.
+Property keys are the names of values if they differ from ids. A key is a path like an id: the key
+of a member continues the key of its parent. Documents keep imported ids and keys; code that reads
+or checks values uses `by_keys`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +24,11 @@ ACCESS_MODES: Final = frozenset({"R", "W", "RW"})
 EVENT_TYPES: Final = frozenset({"INFO", "WARN", "ERROR"})
 CALL_TYPES: Final = frozenset({"SYNC", "ASYNC"})
 ITEM: Final = "_item"
-"""Key of the one member that describes the elements of an ARRAY."""
+"""Key of the member that describes the elements of an ARRAY."""
 
 
 def _one_of(values: frozenset[str]) -> msgspec.Meta:
-    """What a field of a checked document may be; when it is read it may be anything."""
+    """Document the permitted values of a field, without checking them when it is decoded."""
     return msgspec.Meta(extra_json_schema={"extra": {"enum": sorted(values)}})
 
 
@@ -38,11 +37,11 @@ AccessMode = Annotated[str, _one_of(ACCESS_MODES)]
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A part of the document: camelCase names, absent fields left out."""
+    """Base of the parts of the document: camelCase names, absent fields omitted."""
 
 
 class Validator(Wire):
-    """Bounds of a value: inclusive; sizes in characters (STRING) or elements (ARRAY)."""
+    """Inclusive bounds of a value; sizes in characters (STRING) or elements (ARRAY)."""
 
     min: int | float | None = None
     max: int | float | None = None
@@ -52,7 +51,7 @@ class Validator(Wire):
 
 
 class Assist(Wire):
-    """Hints for decoders; carried along, never interpreted."""
+    """Hints for decoders, which are stored but not used."""
 
     provider_type: str | None = None
     depends_on_value: dict[str, Any] | None = None
@@ -65,14 +64,14 @@ class Assist(Wire):
 
 
 class MappingItem(Wire):
-    """One entry of an enumeration in its list form."""
+    """An entry of an enumeration in its list form."""
 
     key: str = ""
     value: str = ""
 
 
 class DataSpec(Wire):
-    """Type and bounds of one value; shared by properties and parameters."""
+    """Type and bounds of a value, for properties and parameters."""
 
     data_type: DataType = ""
     element_data_type: DataType | None = None
@@ -90,7 +89,7 @@ class DataSpec(Wire):
 
 
 class MemberSpec(Wire):
-    """What a property and a parameter have in common; members are flat, with dotted ids."""
+    """The common fields of properties and parameters; members are flat, with dotted ids."""
 
     id: str = ""
     property_key: str | None = None
@@ -106,18 +105,18 @@ class PropertySpec(MemberSpec):
 
 
 class ParamSpec(MemberSpec):
-    """An output of an event, an input or output of a service; id `<owner>.<key>`."""
+    """An output of an event, or an input or output of a service; its id is `<owner>.<key>`."""
 
     ref: str | None = None
 
 
 def _no_params() -> list[ParamSpec]:
-    """A factory of our own: `omit_defaults` then still writes the empty list."""
+    """Return an empty list that is encoded in spite of `omit_defaults`."""
     return []
 
 
 class EventSpec(Wire):
-    """Something that a thing tells when it happens."""
+    """An event that a thing can report."""
 
     id: str = ""
     name: str | None = None
@@ -127,7 +126,7 @@ class EventSpec(Wire):
 
 
 class ServiceSpec(Wire):
-    """Something that a thing can be asked to do."""
+    """A service of a thing that can be called."""
 
     id: str = ""
     name: str | None = None
@@ -138,7 +137,7 @@ class ServiceSpec(Wire):
 
 
 class TslDocument(msgspec.Struct, kw_only=True):
-    """The model of a thing: what it reports, tells, and can be asked to do."""
+    """The model of a thing: its properties, events and services."""
 
     version: str = "v1.0"
     properties: list[PropertySpec] = msgspec.field(default_factory=list)
@@ -147,7 +146,7 @@ class TslDocument(msgspec.Struct, kw_only=True):
 
 
 def to_wire(document: TslDocument) -> dict[str, Any]:
-    """Give `document` as plain values, ready for a JSON answer: camelCase, no nulls."""
+    """Return `document` as plain values for a JSON answer: camelCase, without nulls."""
     wire: dict[str, Any] = msgspec.to_builtins(document)
     return wire
 
@@ -158,10 +157,10 @@ _M = TypeVar("_M", bound=MemberSpec)
 def settle_keys(
     entries: Sequence[MemberSpec], path: str, owner: str, faults: Faults, *, stored: bool = False
 ) -> None:
-    """Complete the property key of each entry of a list whose ids are right, in place.
+    """Complete the property keys of entries with valid ids, in place.
 
-    A key may be given as a whole, or as the last part alone. Each must be unique, and no id of
-    another entry. A `stored` document may have signs that no new one can have.
+    A key may be given completely, or only its last part. It must be unique, and not the id of
+    another entry. A `stored` document may have characters that are rejected in new ones.
     """
     keys = {owner: owner}
     places: dict[str, int] = {}
@@ -172,7 +171,7 @@ def settle_keys(
         own = _own_key(entry, {parent, keys[parent]}, last)
         reason = _key_fault(own, last, stored=stored)
         if reason is not None:
-            faults.add(place, reason if own else f"must be a key, or begin with '{keys[parent]}.'")
+            faults.add(place, reason if own else f"must be a single key, or begin with '{keys[parent]}.'")
             own = last
         key = f"{keys[parent]}.{own}" if keys[parent] else own
         keys[entry.id] = entry.property_key = key
@@ -183,7 +182,7 @@ def settle_keys(
 
 
 def _own_key(entry: MemberSpec, parents: set[str], last: str) -> str:
-    """Return the last part of a key; empty when it is in no parent of the entry."""
+    """Return the last part of a key; empty if it does not continue the parent's key."""
     given = entry.property_key
     if not given or given == entry.id:
         return last
@@ -200,7 +199,7 @@ def _key_fault(own: str, last: str, *, stored: bool) -> str | None:
 
 
 def by_keys(document: TslDocument) -> TslDocument:
-    """Return a document whose ids are its property keys; itself where they are the same."""
+    """Return a document with property keys as ids; the same document if they are equal."""
     if all(entry.property_key in {None, entry.id} for entry in entries_of(document)):
         return document
     return replace(
@@ -215,7 +214,7 @@ def by_keys(document: TslDocument) -> TslDocument:
 
 
 def with_keys_of_ids(document: TslDocument) -> TslDocument:
-    """Return a document as it was used before property keys were: each is the id of its entry."""
+    """Return a document whose property keys are its ids, as before keys were supported."""
     if by_keys(document) is document:
         return document
     plain: TslDocument = msgspec.convert(msgspec.to_builtins(document), TslDocument)
@@ -225,7 +224,7 @@ def with_keys_of_ids(document: TslDocument) -> TslDocument:
 
 
 def entries_of(document: TslDocument) -> Iterator[MemberSpec]:
-    """Give the properties and parameters of a document."""
+    """Yield the properties and parameters of a document."""
     yield from document.properties
     for event in document.events:
         yield from event.outputs

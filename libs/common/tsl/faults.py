@@ -1,4 +1,4 @@
-"""What can be wrong with a TSL document or with the values of a thing."""
+"""Faults of TSL documents and of values."""
 
 import types
 from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
@@ -8,16 +8,16 @@ import msgspec
 from libs.common.tsl.limits import MAX_KEY, unstorable
 
 Code = Literal["null", "type", "choice", "range", "size", "encoding", "write_only", "other"]
-"""What a value is at fault in; `null` also where it is missing."""
+"""The type of a fault; `null` includes missing values."""
 
 
 class Fault(msgspec.Struct, frozen=True, eq=False):
-    """One thing that is wrong, and where.
+    """An invalid value and the reason.
 
-    `path` reads like the JSON: `properties[3].dataSpec.validator.min` in a document,
-    `properties.reporting_interval.time` in a report; empty when it is the whole. `reason` is
-    what the open API says; who says it in other words makes them of `code` and
-    `args`, of which `value` is what was checked.
+    `path` locates it in the JSON: `properties[3].dataSpec.validator.min` in a document,
+    `properties.reporting_interval.time` in a report; empty for the whole. `reason` is the message
+    of the open API. Other interfaces format a message from `code` and `args`, in which `value` is
+    the checked value.
     """
 
     path: str
@@ -26,7 +26,7 @@ class Fault(msgspec.Struct, frozen=True, eq=False):
     args: dict[str, Any] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Two faults are the same when they say the same."""
+        """Return whether two faults have the same message."""
         return isinstance(other, Fault) and str(self) == str(other)
 
     def __hash__(self) -> int:
@@ -37,7 +37,7 @@ class Fault(msgspec.Struct, frozen=True, eq=False):
 
 
 class Refusal(ValueError):
-    """Input that this library refuses; `faults` holds every reason."""
+    """Invalid input; `faults` has every reason."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("; ".join(map(str, faults)))
@@ -45,21 +45,21 @@ class Refusal(ValueError):
 
 
 class TslInvalid(Refusal):
-    """A TSL document that cannot be imported."""
+    """A TSL document is invalid."""
 
 
 class InvalidValues(Refusal):
-    """Values that break the TSL: a write, inputs or outputs of a service or an event."""
+    """Values violate the TSL: of a write, or inputs or outputs of a service or event."""
 
 
 def refuse_non_object(values: object, path: str) -> None:
-    """Raise `InvalidValues` unless `values` is an object: clients send anything as one."""
+    """Raise `InvalidValues` unless `values` is an object, because clients may send any JSON."""
     if not isinstance(values, dict):
         raise InvalidValues([Fault(path, "must be an object", "type", {"value": values})])
 
 
 class MalformedReport(Refusal):
-    """A message of a device that is not of the wire's shape, so nothing in it can be kept."""
+    """A message of a device has a wrong structure, and is rejected completely."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         fault = Fault(path, reason)
@@ -68,7 +68,7 @@ class MalformedReport(Refusal):
 
 
 class UnknownService(Refusal):
-    """A service that the TSL does not declare."""
+    """The TSL does not declare the service."""
 
     def __init__(self, service_id: str) -> None:
         super().__init__(
@@ -81,7 +81,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Faults:
-    """Faults by path: the first reason of a path counts, and hides what is inside it."""
+    """Faults by path: the first reason of a path hides later ones of the path and its parts."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
@@ -90,30 +90,30 @@ class Faults:
         return bool(self._reasons)
 
     def add(self, path: str, reason: str) -> None:
-        """Note that `path` is at fault, unless it or what holds it is noted already."""
+        """Add a fault, unless the path or a parent has one."""
         if not self.covers(path):
             self._reasons[path] = reason
 
     def covers(self, path: str) -> bool:
-        """Tell whether `path` or something that holds it is at fault."""
+        """Return whether `path` or one of its parents has a fault."""
         if not self._reasons:
             return False
         holders = (path[:end] for end, char in enumerate(path) if char in ".[")
         return path in self._reasons or any(holder in self._reasons for holder in holders)
 
     def listed(self) -> list[Fault]:
-        """Give the faults in the order in which they were found."""
+        """Return the faults in the order in which they were found."""
         return [Fault(path, reason) for path, reason in self._reasons.items()]
 
 
 class Repeating(dict[str, Any]):
-    """A JSON object that had the same key more than once; `repeated` names them."""
+    """A JSON object with duplicate keys, which `repeated` lists."""
 
     repeated: tuple[str, ...] = ()
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a JSON object, remembering keys given twice (an `object_pairs_hook`)."""
+    """Return a JSON object that records duplicate keys (an `object_pairs_hook`)."""
     plain = dict(pairs)
     if len(plain) == len(pairs):
         return plain
@@ -124,9 +124,9 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_struct(kind: type[_T], raw: object, path: str, faults: Faults) -> _T:
-    """Read `raw` as the struct `kind`; null counts as absent, unknown fields are ignored.
+    """Decode the struct `kind`; null counts as absent, unknown fields are ignored.
 
-    Whatever cannot be read is noted in `faults` and left at its default.
+    Invalid fields are added to `faults` and keep their default.
     """
     given: dict[str, Any] = {}
     if not isinstance(raw, dict):
@@ -178,5 +178,5 @@ def _read_leaf(kind: Any, raw: object, path: str, faults: Faults) -> Any:
 
 
 def _as_text(value: object) -> object:
-    """Give a default that a vendor wrote as a JSON scalar in the documented form, text."""
+    """Return a default that a vendor wrote as a JSON scalar as text, the documented form."""
     return msgspec.json.encode(value).decode() if isinstance(value, bool | int | float) else value

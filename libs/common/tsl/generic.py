@@ -1,4 +1,4 @@
-"""The open TSL of the built-in product `generic`: things may send what they like."""
+"""The open TSL of the built-in product `generic`: things may send any values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,18 +23,18 @@ from libs.common.tsl.limits import (
 )
 
 _SCALARS = (bool, int, float, str)
-"""A tuple, since checking against a union takes several times as long."""
+"""A tuple, because a check against a union takes several times as long."""
 
 
 class _TooMany(Exception):
-    """More values than one report may hold; never leaves this module."""
+    """More values than one report may have; internal."""
 
 
 def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> dict[str, Any]:
-    """Give the good members of `values`, copied; each bad one adds its faults.
+    """Return copies of the valid members of `values`, and add faults of the others.
 
-    A member is bad as a whole: it holds null, a key or a scalar that cannot be stored, more
-    than `MAX_DEPTH` levels, or with those before it more than `MAX_MEMBERS` values.
+    A member is rejected completely if it contains null, a key or scalar that cannot be stored, more
+    than `MAX_DEPTH` levels, or more than `MAX_MEMBERS` values including the previous members.
     """
     good: dict[str, Any] = {}
     left = MAX_MEMBERS
@@ -44,7 +44,7 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
         try:
             checked = walk.member(key, item, place, 1)
         except _TooMany:
-            faults.append(Fault(place, f"exceeds {MAX_MEMBERS} values in all"))
+            faults.append(Fault(place, f"exceeds {MAX_MEMBERS} values in total"))
             continue
         faults += walk.faults
         if not walk.faults:
@@ -58,14 +58,14 @@ def _place(path: str, key: object) -> str:
 
 
 class _Walk:
-    """One walk through a value: its faults, and how many more values are allowed."""
+    """A traversal of a value: its faults, and the number of values that are still allowed."""
 
     def __init__(self, left: int) -> None:
         self.left = left
         self.faults: list[Fault] = []
 
     def member(self, key: object, value: object, path: str, depth: int) -> Any:
-        """Check a key and what it holds."""
+        """Check a key and its value."""
         reason = open_key_fault(key) if isinstance(key, str) else "must have a text as its key"
         if reason:
             return self._refuse(path, reason)
@@ -106,19 +106,19 @@ class _Walk:
 
 
 class Tsl:
-    """Checks what a thing sends and what is sent to it.
+    """Checks the values that a thing sends and receives.
 
-    This one is open: it takes every value that can be stored, typed as it comes, and ids of events
-    and services may be any key. `CompiledTsl` is that of a document which declares something.
+    This class is open: it accepts every value that can be stored, and any event or service id.
+    `CompiledTsl` implements a document with declarations.
     """
 
     def __init__(self, document: TslDocument) -> None:
         self.document = document
-        """The document behind it, normalised; treat it as read-only."""
+        """The normalised document; treat it as read-only."""
         self.conceals = False
         """Whether a property, or a member of one, is write-only (access mode W).
 
-        Such values are sent to the thing and can be read nowhere: `check_report` refuses them,
+        Such values are sent to the thing but never returned: `check_report` rejects them, and
         `readable` removes them from values that were stored under another TSL.
         """
         self._properties: dict[str, PropertySpec] = {}
@@ -126,69 +126,69 @@ class Tsl:
         self._services: dict[str, ServiceSpec] = {}
 
     def property(self, property_id: str) -> PropertySpec | None:
-        """Look up a declared property or member by its dotted key; its spec has this as its id."""
+        """Return a declared property or member by its dotted key, which is the id of the result."""
         return self._properties.get(property_id)
 
     def event(self, event_id: str) -> EventSpec | None:
-        """Look up a declared event."""
+        """Return a declared event."""
         return self._events.get(event_id)
 
     def service(self, service_id: str) -> ServiceSpec | None:
-        """Look up a declared service."""
+        """Return a declared service."""
         return self._services.get(service_id)
 
     def decode_report(self, raw: bytes) -> Report:
-        """Decode `{"ts"?: ms, "properties": {...}}`; other fields beside them are ignored.
+        """Decode `{"ts"?: ms, "properties": {...}}`; other fields are ignored.
 
-        Good properties are kept, each bad or unknown one is a fault; null is a fault too,
-        since silence would hide a broken sensor. A STRUCT may come in part, whatever is
-        `required` of it; one in an ARRAY is whole. Numbers are rounded to
-        `fractionDigits`. Raises `MalformedReport` when the JSON, the outer shape or `ts` is
-        wrong or `properties` is empty.
+        Valid properties are kept; each invalid or unknown one is a fault. Null is a fault, because
+        ignoring it would hide a broken sensor. A STRUCT may be incomplete, regardless of
+        `required`, except in an ARRAY. Numbers are rounded to `fractionDigits`. Raises
+        `MalformedReport` if the JSON, its structure or `ts` is invalid, or `properties` is empty.
         """
         return checked_report(raw, self.check_report)
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check reported properties that are decoded already: the good ones and the faults."""
+        """Return the valid ones of decoded properties, and the faults of the others."""
         faults: list[Fault] = []
         good = check_open(properties, "properties", faults)
         return good, faults
 
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check properties that are set of a thing that is no device, write-only ones too."""
+        """Check properties that are set for a thing other than a device, also write-only ones."""
         return self.check_report(properties)
 
     def readable(self, values: Values) -> Values:
-        """Return `values` without those of write-only members, at every level.
+        """Return `values` without write-only members, at every level.
 
-        A member may also be named by its id or a dotted path, as in a profile.
+        The name of a member may also be its id or a dotted path, as in a profile.
         """
         return values
 
     def write_only_paths(self) -> list[str]:
-        """Return where values have write-only members, as paths of MongoDB: `users.code`."""
+        """Return the write-only members as paths of MongoDB: `users.code`."""
         return []
 
     def masked(self, values: Values) -> Values:
         """Return `values` of a message with `MASK` for write-only members.
 
-        The same below a name of such a member anywhere else, since a thing may nest it wrongly.
+        Values below the name of such a member are also masked elsewhere, because a thing may nest
+        them wrongly.
         """
         return values
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Check values that a codec gave as JSON: the good ones and the faults.
+        """Return the valid ones of the values that a codec returned, and the faults of the others.
 
-        Beside what a report may hold: 0 and 1 for a BOOL, and text that is a number, without
-        blanks or a unit, for a number. Good members of a STRUCT are kept when others are bad.
+        In addition to reports, a BOOL may be 0 or 1, and a number may be text without blanks or a
+        unit. Valid members of a STRUCT are kept if others are invalid.
         """
         return self.check_report(properties)
 
     def decode_event(self, raw: bytes) -> Event:
         """Decode `{"ts"?: ms, "eventId": id, "outputs"?: {...}}`.
 
-        Raises `MalformedReport` for a wrong shape or an unknown event, `InvalidValues` for
-        bad outputs (paths `outputs.<key>`).
+        Raises `MalformedReport` for a wrong structure or an unknown event, and `InvalidValues` for
+        invalid outputs (paths `outputs.<key>`).
         """
         wire = read_event(raw)
         reason = open_key_fault(wire.event_id)
@@ -197,12 +197,11 @@ class Tsl:
         return Event(wire.ts, wire.event_id, _checked(wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
-        """Give what to send to the device for an incremental update of `properties`.
+        """Return the values to send to the device for an update of `properties`.
 
-        A partial STRUCT is completed from `current`, the values now in force, as far as
-        they are still valid and writable; an ARRAY is replaced. Raises `InvalidValues`
-        with every fault (paths `properties.<key>.<member>`, and `properties` when it is
-        empty or no object).
+        A partial STRUCT is completed from `current`, the stored values, if they are still valid and
+        writable; an ARRAY is replaced. Raises `InvalidValues` with every fault (paths
+        `properties.<key>.<member>`, and `properties` if it is empty or not an object).
         """
         refuse_non_object(properties, "properties")
         if not properties:
@@ -211,22 +210,22 @@ class Tsl:
         return _checked(whole, "properties")
 
     def writable(self, values: Values) -> Values:
-        """Give what of `values`, which the thing has, a write would take as it is.
+        """Return the parts of stored `values` that a write would accept.
 
-        Without what is read-only, at every level, and what another TSL once allowed.
+        The result lacks read-only members at every level, and values that only another TSL allows.
         """
         return dict(values)
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
-        """Check inputs keyed by short member name; None counts as none given.
+        """Check inputs by short member name; None means no inputs.
 
-        Raises `UnknownService`, or `InvalidValues` with paths `inputs.<key>`, and `inputs`
-        when it is no object.
+        Raises `UnknownService`, or `InvalidValues` with paths `inputs.<key>`, and `inputs` if it is
+        not an object.
         """
         return self._check_params(service_id, inputs, "inputs")
 
     def check_service_outputs(self, service_id: str, outputs: Values | None) -> Values:
-        """Check what a service answered; raises as `check_service_inputs` does."""
+        """Check the outputs of a service; raises the errors of `check_service_inputs`."""
         return self._check_params(service_id, outputs, "outputs")
 
     def _check_params(self, service_id: str, values: Values | None, path: str) -> Values:
@@ -239,7 +238,7 @@ _GENERIC = Tsl(TslDocument(version="v1.0"))
 
 
 def generic_tsl() -> Tsl:
-    """Give the open TSL; it holds no state, so there is one for all."""
+    """Return the open TSL, which has no state and is shared."""
     return _GENERIC
 
 
@@ -254,7 +253,7 @@ def _checked(values: Values | None, path: str) -> Values:
 
 
 def _merged(current: object, given: object) -> object:
-    """Lay `given` over `current`, objects member by member; what is bad in `current` goes."""
+    """Merge `given` into the valid parts of `current`, objects member by member."""
     if not isinstance(current, dict) or not isinstance(given, dict):
         return given
     others = {key: item for key, item in current.items() if key not in given}

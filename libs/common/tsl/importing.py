@@ -1,4 +1,4 @@
-"""Import a TSL document of a vendor: checked as a whole, and brought to one form."""
+"""The import of a vendor's TSL document: complete check and normalisation."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,16 +36,16 @@ def resolve_references(
 ) -> None:
     """Complete the `dataSpec` of every parameter that has a `ref`, in place.
 
-    Its own rules win. `required` and the default value are never taken over: they speak
-    of the property in its place, not of the parameter. Of a property of another type
-    (numbers are one) nothing is taken.
+    Rules of the parameter take precedence. `required` and the default value are not copied, because
+    they concern the property only. If the types differ (all numbers count as one type), nothing is
+    copied.
     """
     for at, param in enumerate(params):
         if not param.ref:
             continue
         source = properties.get(param.ref)
         if source is None:
-            faults.add(f"{path}[{at}].ref", f"names no property: '{param.ref}'")
+            faults.add(f"{path}[{at}].ref", f"must be the id of a property. Got '{param.ref}'")
         elif _alike(param.data_spec, source):
             rules = _completed(
                 param.data_spec.validator or Validator(), source.validator or Validator()
@@ -71,9 +71,9 @@ def _completed(own: _T, source: _T) -> _T:
 def copy_referenced_members(
     params: list[ParamSpec], properties: Sequence[PropertySpec], path: str, faults: Faults
 ) -> None:
-    """Give parameters that refer to a STRUCT or ARRAY its members, unless they have some.
+    """Copy members of a referenced STRUCT or ARRAY to parameters that have none.
 
-    Stops once `params` exceeds the most that a document may have.
+    Stops when `params` exceeds the maximum of a document.
     """
     specs = {entry.id: entry.data_spec for entry in properties}
     whole: list[ParamSpec] = []
@@ -84,7 +84,7 @@ def copy_referenced_members(
             continue
         copies = _copies(param, properties)
         if _kinds(param.data_spec) != _kinds(specs[param.ref]):
-            faults.add(f"{path}[{at}].ref", f"names a property of another type: '{param.ref}'")
+            faults.add(f"{path}[{at}].ref", f"must be a property of the same type. Got '{param.ref}'")
         elif any(copy.id.count(".") > MAX_DEPTH for copy in copies):
             faults.add(f"{path}[{at}].ref", f"nests members more than {MAX_DEPTH} levels deep")
         else:
@@ -119,19 +119,18 @@ def _copies(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[ParamS
 
 Named = MemberSpec | EventSpec | ServiceSpec
 _UNNAMED = "unnamed"
-"""Stands for an id that is missing, so that only this is at fault, not each parameter."""
+"""Replaces a missing id, so that only the id is a fault, not each parameter."""
 
 
 def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslDocument:
-    """Read a TSL document (device open API, section TSL_Model) and check all of it.
+    """Parse a TSL document (device open API, section TSL_Model) and check it completely.
 
-    The result is normalised: upper-case types, `mapping` and `mappings` both given,
-    parameters named `<owner>.<key>`, `parentId`, `propertyKey`, `elementDataType` and the
-    access of members filled in, and what a `ref` supplies copied. Importing its wire form
-    again gives the same document. Null lists and unknown fields of vendors are fine. One that
-    was `stored` before may have ids with signs that no new one can have, and wrong property
-    keys, which are ignored as they were then.
-
+    The result is normalised: types are upper case, `mapping` and `mappings` are both set,
+    parameters are named `<owner>.<key>`. `parentId`, `propertyKey`, `elementDataType` and access
+    modes of members are completed, and the specifications behind a `ref` copied. Parsing its wire
+    form returns the same document. Null lists and unknown fields are accepted. A document that was
+    `stored` before may have ids with characters that are rejected in new ones, and invalid property
+    keys, which are ignored.
     Raises `TslInvalid` with every fault of the document.
     """
     faults = Faults()
@@ -171,7 +170,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _check_count(document: TslDocument) -> None:
-    """Refuse an oversized document before any costly check of its members."""
+    """Reject an oversized document before expensive checks of its members."""
     owners = len(document.events) + len(document.services)
     count = owners + len(document.properties) + sum(len(group) for _, _, group in _params(document))
     if count > MAX_MEMBERS:
@@ -179,7 +178,7 @@ def _check_count(document: TslDocument) -> None:
 
 
 def _params(document: TslDocument) -> Iterator[tuple[str, str, list[ParamSpec]]]:
-    """Give each list of parameters with its path and the id of its event or service."""
+    """Yield each list of parameters with its path and the id of its event or service."""
     for at, event in enumerate(document.events):
         yield f"events[{at}].outputs", event.id or _UNNAMED, event.outputs
     for at, service in enumerate(document.services):
@@ -240,7 +239,7 @@ def _check_owner_list(
 
 
 def _check_signs(document: TslDocument, faults: Faults) -> None:
-    """Check that ids have no sign that means something where people write entity keys."""
+    """Check that ids have no special characters of references to entity keys."""
     named: list[tuple[str, Sequence[Named]]] = [
         ("properties", document.properties),
         ("events", document.events),
@@ -255,7 +254,7 @@ def _check_signs(document: TslDocument, faults: Faults) -> None:
 
 
 def _complete_params(document: TslDocument, faults: Faults) -> None:
-    """Copy the members behind each `ref`, as long as the document stays within bounds."""
+    """Copy the members behind each `ref`, while the document stays within its limits."""
     for path, _, params in _params(document):
         copy_referenced_members(params, document.properties, path, faults)
         _check_count(document)

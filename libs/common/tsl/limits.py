@@ -1,29 +1,29 @@
-"""Bounds that hold for every TSL, and the rule for keys."""
+"""Limits of every TSL, and the rule for keys."""
 
 import math
 import re
 from typing import Final
 
 MAX_DEPTH: Final = 16
-"""Levels of nesting, the top-level property included."""
+"""Levels of nesting, including the top-level property."""
 
 MAX_MEMBERS: Final = 2000
-"""Properties, members and parameters of one document; values of one open report."""
+"""Properties, members and parameters of a document, or values of a report of an open product."""
 
 MAX_KEY: Final = 128
-"""Characters of one key."""
+"""Characters of a key."""
 
 MAX_SIZE: Final = 2**31 - 1
-"""Largest `maxSize`: characters or elements."""
+"""Greatest `maxSize` in characters or elements."""
 
 MAX_TEXT: Final = 65_536
-"""Characters of one text in an open report; largest `minSize`."""
+"""Characters of a text in an open report, and the greatest `minSize`."""
 
 MAX_TS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, the last that a date can hold."""
+"""The last millisecond of the year 9999, the maximum of a date."""
 
 MAX_DATE: Final = MAX_TS // 1000
-"""The last second of the year 9999; a DATE sent in milliseconds exceeds it and is refused."""
+"""The last second of the year 9999; a DATE in milliseconds exceeds it and is rejected."""
 
 INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
@@ -35,10 +35,11 @@ _FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 
 def key_fault(key: str) -> str | None:
-    """Say what is wrong with `key`, one segment of an id, or None.
+    """Return the fault of `key`, a segment of an id, or None.
 
-    Keys become field names of documents, parts of entity keys and of paths: no dot, white
-    space, control character, quote or backslash, no `$` in front, at most 128 characters.
+    Keys become field names of documents, and parts of entity keys and paths. They must not have a
+    dot, white space, control character, quote or backslash, nor begin with `$`, and have at most
+    128 characters.
     """
     if not key:
         return "must not be blank"
@@ -51,17 +52,17 @@ def key_fault(key: str) -> str | None:
 
 
 def sign_fault(text: str) -> str | None:
-    """Say which sign of an id cannot stand in the key of an entity, or None.
+    """Return the fault of an id with a special character of entity keys, or None.
 
-    `*` and `,` mean something in a list of keys to listen to, braces in a reference of a flow, a
-    colon between a key and its value.
+    `*` and `,` are special in lists of keys to listen to, braces in references of flows, and a
+    colon separates a key from its value.
     """
     found = _SIGNS.search(text)
     return f"must not contain {found.group()!r}" if found else None
 
 
 def open_key_fault(key: str) -> str | None:
-    """Say why `key`, of an open report, cannot be the name of a field in MongoDB, or None."""
+    """Return why `key` of an open report cannot be a field name in MongoDB, or None."""
     if not key or key.isspace():
         return "must not have a blank key"
     if len(key) > MAX_KEY:
@@ -73,7 +74,7 @@ def open_key_fault(key: str) -> str | None:
 
 
 def unstorable(value: object, depth: int = 0) -> str | None:
-    """Say why `value` cannot be stored or sent as JSON, or None when it can."""
+    """Return why `value` cannot be stored or sent as JSON, or None."""
     if depth > MAX_DEPTH:
         return f"must not be nested more than {MAX_DEPTH} levels deep"
     if isinstance(value, dict):
@@ -86,7 +87,7 @@ def unstorable(value: object, depth: int = 0) -> str | None:
 
 
 def unstorable_scalar(value: object) -> str | None:
-    """Say why a scalar cannot be stored or sent as JSON, or None when it can."""
+    """Return why a scalar cannot be stored or sent as JSON, or None."""
     if isinstance(value, float) and not math.isfinite(value):
         return "must be finite"
     if isinstance(value, int) and not LONG_RANGE[0] <= value <= LONG_RANGE[1]:

@@ -1,4 +1,4 @@
-"""Values that a thing might send, for simulators: within the TSL, and steady over time."""
+"""Plausible values of a thing for simulators: valid, and changing gradually."""
 
 import math
 import random
@@ -16,13 +16,13 @@ from libs.common.tsl.faults import Fault
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE
 
 _SPAN = 100
-"""Width of the range of numbers that the TSL leaves open."""
+"""Width of the range of numbers without bounds in the TSL."""
 
 _CHANGE = 0.1
-"""Chance that a BOOL or ENUM is drawn anew."""
+"""Probability that a BOOL or ENUM changes."""
 
 _STEP = 0.01
-"""A number moves by at most this part of its range at a time."""
+"""Maximum change of a number, as a fraction of its range."""
 
 _TEXT_SIZE = 8
 _DIGITS = 2
@@ -33,16 +33,16 @@ _BASE64 = string.ascii_letters + string.digits + "+/"
 def plausible_properties(
     document: TslDocument, rng: random.Random, previous: Values | None = None
 ) -> Values:
-    """Give every readable property a value that `check_report` accepts.
+    """Return a value for every readable property that `check_report` accepts.
 
-    Numbers walk on from `previous`, what this function gave before; settings (RW) and texts
-    stay as they are there, as long as they are valid. A DATE that is not a setting is now.
+    Numbers change gradually from `previous`, the last result of this function. Settings (RW) and
+    texts stay unchanged while they are valid. A DATE that is not a setting is the current time.
     """
     return _members(build_tree(by_keys(document).properties), rng, previous)
 
 
 def plausible_params(params: Sequence[ParamSpec], rng: random.Random) -> Values:
-    """Give values to the outputs of an event, the inputs or the outputs of a service."""
+    """Return values for the outputs of an event, or the inputs or outputs of a service."""
     owner = params[0].id.partition(".")[0] if params else ""
     tree = build_tree(keyed_entries(params), owner)
     return {key: _value(node, rng, None) for key, node in tree.items()}
@@ -75,7 +75,6 @@ def _valid(node: Node, value: object) -> Any:
 
 
 def _struct(node: Node, rng: random.Random, previous: object) -> Values:
-    """Give the readable members."""
     members = {key: item for key, item in node.members.items() if item.readable}
     known = previous if isinstance(previous, dict) else {}
     return {key: _value(item, rng, known.get(key)) for key, item in members.items()}
@@ -124,7 +123,7 @@ def _digits(node: Node) -> int:
 
 
 def _rounded(number: float, node: Node, low: float, high: float) -> float:
-    """Give the decimal nearest to `number` within the bounds; these win if none is within."""
+    """Return the decimal nearest to `number` within the bounds, or a bound without any."""
     digits = _digits(node)
     number = min(max(number, low), high)
     for nudge in (0, 1, -1):
@@ -135,7 +134,7 @@ def _rounded(number: float, node: Node, low: float, high: float) -> float:
 
 
 def _range(node: Node) -> tuple[int | float, int | float]:
-    """Give the declared range of a number, and where it is open a modest one."""
+    """Return the declared range of a number, or a small one without bounds."""
     least, greatest = _OPEN.get(node.kind, (-math.inf, math.inf))
     low = None if node.low == least else node.low
     high = None if node.high == greatest else node.high

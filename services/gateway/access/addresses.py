@@ -1,4 +1,4 @@
-"""Where a request comes from, and whose word is taken for it."""
+"""The origin of a request, through trusted proxies."""
 
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -11,18 +11,18 @@ from libs.common.settings import SettingsInvalid
 
 
 class Origin(NamedTuple):
-    """The client, as seen through the proxies that are trusted."""
+    """The client of a request, as trusted proxies report it."""
 
     address: str
-    """The client's own address."""
+    """The client's IP address."""
     forwarded_for: str
-    """`X-Forwarded-For` for the service."""
+    """The value of `X-Forwarded-For` for the service."""
     scheme: str
     host: str
 
     @property
     def limit_key(self) -> str:
-        """What the rate limit counts by: the address, or the /64 network of an IPv6 one."""
+        """Return the key of the rate limit: the address, or the /64 network of an IPv6 address."""
         return counted_address(self.address)
 
 
@@ -32,7 +32,7 @@ def _text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:
 
 
 class TrustedProxies:
-    """Believes `X-Forwarded-*` of the addresses it was told, and of nobody else."""
+    """Accepts `X-Forwarded-*` only from configured proxies."""
 
     def __init__(self, text: str = "") -> None:
         try:
@@ -44,11 +44,11 @@ class TrustedProxies:
         self._trusts = lru_cache(maxsize=4096)(self._is_trusted)
 
     def trusts(self, peer: str) -> bool:
-        """Whether an address is that of a proxy."""
+        """Return whether an address is that of a trusted proxy."""
         return bool(self._networks) and self._trusts(peer)
 
     def origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> Origin:
-        """Find the client: the last address in the chain that is not a trusted proxy."""
+        """Return the client: the last address in the chain that is not a trusted proxy."""
         client = scope["client"]
         peer = client[0] if client else "unknown"
         host = _text(headers, b"host", "")

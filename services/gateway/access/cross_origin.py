@@ -1,4 +1,4 @@
-"""Pages of other origins in browsers (CORS, as the Fetch standard has it)."""
+"""Requests from pages of other origins in browsers (CORS, Fetch standard)."""
 
 from collections.abc import Mapping
 
@@ -10,34 +10,34 @@ from libs.common.settings import SettingsInvalid
 ANY = "*"
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 SHOWN = b"Allow, Content-Disposition, ETag, Location, Retry-After, X-Request-Id"
-"""Header fields of answers that a page may read besides the few that it always may."""
+"""Header fields of answers that a page may read, in addition to the default ones."""
 MAX_AGE = b"600"
-"""Seconds for which a browser need not ask again."""
+"""Seconds for which a browser caches the answer."""
 
 Field = tuple[bytes, bytes]
 
 
 def preflight(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether an OPTIONS request is a browser's question for a page of another origin."""
+    """Return whether an OPTIONS request is a preflight request of a browser."""
     return b"origin" in headers and b"access-control-request-method" in headers
 
 
 class CrossOrigin:
-    """Knows the origins whose pages may call; None of them as settings come."""
+    """The origins whose pages may call the API; by default none."""
 
     def __init__(self, text: str = "") -> None:
         origins = {part.strip() for part in text.split(",") if part.strip()}
         self._any = ANY in origins
         self._origins = {_checked(origin).encode() for origin in origins - {ANY}}
         self.on = bool(origins)
-        """Whether there are any: else nothing is said in answers."""
+        """Whether any origin is configured; otherwise answers have no CORS headers."""
 
     def allows(self, origin: bytes) -> bool:
-        """Whether pages of `origin` may call."""
+        """Return whether pages of `origin` may call the API."""
         return self._any or origin in self._origins
 
     def telling(self, scope: HTTPScope, send: Send) -> Send:
-        """A `send` whose answer tells the browser whether the page may read it."""
+        """Return a `send` that adds CORS headers to the answer."""
         fields = self._fields(
             next((value for name, value in scope["headers"] if name == b"origin"), b"")
         )
@@ -51,7 +51,7 @@ class CrossOrigin:
 
     @staticmethod
     def answer(headers: Mapping[bytes, bytes]) -> list[Field]:
-        """The fields of the answer to a `preflight` from an origin that may call."""
+        """Return the headers of the answer to a `preflight` from a permitted origin."""
         fields = [
             (b"access-control-allow-methods", METHODS),
             (b"access-control-max-age", MAX_AGE),
@@ -62,9 +62,9 @@ class CrossOrigin:
         return fields
 
     def _fields(self, origin: bytes) -> list[Field]:
-        """What every answer to `origin`, empty when it is none, has.
+        """Return the CORS headers of every answer to `origin`, which may be empty.
 
-        A browser sends cookies and logins of its own only where origins are named one by one.
+        A browser sends its cookies and logins only to explicitly listed origins.
         """
         if origin and origin in self._origins:
             return [
@@ -83,7 +83,7 @@ class CrossOrigin:
 
 
 def _checked(origin: str) -> str:
-    """An origin as browsers write it; raise `SettingsInvalid` when it is none."""
+    """Return an origin in the form of browsers; raise `SettingsInvalid` if it is invalid."""
     try:
         url = URL(origin)
         plain = str(url.origin()) if url.scheme and url.host else ""
@@ -91,6 +91,6 @@ def _checked(origin: str) -> str:
         plain = ""
     if plain != origin.lower():
         raise SettingsInvalid(
-            f"THINGWAY_ALLOWED_ORIGINS: {origin!r} is not scheme://host[:port], nor {ANY}"
+            f"THINGWAY_ALLOWED_ORIGINS: {origin!r} must be scheme://host[:port] or {ANY}"
         )
     return plain

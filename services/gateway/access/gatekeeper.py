@@ -1,7 +1,7 @@
-"""Decides who comes in, and completes what is known of them.
+"""Admission of requests: authentication, rate limits and permissions.
 
-In this order: rate limit of the address, credential, the networks that the principal may call
-from, its rate limit; of a user then what it may do.
+Checks run in this order: rate limit of the address, credential, permitted networks of the
+principal, rate limit of the principal, permissions of a user.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ from services.gateway.rates import RateLimiter
 from services.gateway.routes import Credential, Route
 
 CERTIFICATE = "certificate"
-"""Where the `state` of a request has the certificate that its client came with."""
+"""Key of the client's certificate in the `state` of a request."""
 ADMISSION = 2.0
-"""Seconds that letting a request in may take before it is refused."""
+"""Seconds that admission may take before the request is rejected."""
 LOGINS = 32
-"""Requests that are let in at a time of one address alone: half of those of all addresses."""
+"""Concurrent admissions of a single address, half of those of all addresses."""
 WAITING = 4_000
-"""Requests of an address that wait for their turn."""
+"""Waiting requests of an address."""
 TURN = 1.0
-"""Seconds that a request waits for its turn among those of its address."""
+"""Seconds for which a request may wait for its turn."""
 
 
 def no_store() -> ThingwayError:
-    """The refusal while Redis is away: without it nobody is known, so nobody comes in."""
-    return Unavailable("the token store does not answer at the moment")
+    """Return the error without Redis: no credential can be checked, so none is accepted."""
+    return Unavailable("the token database does not answer at the moment")
 
 
 class Limits(NamedTuple):
-    """The three limits of the door."""
+    """The three rate limits of the gateway."""
 
     principal: RateLimiter
     address: RateLimiter
@@ -55,7 +55,7 @@ class Limits(NamedTuple):
 
 
 class Gatekeeper:
-    """Lets requests in. Without Redis it lets nobody in: 503."""
+    """Admits requests; without Redis, rejects all of them with 503."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class Gatekeeper:
         query_token: str | None,
         certificate: PeerCertificate | None = None,
     ) -> Principal | None:
-        """The principal of a request, None on a route for everybody.
+        """Return the principal of a request, None on a public route.
 
-        Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the
-        caller bounds the time (`ADMISSION`).
+        Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the caller
+        limits the time (`ADMISSION`).
         """
         address = origin.limit_key
         try:
@@ -101,13 +101,13 @@ class Gatekeeper:
                 await self._limits.principal.take(key_of(principal))
                 return await self._access.complete(principal)
         except TimeoutError as error:
-            message = "too many requests of this address want to be let in at once"
+            message = "too many concurrent requests of this address"
             raise TooManyRequests(message, retry_after=SOON) from error
         except (RedisError, OSError) as error:
             raise no_store() from error
 
     async def admit_page(self, address: str) -> None:
-        """Hold the limit of the address for a page of the gateway itself."""
+        """Apply the limit of the address to a page of the gateway itself."""
         try:
             async with asyncio.timeout(ADMISSION):
                 await self._limits.address.take(address)
@@ -135,10 +135,10 @@ class Gatekeeper:
 
     async def _of_token(self, token: str | None) -> Principal:
         if not token:
-            raise Unauthenticated("an access token is needed: Authorization: Bearer <token>")
+            raise Unauthenticated("an access token is required: Authorization: Bearer <token>")
         principal = await self._tokens.principal(token)
         if principal is None:
-            raise Unauthenticated("the access token is not valid or has expired")
+            raise Unauthenticated("the access token is invalid or has expired")
         return principal
 
     async def _of_device(
@@ -148,17 +148,17 @@ class Gatekeeper:
         authorization: bytes | None,
         certificate: PeerCertificate | None,
     ) -> Principal:
-        """The device of a key; without one, that of the certificate it came with."""
+        """Return the device of a key or, without a key, of the client's certificate."""
         login = basic_login(authorization)
         if login is not None:
             principal = await self._devices.identity(*login)
         elif certificate is not None and authorization is None:
             principal = await self._devices.identity_of(certificate)
         else:
-            raise Unauthenticated("SN and device key are needed: Authorization: Basic")
+            raise Unauthenticated("SN and device key are required: Authorization: Basic")
         if principal is None:
-            raise Unauthenticated("there is no device with this SN and key, or certificate")
+            raise Unauthenticated("the SN and key, or the certificate, are invalid")
         sn = unquote(path[len(route.prefix) :].partition(b"/")[0].decode("latin-1"))
         if sn.upper() != principal.subject.upper():
-            raise Forbidden("the SN of the path is not the device's own")
+            raise Forbidden("the SN in the path differs from the SN of the device")
         return principal

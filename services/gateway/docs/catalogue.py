@@ -1,4 +1,4 @@
-"""The merged document and its parts, fetched from the services and kept for a while."""
+"""The merged OpenAPI document and its parts, fetched from the services and cached."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from services.gateway.routes import Route
 log = logging.getLogger(__name__)
 
 FRESH = 60.0
-"""Seconds for which a document of all services is kept."""
+"""Seconds for which a complete document is cached."""
 FRESH_INCOMPLETE = 2.0
-"""Seconds for which it is kept while a service does not answer."""
+"""Seconds for which it is cached while a service does not answer."""
 TIMEOUT = ClientTimeout(total=20.0, sock_connect=3.0)
-"""A service that has just started writes its document when it is asked first, on a busy machine for
-seconds; one that is away is known sooner."""
+"""A service renders its document at the first request, which may take seconds; a stopped service is
+detected sooner."""
 
 
 class Catalogue:
-    """Fetches the documents; a service that is away appears as it was seen last."""
+    """Fetches the documents; for a stopped service, the last known document is used."""
 
     def __init__(
         self, session: ClientSession, services: Mapping[str, URL], routes: tuple[Route, ...]
@@ -42,7 +42,7 @@ class Catalogue:
         self._lock = asyncio.Lock()
 
     async def document(self, api: Api | None = None) -> Static:
-        """The document of all public operations, or of those of one API."""
+        """Return the document of all public operations, or of those of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
                 await self._renew()

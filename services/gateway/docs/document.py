@@ -1,4 +1,4 @@
-"""Merge the OpenAPI documents of the services into one; keep components of the same name apart."""
+"""Merging of the services' OpenAPI documents into one."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class Api(Enum):
-    """A part of the document; the value begins the tags of its operations."""
+    """A part of the document; the value is the prefix of its operations' tags."""
 
     DEVICE = "Device API"
     """For applications and devices."""
@@ -31,12 +31,12 @@ DOCUMENTS = {"device.json": Api.DEVICE, "management.json": Api.MANAGEMENT}
 
 
 def api_of(path: str) -> Api:
-    """The API that a path belongs to."""
+    """Return the API of a path."""
     return Api.DEVICE if path.startswith(OPEN_API_PREFIXES) else Api.MANAGEMENT
 
 
 def alone(document: Document, api: Api) -> Document:
-    """The part of the merged document that is about one API."""
+    """Return the part of the merged document for one API."""
     paths = {path: item for path, item in document["paths"].items() if api_of(path) is api}
     reached = _reached(document, paths)
     components = {
@@ -69,10 +69,10 @@ _PREFIX = "#/components/"
 
 
 def apart(documents: Mapping[str, Document]) -> dict[str, Document]:
-    """Copies of the documents whose components clash no more.
+    """Return copies of the documents whose components have unique names.
 
-    A component that several services define alike stays one. One that differs, or that
-    refers to one that differs, gets its service's name in front, in each of them.
+    A component that several services define equally is shared. If the definitions differ, or refer
+    to components that differ, the service's name is prepended in each document.
     """
     clashing = _clashing(documents)
     return {
@@ -104,7 +104,7 @@ def _clashing(documents: Mapping[str, Document]) -> set[Key]:
 
 
 def references(node: Any) -> Iterator[Key]:
-    """The components that something refers to."""
+    """Yield the components that a node refers to."""
     if isinstance(node, dict):
         target = node.get("$ref")
         if isinstance(target, str) and target.startswith(_PREFIX):
@@ -146,7 +146,7 @@ _OF_KIND: dict[Kind, list[dict[str, list[str]]]] = {
     Kind.DEVICE: [{"deviceKey": []}],
     Kind.USER: [{_USER: []}],
 }
-_HELD = "Held through a role, or by being a super-admin; it is not asked for at log-in"
+_HELD = "Granted by a role, or to super-admins; not requested at login"
 
 SCHEMES: dict[str, Any] = {
     "bearer": {
@@ -170,7 +170,7 @@ SCHEMES: dict[str, Any] = {
                 "refreshUrl": "/oauth2/token",
                 "scopes": {
                     **{function.value: _HELD for function in Function},
-                    SUPER_ADMIN: "Being a super-admin",
+                    SUPER_ADMIN: "Only super-admins",
                 },
             }
         },
@@ -179,9 +179,9 @@ SCHEMES: dict[str, Any] = {
 
 
 def security(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
-    """What `operation` asks for: any one entry suffices.
+    """Return the security requirements of `operation`, of which any one suffices.
 
-    The service's own word on who may call is taken off the operation and turned into scopes.
+    The permitted callers that the service documents are removed, and converted into scopes.
     """
     caller = operation.pop(WHO, {})
     if route.credential is Credential.NONE:
@@ -194,16 +194,16 @@ def security(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str
 
 
 _SENTENCES = {
-    "401": "No credential, or one that is not valid",
+    "401": "The credential is missing, invalid or expired",
     "413": "The body is larger than the limit",
-    "429": "Too many requests; `Retry-After` says when to come back",
-    "502": "The service broke off",
-    "503": "Overloaded or starting; `Retry-After` says when to come back",
+    "429": "Too many requests; retry after the seconds in `Retry-After`",
+    "502": "The service closed the connection",
+    "503": "Overloaded or starting; retry after the seconds in `Retry-After`",
     "504": "The service did not answer in time",
 }
 _WITH_RETRY = {"429", "503"}
 _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
-"""How the names of components begin, by the envelope that they wear."""
+"""Prefixes of components' names, by envelope."""
 
 
 def _response(envelope: str, status: str) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _response(envelope: str, status: str) -> dict[str, Any]:
 def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": "A refusal of the gateway",
+        "description": "An error of the gateway",
         "required": ["status", request_id, *names],
         "properties": {
             "status": {"const": "Failed"},
@@ -248,7 +248,7 @@ COMPONENTS: dict[str, Any] = {
 
 
 def documented(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
-    """The responses of the gateway for an operation at `path`, by status."""
+    """Return the responses of the gateway for an operation at `path`, by status."""
     envelope = _OPEN_API if api_of(path) is Api.DEVICE else _CONSOLE
     statuses = set(_SENTENCES)
     if credential is Credential.NONE:
@@ -265,7 +265,7 @@ METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch",
 
 
 def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Document:
-    """Merge the documents, by the names of their services, into one of the public paths."""
+    """Return one document of the public paths, merged from documents by service."""
     merged: Document = {
         "openapi": "3.1.0",
         "info": {"title": "Thingway", "version": "1"},

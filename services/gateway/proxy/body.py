@@ -1,4 +1,4 @@
-"""The body of a request on its way through: decoded, counted, limited, never kept whole."""
+"""The body of a request: decoded, counted, limited, and streamed."""
 
 from collections.abc import AsyncIterator
 
@@ -9,13 +9,13 @@ from services.gateway.proxy.coding import Decoder, decoder
 
 
 class ClientGone(Exception):
-    """The client closed its connection; nobody waits for an answer."""
+    """The client closed its connection."""
 
 
 class RequestBody:
-    """Reads the body of one request. `length` is its declared length in bytes.
+    """Reads the body of a request. `length` is its declared length in bytes.
 
-    The limit holds for what comes and for what that is when it is decoded.
+    The limit applies to the received and to the decoded bytes.
     """
 
     def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int) -> None:
@@ -28,23 +28,23 @@ class RequestBody:
         self.length = _declared_length(headers)
         self.exists = bool(self.length) or b"transfer-encoding" in headers
         self.finished = not self.exists
-        """Whether there is nothing more to read."""
+        """Whether the body was read completely."""
         self.on_demand = (
             self.exists and headers.get(b"expect", b"").strip().lower() == b"100-continue"
         )
-        """Whether the client sends it only when told to go on, which the first read does."""
+        """Whether the client waits for `100 Continue`, which the first read sends."""
         self.awaited = False
-        """Whether the client has to send on now; else the service has to take what is here."""
+        """Whether the gateway waits for the client; otherwise it waits for the service."""
 
     def check(self) -> None:
-        """Raise `TooLarge` for the declared length, `UnsupportedMedia` for the coding."""
+        """Raise `TooLarge` for the declared length, or `UnsupportedMedia` for the coding."""
         if self.length is not None and self.length > self._limit:
             raise TooLarge(f"the body is larger than {self._limit} bytes")
         if self._coding is not None:
             self._decoder = decoder(self._coding)
 
     async def start(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body: whole when it is here already, else a stream of its parts."""
+        """Return the body: complete if it has arrived, else a stream of its parts."""
         if not self.exists:
             return None
         if self._decoder is not None:
@@ -57,7 +57,7 @@ class RequestBody:
         return part
 
     async def skip(self) -> int:
-        """Throw the next part away and return how many bytes it had."""
+        """Discard the next part, and return its bytes."""
         before = self._read
         try:
             _, more = await self._part(limited=False)
@@ -78,7 +78,7 @@ class RequestBody:
             yield part
 
     async def _start_decoded(self, decoder: Decoder) -> bytes | AsyncIterator[bytes]:
-        """The same of a body that has to be decoded, whose length nobody knows."""
+        """Return an encoded body, whose decoded length is unknown."""
         self.length = None
         part, more = await self._part()
         self.finished = not more

@@ -1,4 +1,4 @@
-"""Content codings (RFC 9110, 8.4): bodies of requests are decoded, answers encoded when asked."""
+"""Content codings (RFC 9110, 8.4): requests are decoded, answers encoded on request."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -8,22 +8,23 @@ from libs.common.errors import MalformedRequest, UnsupportedMedia
 from libs.common.http.static import CODINGS, PACKET, wanted
 
 _RAW = -15
-"""What some clients send as `deflate`: without zlib's frame."""
+"""Raw deflate without a zlib header, which some clients send as `deflate`."""
 _PIECE = 64 * 1024
-"""Bytes that are decoded at a time."""
+"""Bytes that are decoded in one step."""
 _LEVEL = 1
-"""Of 9: the second halves what is left, for four times the work."""
+"""The lowest compression level: level 2 halves the remaining size, but needs four times the
+time."""
 _TEXTUAL = (b"text/", b"application/json", b"image/svg+xml")
 
 Field = tuple[bytes, bytes]
 
 
 class UnknownCoding(UnsupportedMedia):
-    """415: the body is encoded in a way that is not read here."""
+    """415: the coding of the body is not supported."""
 
 
 def decoder(name: bytes) -> "Decoder | None":
-    """What decodes a body of this `Content-Encoding`, None for a plain one.
+    """Return the decoder of a `Content-Encoding`; None for a plain body.
 
     Raises `UnknownCoding`.
     """
@@ -36,14 +37,14 @@ def decoder(name: bytes) -> "Decoder | None":
 
 
 class Decoder:
-    """Decodes one body, part by part."""
+    """Decodes a body, part by part."""
 
     def __init__(self, coding: bytes) -> None:
         self._coding = coding
         self._zlib = zlib.decompressobj(CODINGS[coding]) if coding == b"gzip" else None
 
     def decode(self, part: bytes, *, more: bool) -> Iterator[bytes]:
-        """The pieces of a part, each of 64 KiB at most; raises `MalformedRequest`."""
+        """Yield pieces of at most 64 KiB of a decoded part; raise `MalformedRequest`."""
         try:
             yield from self._pieces(part)
         except zlib.error as error:
@@ -55,7 +56,7 @@ class Decoder:
         while part:
             if self._zlib is None:
                 self._zlib = zlib.decompressobj(_window(part))
-            elif self._zlib.eof:  # a further member (RFC 1952, 2.2), or what does not belong there
+            elif self._zlib.eof:  # another member (RFC 1952, 2.2), or invalid data
                 self._zlib = zlib.decompressobj(CODINGS[self._coding])
             piece = self._zlib.decompress(part, _PIECE)
             yield piece
@@ -66,19 +67,18 @@ class Decoder:
 
 
 def _window(start: bytes) -> int:
-    """zlib's window for a body that begins so: its frame has a method of 8."""
+    """Return zlib's `wbits` for the first byte of a body: a zlib header has method 8."""
     return CODINGS[b"deflate"] if start[0] & 0x0F == zlib.DEFLATED else _RAW
 
 
 Encode = Callable[[bytes, bool], bytes]
-"""Encodes a part of an answer; the second argument tells whether more follows."""
+"""Encodes a part of an answer; the second argument is whether more parts follow."""
 
 
 def encoder_for(fields: list[Field], asked: Mapping[bytes, bytes], method: str) -> Encode | None:
-    """What encodes a large answer for its client, None when it goes as it is.
+    """Return the encoder for a large answer; None for an answer without encoding.
 
-    `fields` are those of the answer, which are changed to what it is then; `asked` are those
-    of the request.
+    `fields` are the headers of the answer, which are adjusted; `asked` are those of the request.
     """
     given = dict(fields)
     length = int(given.get(b"content-length", PACKET + 1))
@@ -98,11 +98,11 @@ def encoder_for(fields: list[Field], asked: Mapping[bytes, bytes], method: str) 
 
 
 def _of_encoded(field: Field) -> Field:
-    """A field that describes the encoded answer: its tag is no longer that of these bytes."""
+    """Return a field of an encoded answer, whose tag must be weak."""
     name, value = field
     return (name, b"W/" + value) if name == b"etag" and not value.startswith(b"W/") else field
 
 
-def _encode(encoder: "zlib._Compress", part: bytes, more: bool) -> bytes:  # noqa: FBT001 - as sent
-    """The part is told at once: a client may wait for it."""
+def _encode(encoder: "zlib._Compress", part: bytes, more: bool) -> bytes:  # noqa: FBT001 - the type is `Encode`
+    """Return the encoded part, flushed, because a client may wait for it."""
     return encoder.compress(part) + encoder.flush(zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH)

@@ -1,4 +1,4 @@
-"""One exchange: the request goes to its service, the answer comes back, both streaming."""
+"""Exchanges: a request to a service and its answer, both streamed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,39 +24,39 @@ _PRINCIPAL = PRINCIPAL_HEADER.encode()
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request that belongs to a service, and what became known about it."""
+    """A request to a service, and its state."""
 
     route: Route
     scope: HTTPScope
     headers: dict[bytes, bytes]
-    """The last field of each name, for look-ups."""
+    """The last field of each name."""
     origin: Origin
     body: RequestBody
     watch: Watch
     request_id: str
     query: bytes = b""
-    """Without the access token."""
+    """The query without the access token."""
     wait: float = 0.0
-    """Seconds that it may take as a long poll; 0 when it is none."""
+    """Maximum seconds of a long poll; 0 for other requests."""
     principal: Principal | None = None
     answered: bool = False
-    """Whether the head of the answer is out: then a failure can only break it off."""
+    """Whether the head of the answer was sent; a later failure only closes the connection."""
 
     @property
     def path(self) -> bytes:
-        """The path as the client sent it."""
+        """Return the path that the client sent."""
         return self.scope["raw_path"]
 
     @property
     def target(self) -> str:
-        """Path and query for the service."""
+        """Return path and query for the service."""
         path = self.route.target(self.path)
         return (path + b"?" + self.query if self.query else path).decode("latin-1")
 
 
 @dataclass(frozen=True)
 class Forwarder:
-    """Sends exchanges to the services; `traced` when spans are exported."""
+    """Sends exchanges to services; `traced` if spans are exported."""
 
     upstreams: Mapping[str, Upstream]
     signer: HeaderSigner
@@ -66,7 +66,8 @@ class Forwarder:
     async def forward(self, exchange: Exchange, send: Send) -> int:
         """Run the exchange and return the status.
 
-        Raises `ThingwayError` when the service fails, `ClientGone` when the client does.
+        Raises `ThingwayError` if the service fails, and `ClientGone` if the client closes the
+        connection.
         """
         upstream = self.upstreams.get(exchange.route.upstream)
         if upstream is None:

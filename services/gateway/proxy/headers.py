@@ -1,4 +1,4 @@
-"""Which header fields pass the gateway (RFC 9110 §7.6.1), in both directions."""
+"""The header fields that the gateway forwards in each direction (RFC 9110 §7.6.1)."""
 
 from collections.abc import Iterable
 
@@ -21,15 +21,15 @@ HOP_BY_HOP = frozenset(
     }
 )
 INTERNAL = b"x-thingway-"
-"""How header fields begin that only services of ours send."""
+"""Prefix of header fields that only our services send."""
 _FROM_CLIENT = HOP_BY_HOP | {
-    b"authorization",  # the principal header says who it is
-    b"content-encoding",  # decoded here
+    b"authorization",  # replaced by the principal header
+    b"content-encoding",  # decoded by the gateway
     b"content-length",  # set again with the body
-    b"expect",  # answered by our own server
+    b"expect",  # answered by the gateway's server
     b"forwarded",
     b"host",
-    b"traceparent",  # the trace is the gateway's
+    b"traceparent",  # set by the gateway
     b"tracestate",
     b"baggage",
     b"x-forwarded-for",
@@ -40,11 +40,11 @@ _FROM_CLIENT = HOP_BY_HOP | {
 }
 _FROM_SERVICE = HOP_BY_HOP | {b"x-request-id"}
 _BODYLESS = frozenset({204, 304})
-"""A length would be wrong with the one, and that of a body which does not come with the other."""
+"""Statuses without a body, whose length must not be sent."""
 
 
 def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
-    """The fields that are not in `dropped`, internal, or named by a field `connection`."""
+    """Return fields that are not `dropped`, internal, or listed by a field `connection`."""
     kept, named = [], []
     for field in fields:
         name = field[0]
@@ -60,7 +60,7 @@ def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
 
 
 def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
-    """The header fields of the request to the service, names in lower case."""
+    """Return the header fields of the request to the service, with names in lower case."""
     kept = _kept(fields, _FROM_CLIENT)
     kept += (
         (b"x-request-id", request_id.encode()),
@@ -73,7 +73,7 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
 
 
 def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
-    """The header fields of the answer to the client, names in lower case."""
+    """Return the header fields of the answer to the client, with names in lower case."""
     bodyless = status in _BODYLESS
     kept = _kept(fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE)
     kept.append((b"x-request-id", request_id.encode()))

@@ -1,8 +1,8 @@
-"""Answers an error in the right envelope, straight in ASGI.
+"""Error answers in the right envelope, in plain ASGI.
 
-The body of a refused request may still be on its way. Who closes a connection with bytes
-unread resets it, and the reset may take the answer with it before the client has read it
-(RFC 9112, 9.6). So the rest is read and thrown away first, within bounds.
+The body of a rejected request may still be in transit. Closing a connection with unread bytes
+resets it, and the reset may discard the answer before the client has read it (RFC 9112, 9.6). The
+rest is therefore read and discarded first, within limits.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from services.gateway.proxy.coding import UnknownCoding
 from services.gateway.routes import Credential
 
 LINGER = 30.0
-"""Seconds that a client gets to finish sending what was refused."""
+"""Seconds for which a client may continue to send a rejected body."""
 SILENCE = 5.0
-"""Seconds without a byte after which it is not waited for."""
+"""Seconds without data after which the connection is closed."""
 UNBIDDEN = 0.1
-"""Seconds in which the body of a client comes that asks for a go-ahead and does not await it."""
+"""Seconds in which a client that expects `100 Continue` may start to send anyway."""
 MOST_SKIPPED = 64 * 1024 * 1024
-"""Bytes of a refused body that are read: a client that goes on sending is reset."""
+"""Maximum bytes of a rejected body; then the connection is reset."""
 SMALL = 64 * 1024
-"""Bytes of a refused body that are read without closing the connection after."""
+"""Maximum bytes of a rejected body after which the connection stays open."""
 
 _CHALLENGES = {
     Credential.TOKEN: b'Bearer realm="thingway", error="invalid_token"',
@@ -41,7 +41,7 @@ class RequestTimeout(ThingwayError):
 
 
 def slow_client() -> ThingwayError:
-    """The refusal when the client does not send on, or does not take what it asked for."""
+    """Return the error for a client that does not send or receive data in time."""
     return RequestTimeout("the client was too slow")
 
 
@@ -54,10 +54,10 @@ async def refuse(
     credential: Credential = Credential.NONE,
     body: RequestBody,
 ) -> None:
-    """Answer `error`; close the connection when a large body is still to come, or may be.
+    """Answer `error`; close the connection if a large body follows, or may follow.
 
-    Whether a client that awaits `100 Continue` sends its body after a refusal is not known,
-    so nothing on its connection could be told from that body (RFC 9110, 10.1.1).
+    A client that expects `100 Continue` may or may not send its body after an error, so the body
+    could not be distinguished from the next request (RFC 9110, 10.1.1).
     """
     content = encode_error(error, path=path, request_id=request_id)
     headers = [
@@ -83,7 +83,7 @@ async def refuse(
 
 
 async def _linger(body: RequestBody) -> None:
-    """Read the rest away while it comes; it does not when its client awaits a go-ahead."""
+    """Read and discard the rest of the body, within limits."""
     pause, left = UNBIDDEN if body.on_demand else SILENCE, MOST_SKIPPED
     try:
         async with asyncio.timeout(LINGER):

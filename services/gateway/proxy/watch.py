@@ -1,7 +1,7 @@
-"""Ends the work for a request whose client has gone, or whose time is up.
+"""Cancellation of a request after its client disconnected, or after its time limit.
 
-One timer serves all limits of a request, and it looks for the first time after 50 ms: most
-requests are over by then, and have paid for one timer and for no task of their own.
+A single timer serves all limits of a request and fires first after 50 ms. Most requests have ended
+by then, and need only this timer and no task.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ FIRST_LOOK = 0.05
 """Seconds until the client is watched."""
 
 Reason = Callable[[], ThingwayError]
-"""Makes the error that is answered when the time is up."""
+"""Returns the error of an exceeded time limit."""
 
 
 class Watch:
-    """Watches the request that the current task works for, and cancels the task."""
+    """Watches the request of the current task, and cancels the task."""
 
     def __init__(self, receive: Receive, body: RequestBody) -> None:
         self._receive = receive
@@ -36,7 +36,7 @@ class Watch:
         self._timer = self._loop.call_later(FIRST_LOOK, self._look)
 
     def limit(self, seconds: float, reason: Reason) -> None:
-        """What follows may take `seconds`; the limit before is no longer."""
+        """Replace the time limit by `seconds` from now."""
         self._deadline = self._loop.time() + seconds
         self._reason = reason
         if self._looked:
@@ -44,15 +44,16 @@ class Watch:
             self._look()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
 
     def why(self, cancelled: asyncio.CancelledError) -> ThingwayError:
-        """Why the task was cancelled: the error to answer.
+        """Return the error because of which the task was cancelled.
 
-        Raises `ClientGone`, or `cancelled` itself when it was not this watch.
+        Raises `ClientGone` after a disconnect, and `cancelled` if the watch did not cancel the
+        task.
         """
         if self._worker is None or not (self._gone or self._expired):
             raise cancelled
@@ -70,7 +71,7 @@ class Watch:
             return
         if self._listener is None and self._body.finished:
             self._listener = asyncio.ensure_future(self._listen())
-        # Whoever reads a body that is still coming notices by itself that the client goes.
+        # While the body is being read, its reader notices that the client disconnects.
         again = self._deadline if self._listener else min(self._deadline, now + FIRST_LOOK)
         if again != float("inf"):
             self._timer = self._loop.call_at(again, self._look)

@@ -1,6 +1,6 @@
-"""Who says what in `OUTSIDE`, where the answer may go, and what is passed on. No I/O.
+"""Rules of the relay: senders, permitted reply subjects and contents. No I/O.
 
-nats-server has checked the subject: the name in it is the sender's own.
+nats-server has checked the subject: it has the name of the sender.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
 
 class RefusedError(Exception):
-    """Why a message is not passed on; `code` is an HTTP status, and the sender may be told."""
+    """A message is not relayed; `code` is an HTTP status. The sender may get an answer."""
 
     def __init__(self, reason: str, code: int = 400, *, answered: bool = True) -> None:
         super().__init__(reason)
@@ -39,16 +39,16 @@ class RefusedError(Exception):
 
 
 class Sender(NamedTuple):
-    """Whose message it is."""
+    """The sender of a message."""
 
     user: str
-    """The name of its connections."""
+    """The NATS user."""
     inbox: str
-    """What its reply subjects begin with."""
+    """The prefix of its reply subjects."""
 
 
 def sender_of(subject: str) -> Sender:
-    """Whose a `subject` is that one of `relayed.RELAYED` let through."""
+    """Return the sender of a `subject` that matches `RELAYED`."""
     parts = subject.split(".")
     if parts[0] == "thing":
         return Sender(parts[1], f"{device_inbox(parts[1])}.")
@@ -60,9 +60,9 @@ def sender_of(subject: str) -> Sender:
 
 
 def checked_reply(sender: Sender, reply: str) -> str:
-    """The reply subject; raise `RefusedError` when it is not below the sender's own inbox.
+    """Return the reply subject; raise `RefusedError` if it is not in the sender's inbox.
 
-    Wildcards and blanks would be another's as well.
+    Wildcards and blanks would permit other subjects too.
     """
     if reply and (not reply.startswith(sender.inbox) or set(reply) & set("*> \t\r\n")):
         raise RefusedError("the reply subject is not in the sender's own inbox", 403)
@@ -70,27 +70,27 @@ def checked_reply(sender: Sender, reply: str) -> str:
 
 
 def kept_headers(sender: Sender, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The message id, made the sender's own, which is all that is passed on.
+    """Return the only relayed header: the message id, with the sender's name as prefix.
 
-    All other headers are for nats-server or for our services, and nobody outside may say them.
-    Raises `RefusedError` for what would not be done as it is meant.
+    All other headers are for nats-server or our services, and external clients may not set them.
+    Raises `RefusedError` for a header that could not take effect.
     """
     if not headers:
         return {}
     if _BATCH in headers:
-        raise RefusedError("atomic batches are not offered")
+        raise RefusedError("atomic batches are not supported")
     message_id = headers.get(MESSAGE_ID)
     if not message_id:
         return {}
     if set(message_id) & set("\r\n"):
-        raise RefusedError("a header has a line break")
+        raise RefusedError("a header must not have a line break")
     if len(message_id) > LONGEST_MESSAGE_ID:
         raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
     return {MESSAGE_ID: f"{sender.user}/{message_id}"}
 
 
 class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an application may choose of its consumer, a durable one that is pulled (ADR-13)."""
+    """The permitted options of an application's durable pull consumer (ADR-13)."""
 
     name: str = ""
     durable_name: str = ""
@@ -138,7 +138,7 @@ _OF_PUSHING = (
     "flow_control",
     "rate_limit_bps",
 )
-"""Fields that clients send empty."""
+"""Fields of push consumers, which clients send empty."""
 MOST_WAITING = 512
 MOST_UNACKNOWLEDGED = 50_000
 LARGEST_CREATION = 16 * 1024
@@ -148,16 +148,16 @@ MOST_TIMES = 32
 
 
 def checked_creation(subject: str, body: bytes) -> bytes:
-    """The request to create a consumer, within bounds; raise `RefusedError` that names the field.
+    """Return a request to create a consumer, limited; raise `RefusedError` with the field.
 
-    A consumer that pushes would speak on subjects of the stream's account, so it is not offered.
+    A push consumer would publish in the account of the stream, and is therefore not supported.
     """
     if len(body) > LARGEST_CREATION:
-        raise RefusedError(f"larger than {LARGEST_CREATION} bytes", 413)
+        raise RefusedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
     try:
         wanted = _creation.decode(body)
     except INVALID_JSON as error:
-        raise RefusedError(f"no durable pull consumer: {error}") from error
+        raise RefusedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
     config = wanted.config
     if wanted.stream_name != STREAM:
@@ -165,13 +165,13 @@ def checked_creation(subject: str, body: bytes) -> bytes:
     if {config.name or client_id, config.durable_name} != {client_id}:
         raise RefusedError("name and durable_name must be the client id")
     if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
-        raise RefusedError("filter_subject must be the one of the request's subject")
+        raise RefusedError("filter_subject must equal the end of the request's subject")
     for name in _OF_PUSHING:
         if getattr(config, name):
-            raise RefusedError(f"{name}: consumers that push are not offered")
+            raise RefusedError(f"{name}: push consumers are not supported")
         setattr(config, name, "" if name.startswith("deliver") else None)
     if len(config.backoff or ()) > MOST_TIMES:
-        raise RefusedError(f"backoff has more than {MOST_TIMES} entries")
+        raise RefusedError(f"backoff must have at most {MOST_TIMES} entries")
     config.num_replicas, config.sample_freq = 0, ""
     config.max_waiting = _within(config.max_waiting, MOST_WAITING)
     config.max_ack_pending = _within(config.max_ack_pending, MOST_UNACKNOWLEDGED)
@@ -179,7 +179,7 @@ def checked_creation(subject: str, body: bytes) -> bytes:
 
 
 def _within(wanted: int | None, most: int) -> int | None:
-    """What was wanted, at most `most`; the server's default when nothing was said."""
+    """Return `wanted`, at most `most`; None for the server's default."""
     if wanted is None:
         return None
     return most if wanted <= 0 else min(wanted, most)
@@ -201,19 +201,19 @@ class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 _pull = msgspec.json.Decoder(_Pull)
 LARGEST_PULL = 1024
 MOST_PULLED = 10_000
-"""Messages of one request."""
+"""Messages per request."""
 
 
 def checked_pull(body: bytes) -> bytes:
-    """A request for events, which is open no longer than answers find their way."""
+    """Return a request for events, with limited duration and number of messages."""
     if not body or body.isdigit():
         return body if len(body) <= len(str(MOST_PULLED)) else str(MOST_PULLED).encode()
     try:
         wanted = _pull.decode(body) if len(body) <= LARGEST_PULL else None
     except INVALID_JSON as error:
-        raise RefusedError(f"no request for messages: {error}") from error
+        raise RefusedError(f"not a request for messages: {error}") from error
     if wanted is None:
-        raise RefusedError(f"larger than {LARGEST_PULL} bytes", 413)
+        raise RefusedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
     if wanted.expires <= _PULL_LIFE_NS and wanted.batch <= MOST_PULLED:
         return body
     wanted.expires, wanted.batch = (
@@ -227,7 +227,7 @@ _ACKS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
 
 
 def _checked_ack(body: bytes) -> bytes:
-    """An acknowledgement: of JetStream's kinds, with a request for more only in bounds."""
+    """Return an acknowledgement of JetStream, whose request for more is limited."""
     kind, _, rest = body.partition(b" ")
     if kind not in _ACKS:
         raise RefusedError("not an acknowledgement")
@@ -235,7 +235,7 @@ def _checked_ack(body: bytes) -> bytes:
 
 
 def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
-    """What is passed on of a body."""
+    """Return the relayed body of a message."""
     if pattern == PULL:
         return checked_pull(body)
     if pattern == CREATE:

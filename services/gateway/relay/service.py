@@ -1,7 +1,7 @@
-"""Passes on what is said in the account `OUTSIDE` as far as it keeps to the rules.
+"""The relay of permitted messages from the account `OUTSIDE`.
 
-Only the question comes through here. It is asked again with the reply subject that it had, so
-the answer of JetStream or of a service goes its own way, subject and headers included.
+Only requests are relayed. A request is repeated with its reply subject, so that JetStream or a
+service answers directly.
 """
 
 import asyncio
@@ -34,16 +34,17 @@ from services.gateway.relay.rules import (
 )
 
 QUESTIONS = 200
-"""Per second, of an application or an integration: requests for events count as one each."""
+"""Requests per second of an application or integration, including requests for events."""
 ACKNOWLEDGEMENTS = 20_000
-"""Per second, of an application."""
+"""Acknowledgements per second of an application."""
 FLOOD = 5.0
-"""Seconds' worth beyond its limit for which a sender is told of each refusal; then it is shut out,
-and what still comes is dropped: an answer to each would cost more than it does."""
+"""Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
+disconnected, and its remaining messages are dropped, because answering would cost more than
+relaying."""
 
 
 class RelayQuota:
-    """Counts what each sender says, in this process."""
+    """Counts the messages of each sender in this process."""
 
     def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, floods: Floods) -> None:
         self._messages = messages
@@ -55,21 +56,22 @@ class RelayQuota:
         metrics.get_meter("thingway").create_observable_counter(
             "thingway_relay_dropped",
             [lambda _: [metrics.Observation(self._dropped)]],
-            description="Messages on plain NATS of who was shut out",
+            description="Dropped messages of disconnected senders on plain NATS",
         )
 
     def tenant_of(self, sender: Sender) -> str:
-        """Return the tenant of a sender, empty while it is not known."""
+        """Return the tenant of a sender; empty while it is unknown."""
         return self._tenants.of(sender.user)
 
     def drops(self, subject: bytes) -> bool:
-        """Tell whether who speaks on a subject is shut out; `gateway-bus` drops what it says."""
+        """Return whether the sender of a subject is disconnected, so that its message is dropped.
+        """
         drops = bool(self._floods) and self._floods.shuts_out(sender_of(subject.decode()).user)
         self._dropped += drops
         return drops
 
     def take(self, pattern: str, sender: Sender, size: int) -> None:
-        """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""
+        """Count a message of `size` bytes; raise `RefusedError` above a limit."""
         now = time.monotonic()
         tenant = self.tenant_of(sender)
         if pattern == REPORTS:
@@ -95,29 +97,29 @@ class RelayQuota:
 log = logging.getLogger(__name__)
 
 QUEUE = "relay"
-"""Replicas share what is said."""
+"""The queue group of all replicas."""
 TRACED = frozenset((REPORTS, *TOLD))
-"""Where traces begin: what is said leads to something."""
+"""Subjects whose messages begin a trace."""
 READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
-"""Bounds of what a subscription has read and the lanes have not; more is not acknowledged."""
+"""Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
 LANE_MESSAGES, LANE_BYTES = 50_000, 32 * 1024**2
-"""Bounds of what waits for a tenant; the newest messages beyond them are not acknowledged."""
+"""Limits of a tenant's queue; newer messages are not acknowledged."""
 MOST_BYTES, FEW = 128 * 1024**2, 100
-"""While so many bytes wait for all tenants, a tenant has at most so few messages."""
+"""While this many bytes are queued for all tenants, a tenant may queue only this many messages."""
 COST = 512
-"""Bytes of memory that a message takes beside its payload."""
+"""Bytes of memory per message in addition to its payload."""
 BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
-"""Bounds of what is passed on in one write."""
+"""Limits of messages that are relayed in one write."""
 
 
 _refused = metrics.get_meter("thingway").create_counter(
     "thingway_relay_refused",
-    description="Messages on plain NATS that kept to no rule and were not passed on",
+    description="Messages on plain NATS that were rejected and not relayed",
 )
 
 
 class Relay:
-    """The subscriptions in `OUTSIDE`; `bus` is the connection there."""
+    """The subscriptions in `OUTSIDE`; `bus` is the connection to it."""
 
     def __init__(self, bus: Bus, quota: RelayQuota) -> None:
         self._bus = bus
@@ -127,11 +129,11 @@ class Relay:
             "relay", items=LANE_MESSAGES, size=LANE_BYTES
         )
         self._idle = asyncio.Event()
-        """Everything was passed on."""
+        """Set while no message is queued."""
         self._idle.set()
 
     async def start(self) -> None:
-        """Begin to take messages."""
+        """Subscribe to the relayed subjects."""
         for pattern in RELAYED:
             self._subscriptions.append(
                 await self._bus.client.subscribe(
@@ -144,28 +146,28 @@ class Relay:
             )
 
     async def stop(self) -> None:
-        """Take nothing more, and wait until everything was passed on."""
+        """Unsubscribe, and wait until all queued messages are relayed."""
         for subscription in self._subscriptions:
             if self._bus.connected:
                 await subscription.drain()  # type: ignore[no-untyped-call]
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Pass on for ever, in turns of tenants."""
+        """Relay messages for ever, tenants in turn."""
         while True:
             batch = await self._queue.take(BATCH_MESSAGES, BATCH_BYTES)
             frames = [self._frame(*message) for _, message in batch]
             try:
                 await write_frames(self._bus.client, frames)
-            except (NatsError, OSError) as error:  # what is lost was not acknowledged
-                log.warning("relay: not passed on: %r", error)
+            except (NatsError, OSError) as error:  # lost messages were not acknowledged
+                log.warning("relay: messages could not be relayed: %r", error)
             if not self._queue:
                 self._idle.set()
 
     async def _take(self, pattern: str, message: Msg) -> None:
         sender = sender_of(message.subject)
         lane = self._quota.tenant_of(sender) or sender.user
-        if self._queue.waiting(sender.user):  # of before its tenant was known: keep the order
+        if self._queue.waiting(sender.user):  # queued before its tenant was known: keep the order
             lane = sender.user
         if self._queue.size < MOST_BYTES or self._queue.waiting(lane) < FEW:
             size = len(message.data) + COST
@@ -175,7 +177,7 @@ class Relay:
             self._queue.note_overflow(lane)
 
     def _frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
-        """Return the message as it is passed on, or its refusal, which may be empty."""
+        """Return the frame of the relayed message or of an error answer; it may be empty."""
         reply = ""
         try:
             reply = checked_reply(sender, message.reply)
@@ -196,7 +198,7 @@ def _passed_on(pattern: str, sender: Sender, message: Msg) -> bytes:
 
 
 def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
-    """The answer that a JetStream client understands."""
+    """Return an error answer for JetStream clients."""
     kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",

@@ -1,4 +1,4 @@
-"""The head of a WebSocket handshake: read, and written anew for the service (RFC 6455, 4.1)."""
+"""The head of a WebSocket handshake, which is parsed and rewritten (RFC 6455, 4.1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from services.gateway.proxy.headers import to_service
 from services.gateway.upstream.connection import Field
 
 PARAMETER = "authorization"
-"""The query parameter that carries the token; browsers cannot set a header field here."""
+"""The query parameter with the token, because browsers cannot set a header here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a client asked for."""
+    """The handshake of a client."""
 
     method: bytes
     path: bytes
@@ -23,12 +23,12 @@ class Handshake:
     fields: list[Field]
 
     def field(self, name: bytes) -> bytes | None:
-        """The last value of a header field."""
+        """Return the last value of a header field."""
         return next((value for found, value in reversed(self.fields) if found == name), None)
 
     @property
     def token(self) -> str | None:
-        """The token of the header, else of the query, there with or without `Bearer `."""
+        """Return the token of the header, else of the query, with or without `Bearer `."""
         found = bearer_token(self.field(b"authorization"))
         if found is not None:
             return found
@@ -42,7 +42,7 @@ class Handshake:
 
 
 def read_handshake(head: bytes) -> Handshake:
-    """Read a head that our server has parsed and written: one field a line, names lower-case."""
+    """Parse a head as the server writes it: one field per line, names in lower case."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     method, target, _ = first.split(b" ")
     path, _, query = target.partition(b"?")
@@ -59,7 +59,7 @@ def to_upstream(
     origin: Origin,
     request_id: str,
 ) -> bytes:
-    """The head for the service: without the token, with the fields that say who it is, if any."""
+    """Return the head for the service, without the token, with `identity` as fields."""
     kept = to_service(handshake.fields, origin=origin, request_id=request_id)
     fields = [
         (b"host", host.encode()),
@@ -73,4 +73,4 @@ def to_upstream(
 
 
 _DROPPED = frozenset({b"cookie", b"sec-websocket-extensions"})
-"""Of the last: compression would cost each idle socket its buffers."""
+"""Dropped header fields; compression extensions would cost each idle socket its buffers."""

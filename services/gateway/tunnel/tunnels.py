@@ -1,8 +1,8 @@
-"""Lets WebSocket clients in and joins each with `management`.
+"""Tunnels between WebSocket clients and `management`.
 
-The handshake is judged here as a request is, but for that of MQTT, whose login comes later;
-afterwards the gateway passes bytes on and knows nothing of frames, so that an idle socket costs it
-two transports and no task.
+A handshake is admitted like a request, except for MQTT, whose login follows later. Afterwards, the
+gateway forwards bytes without parsing frames, so that an idle socket costs two transports and no
+task.
 """
 
 import asyncio
@@ -60,14 +60,14 @@ MQTT = Route(
     upstream="management",
     credential=Credential.NONE,
 )
-"""MQTT over WebSocket: the first packet says who it is, and `management` reads it."""
+"""MQTT over WebSocket: `management` reads the login in the first packet."""
 ROUTES = {ROUTE.prefix: ROUTE, API + ROUTE.prefix: ROUTE, MQTT.prefix: MQTT}
 REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
 
 
 @dataclass(kw_only=True)
 class Tunnels:
-    """The open tunnels of this process, and the way to a new one."""
+    """The open tunnels of this process, and the creation of new ones."""
 
     gatekeeper: Gatekeeper
     concurrency: ConcurrencyLimiter
@@ -75,34 +75,34 @@ class Tunnels:
     signer: HeaderSigner
     proxies: TrustedProxies
     upstream: URL | None
-    """Where `management` is; None: there are no tunnels."""
+    """The URL of `management`; None disables tunnels."""
     most: int
     connect_timeout: float
     ca_file: str = ""
     open_tunnels: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Show how many are open."""
+        """Register the metric of open tunnels."""
         url, ca_file = self.upstream, self.ca_file
         self._tls = None if url is None else trusting_for(str(url), ca_file)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway.gateway.websockets",
             [lambda _: [metrics.Observation(self.open_tunnels)]],
-            description="WebSocket connections that are open",
+            description="Open WebSocket connections",
         )
 
     def protocol(self, config: Any, server_state: Any, app_state: Any) -> "Client":
-        """Make the protocol of a client that asks for an upgrade; uvicorn calls this."""
+        """Return the protocol of a client that requests an upgrade; called by uvicorn."""
         del config, app_state
         return Client(self, server_state.connections)
 
     async def open_tunnel(self, client: "Client", handshake: Handshake, request_id: str) -> None:
-        """Let a client in and connect it; raise a `ThingwayError` otherwise."""
+        """Admit a client and connect it; raise a `ThingwayError` otherwise."""
         route = ROUTES.get(handshake.path)
         if route is None or self.upstream is None:
-            raise NotFound("there is nothing here")
+            raise NotFound("no WebSocket is served at this path")
         if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
-            raise InvalidInput("is needed for a WebSocket", field="Sec-WebSocket-Key")
+            raise InvalidInput("is required for a WebSocket", field="Sec-WebSocket-Key")
         origin = self.proxies.origin(client.scope, dict(handshake.fields))
         try:
             principal = await self._admit(route, handshake, origin)
@@ -137,7 +137,7 @@ class Tunnels:
         return self.concurrency.websocket(principal)
 
     def _identity(self, principal: Principal, token: str) -> dict[str, str]:
-        """The header fields that say who it is."""
+        """Return the header fields with the principal and token."""
         return {PRINCIPAL_HEADER: self.signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 
     async def _connect(self, upstream: URL) -> End:
@@ -148,13 +148,13 @@ class Tunnels:
                     End, upstream.host or "", upstream.port or 80, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
-            log.warning("management takes no WebSocket connection: %r", error)
+            log.warning("cannot connect a WebSocket to management: %r", error)
             raise Unavailable("the service does not answer at the moment") from error
         return service
 
 
 class Client(End):
-    """The client's end, from its handshake on."""
+    """The connection of a client, from its handshake on."""
 
     def __init__(self, tunnels: Tunnels, connections: set[Any]) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Client(End):
         }
 
     def data_received(self, data: bytes) -> None:
-        """Take the handshake first, then pass on what comes."""
+        """Process the handshake, then forward data."""
         if self._opening is None:
             self.transport.pause_reading()
             self._opening = asyncio.ensure_future(self._open_tunnel(data))
@@ -185,14 +185,14 @@ class Client(End):
             super().data_received(data)
 
     def hold(self, held: Held) -> None:
-        """Be counted from now on, until the connection is gone."""
+        """Occupy slots until the connection is closed."""
         self._held = held
         self._tunnels.open_tunnels += 1
         if self._lost:
             self._give()
 
     def join(self, service: End, head: bytes) -> None:
-        """Begin to relay between this client and `service`."""
+        """Start forwarding between this client and `service`."""
         if self.transport.is_closing():
             service.transport.close()
             return
@@ -201,7 +201,7 @@ class Client(End):
         self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """Release the slots of the client."""
         self._connections.discard(self)
         self._lost = True
         self._give()
@@ -210,7 +210,7 @@ class Client(End):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close, because the process ends: clients connect again, to a replica that stays."""
+        """Close, because the process ends: clients reconnect to another replica."""
         self.transport.close()
 
     def _give(self) -> None:
@@ -232,7 +232,7 @@ class Client(End):
             self._refuse(ThingwayError(OUR_FAULT), handshake, request_id)
 
     def _refuse(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
-        """Answer as HTTP: who is not known is 403 here, as existing consoles expect it."""
+        """Answer an error over HTTP; missing logins are 403 here, as existing consoles expect."""
         log_refusal(error, handshake.method.decode("latin-1"), ROUTE.name)
         status = 403 if error.status == Unauthenticated.status else error.status
         body = encode_error(error, path=handshake.path.decode("latin-1"), request_id=request_id)

@@ -1,6 +1,5 @@
-"""The services behind the gateway: connections to them, and what their failures mean.
+"""Connections to the services behind the gateway, and the meaning of their failures.
 
-An HTTP/1.1 client of our own on httptools (the parser that uvicorn uses). It does what a
-proxy needs and no more, which is what makes the gateway as fast as it is: see
-docs/decisions/0009 for the measurement against aiohttp's client.
+This is an HTTP/1.1 client on httptools (the parser of uvicorn) with only the functions of a proxy,
+which makes the gateway fast: docs/decisions/0009 compares it with aiohttp's client.
 """

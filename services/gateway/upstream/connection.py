@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to a service: one exchange at a time, many after one another."""
+"""An HTTP/1.1 connection to a service, which serves one exchange after another."""
 
 import asyncio
 import time
@@ -9,50 +9,50 @@ from typing import cast
 import httptools
 
 HIGH_WATER = 64 * 1024
-"""Bytes of a body that wait before the service is made to pause."""
+"""Bytes of a body that may wait before reading from the service pauses."""
 LARGEST_HEAD = 64 * 1024
-"""Bytes that the head of an answer may take."""
+"""Maximum bytes of the head of an answer."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-"""Fields that tell where a body ends; without any, the end of the connection does."""
+"""Fields that delimit a body; without them, the end of the connection does."""
 
 Field = tuple[bytes, bytes]
 
 
 class BrokenOff(Exception):
-    """The connection ended before the answer did."""
+    """The connection ended before the answer."""
 
 
 class StaleConnection(BrokenOff):
-    """A kept-alive connection ended before a byte of the answer came."""
+    """A kept-alive connection ended before the first byte of the answer."""
 
 
 class NotHttp(Exception):
-    """What came is no HTTP answer."""
+    """The service sent data that is not HTTP."""
 
 
 class Answer:
-    """The answer of a service, as it comes in; its parts wait here until the client takes them."""
+    """The answer of a service while it is received; parts wait until the client receives them."""
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
         self.fields: list[Field] = []
         self.complete = False
-        """Whether the last byte is here."""
+        """Whether the last byte has arrived."""
         self.keep_alive = False
         self._connection = connection
         self._parts: deque[bytes] = deque()
         self.waiting = 0
-        """Bytes of its body that are here and were not taken."""
+        """Received bytes of the body that the client has not received."""
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
 
     async def head(self) -> None:
-        """Return when status and fields are here; raise what ended the connection."""
+        """Wait for status and fields; raise the error that ended the connection."""
         while not self.status:
             await self._more()
 
     async def part(self) -> tuple[bytes, bool]:
-        """The next part of the body, and whether there is more after it."""
+        """Return the next part of the body, and whether more follows."""
         while not self._parts and not self.complete:
             await self._more()
         parts, self._parts = self._parts, deque()
@@ -62,12 +62,12 @@ class Answer:
         return parts[0] if len(parts) == 1 else b"".join(parts), not self.complete
 
     def put_head(self, status: int, fields: list[Field]) -> None:
-        """Take the head in."""
+        """Store the head."""
         self.status, self.fields = status, fields
         self._notify()
 
     def put_part(self, part: bytes) -> None:
-        """Take a part of the body in."""
+        """Store a part of the body."""
         self._parts.append(part)
         self.waiting += len(part)
         if self.waiting > HIGH_WATER:
@@ -75,12 +75,12 @@ class Answer:
         self._notify()
 
     def end(self, *, keep_alive: bool) -> None:
-        """There is no more."""
+        """Mark the answer as complete."""
         self.complete, self.keep_alive = True, keep_alive
         self._notify()
 
     def fail(self, error: Exception) -> None:
-        """It broke off; parts that are here can still be taken."""
+        """Store the error that ended the answer; received parts remain available."""
         if not self.complete and self._failure is None:
             self._failure = error
             self._notify()
@@ -100,7 +100,7 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks HTTP/1.1 with a service. Parser callbacks are named as httptools wants them."""
+    """An HTTP/1.1 connection to a service. Names of parser callbacks come from httptools."""
 
     def __init__(self) -> None:
         self.made = self.idle_since = time.monotonic()
@@ -118,9 +118,9 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
 
     def start(self, head: bytes, body: bytes | None, *, bodiless: bool) -> Answer:
-        """Send a request and give its answer, which comes in by and by.
+        """Send a request and return its answer, which arrives later.
 
-        `bodiless` says that the answer has no body whatever its fields say (HEAD).
+        `bodiless` declares that the answer has no body, regardless of its fields (HEAD).
         """
         self.exchanges += 1
         self._bodiless = bodiless
@@ -130,11 +130,11 @@ class Connection(asyncio.Protocol):
         return answer
 
     def stream(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
-        """Send the body of the request begun by `start` while its answer is awaited."""
+        """Send the body of the request in the background."""
         self._sending = asyncio.ensure_future(self._send(parts, chunked=chunked))
 
     def finish(self) -> bool:
-        """End the exchange; tell whether the connection can be used again."""
+        """End the exchange; return whether the connection can be reused."""
         answer, self._answer = self._answer, None
         sending, self._sending = self._sending, None
         sent = sending is None or (sending.done() and not sending.cancelled())
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if not self.closed:
             self.closed = True
             self._transport.abort()
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if not self.closed and not self._transport.is_reading():
             self._transport.resume_reading()
 
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
                     await self._writable
             if chunked:
                 self._transport.write(b"0\r\n\r\n")
-        except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+        except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; what nobody asked for ends the connection."""
+        """Parse data; unexpected data closes the connection."""
         if self._answer is None or self._answer.complete:
             self.close()
             return
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError as error:  # ours, not the service's
+        except httptools.HttpParserCallbackError as error:  # a fault of the gateway, not of the service
             self._fail(_raised(error))
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -202,10 +202,10 @@ class Connection(asyncio.Protocol):
                 self._fail(NotHttp(str(error)))
             return
         if self._head_size > LARGEST_HEAD and not self._answer.status:
-            self._fail(NotHttp("the head of the answer does not end"))
+            self._fail(NotHttp("the head of the answer is too large"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the answer: well, when only the end of the connection could end it."""
+        """End the answer; successfully if only the end of the connection delimits its body."""
         self.closed = True
         self.resume_writing()
         answer = self._answer
@@ -219,11 +219,11 @@ class Connection(asyncio.Protocol):
             answer.fail(BrokenOff(f"the connection ended: {exc or 'end of file'}"))
 
     def pause_writing(self) -> None:
-        """The service reads slowly: the body waits."""
+        """Pause sending the body, because the service reads slowly."""
         self._writable = self.loop.create_future()
 
     def resume_writing(self) -> None:
-        """The service has caught up."""
+        """Resume sending the body."""
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
     # httptools
 
     def on_message_begin(self) -> None:
-        """A new answer, perhaps after an interim one."""
+        """Reset the fields for a new answer, which may follow an interim one."""
         self._fields, self._framed = [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -242,10 +242,10 @@ class Connection(asyncio.Protocol):
             self._framed = True
 
     def on_headers_complete(self) -> None:
-        """Give the head on, unless it is an interim answer (1xx)."""
+        """Pass on the head, unless it is an interim answer (1xx)."""
         status = self._parser.get_status_code()
         answer = self._answer
-        if answer is None or status < 200:  # noqa: PLR2004 - the border of interim answers
+        if answer is None or status < 200:  # noqa: PLR2004 - the first final status
             return
         answer.put_head(status, self._fields)
         if self._bodiless:
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
             self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, body: bytes) -> None:
-        """Give a part of the body on."""
+        """Pass on a part of the body."""
         if self._answer is not None and not self._answer.complete:
             self._answer.put_part(body)
 
@@ -264,5 +264,5 @@ class Connection(asyncio.Protocol):
 
 
 def _raised(error: httptools.HttpParserCallbackError) -> Exception:
-    """What a callback raised: the parser keeps it as the context of its own error."""
+    """Return the error of a callback, which the parser keeps as the context of its own."""
     return error.__context__ if isinstance(error.__context__, Exception) else error

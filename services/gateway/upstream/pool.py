@@ -1,4 +1,4 @@
-"""The connections to one service: kept alive, spread over all of its addresses."""
+"""Kept-alive connections to a service, distributed over all of its addresses."""
 
 import asyncio
 import itertools
@@ -12,21 +12,21 @@ from yarl import URL
 from services.gateway.upstream.connection import Connection
 
 DNS_LIFE = 5.0
-"""Seconds for which the addresses of a name are used again."""
+"""Seconds for which the addresses of a name are cached."""
 IDLE_LIFE = 30.0
-"""Seconds for which an idle connection is kept: services keep it longer (75 s)."""
+"""Seconds for which an idle connection is kept, less than services do (75 s)."""
 LIFE = 60.0
-"""Seconds after which a connection is not used again, so that new replicas get their share."""
+"""Seconds after which a connection is not reused, so that new replicas get requests."""
 SHORTEST_ATTEMPT = 0.3
-"""Seconds that one of several addresses gets at least."""
+"""Minimum seconds to wait for each of several addresses."""
 
 
 class Unreachable(Exception):
-    """No address of the service takes a connection."""
+    """No address of the service accepts a connection."""
 
 
 class Pool:
-    """Gives connections out, the most recently used first."""
+    """A pool of connections, the most recently used first."""
 
     def __init__(
         self, base: URL, connect_timeout: float, tls: ssl.SSLContext | None = None
@@ -41,7 +41,7 @@ class Pool:
         self._turn = itertools.count()
 
     def take_idle(self) -> Connection | None:
-        """A kept-alive connection, None when there is none."""
+        """Return a kept-alive connection; None without one."""
         idle = self._idle
         now = time.monotonic()
         while idle:
@@ -54,7 +54,7 @@ class Pool:
         return None
 
     async def open(self) -> Connection:
-        """A new connection, to the next address; raise `Unreachable` when there is none."""
+        """Return a new connection to the next address; raise `Unreachable`."""
         reason: Exception = OSError("the name has no address")
         try:
             async with asyncio.timeout(self._timeout):
@@ -92,7 +92,7 @@ class Pool:
         return connection
 
     async def _resolve(self) -> list[str]:
-        """The addresses of the service, beginning with the one whose turn it is."""
+        """Return the addresses of the service, rotated at each call."""
         if time.monotonic() - self._resolved > DNS_LIFE:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM

@@ -1,4 +1,4 @@
-"""A service behind the gateway: exchanges with it, and its failures as errors of ours."""
+"""A service behind the gateway: exchanges with it, and its failures as `ThingwayError`."""
 
 import logging
 import ssl
@@ -22,29 +22,29 @@ from services.gateway.upstream.pool import Pool, Unreachable
 log = logging.getLogger(__name__)
 
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that are sent again when a kept-alive connection turns out to be closed."""
+"""Methods that are retried if a kept-alive connection was closed."""
 
 FAILURES = (Unreachable, BrokenOff, NotHttp)
-"""What is the service's fault; of all other errors it is innocent."""
+"""Errors that the service causes."""
 
 Body = bytes | AsyncIterator[bytes] | None
 
 
 class Request(NamedTuple):
-    """What is sent to a service."""
+    """A request to a service."""
 
     method: str
     target: str
     """Path and query."""
     fields: Iterable[Field]
-    """Header fields, without those that describe the body."""
+    """Header fields without those of the body."""
     body: Body
     length: int | None
-    """Bytes of a streamed body, None when it has to be chunked."""
+    """Bytes of a streamed body; None requires chunks."""
 
 
 class Slots:
-    """How many requests a service has in hand, and how many it may."""
+    """The current and the maximum number of concurrent requests of a service."""
 
     __slots__ = ("held", "most")
 
@@ -53,12 +53,12 @@ class Slots:
         self.held = 0
 
     def give(self) -> None:
-        """Give one back."""
+        """Release a slot."""
         self.held -= 1
 
 
 class Upstream:
-    """One service with connections of its own, so that its troubles stay its own."""
+    """A service with separate connections, so that its failures do not affect others."""
 
     def __init__(
         self,
@@ -78,21 +78,21 @@ class Upstream:
         self._requests, self._polls = Slots(most), Slots(most_polls)
 
     def take(self, *, poll: bool) -> "Slots":
-        """Take a request in hand, until it is given back; raise `Unavailable` when it is full.
+        """Occupy a slot until it is released; raise `Unavailable` if all are occupied.
 
-        Long polls last, so they are counted apart and never keep a request out.
+        Long polls are counted separately, so that they do not prevent other requests.
         """
         hands = self._polls if poll else self._requests
         if hands.held >= hands.most:
-            raise Unavailable(f"the service {self.name} has too many requests in hand")
+            raise Unavailable(f"the service {self.name} has too many concurrent requests")
         hands.held += 1
         return hands
 
     async def begin(self, request: Request) -> tuple[Connection, Answer]:
-        """Send a request and return when the head of the answer is here; `end` has to follow.
+        """Send a request and return when the head of the answer has arrived; call `end` later.
 
-        Raises `Unavailable` and `UpstreamFailed` for failures of the service; what the body
-        raises, and every other error, comes through as it is. The caller bounds the time.
+        Raises `Unavailable` and `UpstreamFailed` for failures of the service; errors of the body,
+        and all others, are not translated. The caller limits the time.
         """
         try:
             return await self._sent(request)
@@ -100,36 +100,36 @@ class Upstream:
             raise self._meaning(error) from error
 
     async def part(self, answer: Answer) -> tuple[bytes, bool]:
-        """The next part of an answer, and whether there is more; raises as `begin` does."""
+        """Return the next part of an answer, and whether more follows; raises as `begin` does."""
         try:
             return await answer.part()
         except FAILURES as error:
             raise self._meaning(error) from error
 
     def timed_out(self) -> ThingwayError:
-        """The refusal when the service was too slow."""
+        """Return the error for a slow service."""
         return self._failed(UpstreamTimeout(f"the service {self.name} did not answer in time"))
 
     def end(self, connection: Connection) -> None:
-        """Take the connection back."""
+        """Return the connection to the pool."""
         if connection.finish():
             self._pool.give_back(connection)
 
     def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         self._pool.close()
 
     def _meaning(self, failure: Exception) -> ThingwayError:
-        """What one of `FAILURES` is to the client."""
+        """Return the error for the client for one of `FAILURES`."""
         log.debug("service %s: %r", self.name, failure)
         error: type[ThingwayError] = UpstreamFailed
         match failure:
             case Unreachable():
                 error, what = Unavailable, "cannot be reached"
             case BrokenOff():
-                what = "broke the connection off"
+                what = "closed the connection"
             case _:
-                what = "did not answer in HTTP"
+                what = "did not answer with HTTP"
         return self._failed(error(f"the service {self.name} {what}"))
 
     def _failed(self, error: ThingwayError) -> ThingwayError:

@@ -1,4 +1,4 @@
-"""`direct` and `system`: integrations without connections of their own."""
+"""The integrations `direct` and `system`, which have no connections of their own."""
 
 import re
 
@@ -9,11 +9,11 @@ from libs.common.things import DIRECT, SYSTEM
 from services.management.tsl import ADD, DELETE, document, text_input
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""A token of a subject and a level of a topic, as `device` takes it."""
+"""Permitted SNs: a token of a subject and a level of a topic."""
 
 
 class System(Integration):
-    """Has no devices; what is called on it is answered by its owners, not here."""
+    """The owner of custom entities and flows, without devices; other services answer its calls."""
 
     manifest = Manifest(
         id=SYSTEM,
@@ -25,7 +25,7 @@ class System(Integration):
 
 
 class Direct(Integration):
-    """Takes the SN as it is; whether the product exists and the SN is free, `device` knows."""
+    """Devices with a given SN; `device` checks that the product exists and the SN is free."""
 
     manifest = Manifest(
         id=DIRECT,
@@ -33,9 +33,9 @@ class Direct(Integration):
         description="Devices that connect over MQTT, HTTP or NATS with SN and device key",
         icon="/public/direct.svg",
         tsl=document(
-            text_input("sn", "SN", "Serial number, as the device logs in with it", 64, least=1),
+            text_input("sn", "SN", "Serial number with which the device logs in", 64, least=1),
             text_input(
-                "model", "Model", "A product of yours; without it the SN's prefix decides", 64
+                "model", "Model", "One of your products; if empty, the SN's prefix selects it", 64
             ),
         ),
         add_device_service=ADD,
@@ -44,7 +44,7 @@ class Direct(Integration):
     )
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Name the SN as the identifier; raise `InvalidInput` when it cannot be one."""
+        """Return the SN as identifier; raise `InvalidInput` if it is invalid."""
         serial = wanted.params["sn"]
         if not SERIAL.fullmatch(serial):
             raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field="sn")

@@ -1,6 +1,6 @@
-"""`simulator`: virtual devices of any product, which report plausible values and obey commands.
+"""The integration `simulator`: virtual devices that report plausible values.
 
-They run in one replica, with one clock for those of all tenants.
+They run in a single replica, with one clock for all tenants.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from services.management.tsl import ADD, DELETE, device_input, document, text_in
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
-"""Seconds between the reports of a device."""
+"""Minimum, maximum and default seconds between the reports of a device."""
 LOOK_EVERY = 60.0
-"""Seconds between two looks at which devices there are; what is heard of needs no look."""
+"""Seconds between two listings of the devices; events announce changes sooner."""
 LOOK_PAUSE = 0.5
-"""Least seconds between two looks."""
+"""Minimum seconds between two listings."""
 AT_ONCE = 32
-"""Reports on their way at the same time, of all tenants."""
+"""Reports that are sent concurrently, of all tenants."""
 
 MANIFEST = Manifest(
     id="simulator",
@@ -51,7 +51,7 @@ MANIFEST = Manifest(
     description="Virtual devices of your products, with plausible values",
     icon="/public/simulator.svg",
     tsl=document(
-        text_input("model", "Model", "The product that the device is one of", 64, least=1),
+        text_input("model", "Model", "The product of the device", 64, least=1),
         device_input(
             "interval",
             "Interval",
@@ -69,29 +69,29 @@ MANIFEST = Manifest(
 
 
 class Wheel:
-    """Turns that come back every so many seconds; times are those of one monotonic clock."""
+    """Periodic turns by key, with times of a monotonic clock."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._heap: list[tuple[float, int]] = []
         self._turns: dict[int, tuple[float, float]] = {}
-        """Due time and interval by key; what the heap says otherwise is out of date."""
+        """Due time and interval by key; differing entries of the heap are outdated."""
 
     def __contains__(self, key: object) -> bool:
         return key in self._turns
 
     def put(self, key: int, interval: float, now: float) -> None:
-        """Give a key its turns; the first within the interval, so that not all come at once."""
+        """Schedule a key; its first turn is random within the interval, to spread the load."""
         known = self._turns.get(key)
         if known is None or known[1] != interval:
             self._set(key, interval, now + self._rng.random() * interval)
 
     def remove(self, key: int) -> None:
-        """No more turns; unknown keys are fine."""
+        """Remove a key, if it exists."""
         self._turns.pop(key, None)
 
     def take(self, now: float) -> list[int]:
-        """The keys whose turn it is. Turns that were missed are not made up for."""
+        """Return the keys whose turn it is. Missed turns are skipped."""
         due: list[int] = []
         while self._heap and self._heap[0][0] <= now:
             at, key = heapq.heappop(self._heap)
@@ -103,7 +103,7 @@ class Wheel:
         return due
 
     def next(self) -> float | None:
-        """When the next turn may be; None without any."""
+        """Return the earliest time of the next turn; None without keys."""
         return self._heap[0][0] if self._heap else None
 
     def _set(self, key: int, interval: float, at: float) -> None:
@@ -112,17 +112,17 @@ class Wheel:
 
 
 class Simulator(Integration):
-    """Keeps virtual devices going while `run` runs."""
+    """Simulates devices while `run` runs."""
 
     manifest = MANIFEST
 
     def __init__(self, things: IntegrationThings) -> None:
         self._things = things
-        self._rng = random.Random()  # noqa: S311 - measurements are no secrets
+        self._rng = random.Random()  # noqa: S311 - measurements are not secrets
         self._known: dict[int, DeviceRef] = {}
         self._virtual: dict[int, SimulatedDevice] = {}
         self._stale: set[int] = set()
-        """Devices whose TSL may be another one than they have."""
+        """Devices whose TSL may have changed."""
         self._wheel = Wheel(self._rng)
         self._look = asyncio.Event()
         self._turned = asyncio.Event()
@@ -130,10 +130,10 @@ class Simulator(Integration):
         self._failing = False
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Invent an SN; which products there are, `device` knows."""
+        """Generate an SN; `device` checks the product."""
         model, interval = wanted.params["model"], wanted.params.get("interval")
         if model == GENERIC:
-            raise InvalidInput("has no TSL that could be simulated", field="model")
+            raise InvalidInput("must have a TSL. `generic` cannot be simulated", field="model")
         return NewDevice(
             identifier=f"SIM{secrets.token_hex(6).upper()}",
             model=model,
@@ -141,11 +141,11 @@ class Simulator(Integration):
         )
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Fall silent."""
+        """Stop simulating the device."""
         self.forget(device.device_id)
 
     async def command(self, wanted: DeviceCommand) -> None:
-        """Obey, answer, and report what has changed."""
+        """Execute a command, reply, and report the changes."""
         ref = wanted.device
         outcome = (await self._device(ref)).handle(wanted.command)
         reply = outcome.reply
@@ -161,19 +161,19 @@ class Simulator(Integration):
             await self._things.report(ref.tenant, ref.identifier, outcome.report)
 
     def changed(self, device_id: int) -> None:
-        """Hear that a device is new or has changed; its TSL may be another one now."""
+        """Note that a device is new or changed; its TSL may have changed."""
         self._stale.add(device_id)
         self._look.set()
 
     def forget(self, device_id: int) -> None:
-        """Hear that a device is gone."""
+        """Remove a deleted device."""
         self._known.pop(device_id, None)
         self._virtual.pop(device_id, None)
         self._stale.discard(device_id)
         self._wheel.remove(device_id)
 
     async def run(self) -> None:
-        """Keep the devices going for ever."""
+        """Simulate the devices for ever."""
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._keep_looking())
             while True:
@@ -194,7 +194,7 @@ class Simulator(Integration):
             try:
                 await self._look_around()
             except ThingwayError as error:
-                log.warning("simulator: the devices are not known: %s", error)
+                log.warning("simulator: the devices cannot be listed: %s", error)
                 self._look.set()
             await asyncio.sleep(LOOK_PAUSE)
             await happened(self._look, LOOK_EVERY)
@@ -210,7 +210,7 @@ class Simulator(Integration):
         self._turned.set()
 
     async def _report(self, ref: DeviceRef) -> None:
-        """Report, unless too many reports of the tenant wait: then the turn is missed."""
+        """Report values, unless too many reports of the tenant wait: then skip the turn."""
         try:
             async with self._reports.slot(ref.tenant):
                 properties = (await self._device(ref)).measure()
@@ -222,11 +222,11 @@ class Simulator(Integration):
         except NotFound:
             self.forget(ref.device_id)
         except InvalidInput as error:
-            log.info("simulator: the TSL of device %d is read anew: %s", ref.device_id, error)
+            log.info("simulator: the TSL of device %d is read again: %s", ref.device_id, error)
             self._stale.add(ref.device_id)
         except ThingwayError as error:
             if not self._failing:
-                log.warning("simulator: reports are not taken: %s", error)
+                log.warning("simulator: reports are not accepted: %s", error)
             self._failing = True
 
     async def _device(self, ref: DeviceRef) -> SimulatedDevice:
@@ -248,13 +248,13 @@ def _interval(device: DeviceRef) -> int:
 
 @lru_cache(maxsize=256)
 def _document(tsl: bytes) -> TslDocument:
-    """One document for all devices that have it."""
+    """Return a document that devices with the same TSL share."""
     return parse_document(tsl, stored=True)
 
 
 @asynccontextmanager
 async def follow_changes(bus: Bus, simulator: Simulator) -> AsyncIterator[None]:
-    """Tell the simulator of added, changed and deleted devices; a look finds what is missed."""
+    """Notify the simulator of changed devices while the block runs; listings find the rest."""
     ours = device_key(MANIFEST.id, "")
 
     async def hear(message: Msg) -> None:

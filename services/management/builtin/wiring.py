@@ -1,4 +1,4 @@
-"""Wiring of the integrations that come with the platform."""
+"""Wiring of the built-in integrations."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -25,14 +25,14 @@ from services.management.networks.webhook import Webhook
 
 NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
 LEASE_SECONDS = 4.0
-"""Seconds after which another replica takes over from one that is gone."""
+"""Seconds after which another replica takes over."""
 REQUEST_SECONDS = 8.0
-"""Seconds that another platform has for an answer; people wait for some of them."""
+"""Seconds to wait for another platform, because users wait for the answer."""
 
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Integrations: `hosts` run in each replica, those of `leader` in one at a time."""
+    """Integrations: `hosts` run in each replica, those of `leader` in one replica."""
 
     hosts: tuple[IntegrationHost, ...]
     leader: Leader
@@ -41,7 +41,7 @@ class BuiltIn:
 def wire(
     *, database: Database, bus: Bus, rpc_client: RpcClient, seal: Seal, allowed: tuple[str, ...]
 ) -> BuiltIn:
-    """Build the hosts; `allowed` are networks that may be called though they are not public."""
+    """Return the hosts; `allowed` are networks that may be called in addition to public ones."""
     open_api_store = OpenApiStore(database, seal)
 
     async def simulate() -> None:

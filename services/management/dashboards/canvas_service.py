@@ -1,4 +1,4 @@
-"""Shows and saves canvases on behalf of users: who sees its owner sees a canvas."""
+"""Operations on canvases for users, who may see a canvas if they see its owner."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ LOOKS = {
     "DEVICE": (Function.DEVICE_VIEW, Function.DASHBOARD_VIEW),
 }
 SAVES = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
-"""What a user needs for canvases, by what they are attached to; any one suffices."""
+"""Functions that permit to view and save canvases, by type of owner; any one suffices."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class CanvasService:
     next_id: NextId
 
     async def get(self, user: Principal, canvas_id: int) -> ShownCanvas:
-        """A canvas with the entities on it that the user sees."""
+        """Return a canvas with the entities that the user sees."""
         canvas, grants = await self._visible(user, canvas_id, LOOKS)
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
         return ShownCanvas.from_fields(
@@ -69,9 +69,9 @@ class CanvasService:
         )
 
     async def save(self, user: Principal, canvas_id: int, wanted: SaveCanvas) -> None:
-        """Set the name and the whole content; what is unknown is passed over.
+        """Replace the name and the content; unknown entities and devices are ignored.
 
-        The name of a dashboard's main canvas is that of the dashboard.
+        The name of a dashboard's main canvas is the name of the dashboard.
         """
         name = name_of(wanted.name)
         canvas, _ = await self._visible(user, canvas_id, SAVES)
@@ -86,7 +86,7 @@ class CanvasService:
             raise _unknown(canvas_id)
 
     async def find_or_create_of_device(self, wanted: AskCanvas) -> DeviceCanvas:
-        """Answer `device`, which has looked whether the user sees the device."""
+        """Return the canvas of a device, created if missing; `device` has checked the grants."""
         tenant, device_id = wanted.tenant, wanted.device_id
         found = await self.store.find_of_device(tenant, device_id)
         if found is None:
@@ -96,7 +96,7 @@ class CanvasService:
     async def list_of_dashboard(
         self, user: Principal, dashboard_id: int
     ) -> list[CanvasOfDashboard]:
-        """The canvases of a dashboard, the main one first."""
+        """Return the canvases of a dashboard, the main one first."""
         dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
         others = await self.store.list_of_dashboard(user.tenant, dashboard_id)
         return list(map(_row, [dashboard.main_canvas, *others]))
@@ -108,7 +108,7 @@ class CanvasService:
         name = checked_name(name_of(wanted.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
         if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
-            raise Conflict(f"a dashboard has at most {MOST_CANVASES} of these", field="name")
+            raise Conflict(f"a dashboard must have at most {MOST_CANVASES} additional canvases", field="name")
         canvas = await self._new_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
         await self.store.insert(canvas)
         if await self.dashboards.get(user.tenant, dashboard_id) is None:
@@ -117,11 +117,11 @@ class CanvasService:
         return _row(canvas)
 
     async def remove(self, user: Principal, dashboard_id: int, wanted: DeleteCanvases) -> None:
-        """Delete canvases of a dashboard, but not its main one; unknown ones are passed over."""
+        """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
         await self.dashboard_service.find_visible(user, dashboard_id)
         ids = ids_of(wanted.canvas_ids)
         if dashboard_id in ids:
-            raise InvalidInput("names the main canvas, which stays", field="canvas_ids")
+            raise InvalidInput("must not contain the main canvas, which cannot be deleted", field="canvas_ids")
         await self.store.remove(user.tenant, dashboard_id, ids)
 
     async def _create_for_device(self, tenant: str, device_id: int) -> Canvas:
@@ -129,14 +129,14 @@ class CanvasService:
         canvas = await self._new_canvas(tenant, device.name, "DEVICE", device_id)
         try:
             await self.store.insert(canvas)
-        except DuplicateKey:  # another request made it
+        except DuplicateKey:  # another request created it
             found = await self.store.find_of_device(tenant, device_id)
             if found is None:
                 raise
             return found
         try:
             await self._device(tenant, device_id)
-        except NotFound:  # the event that it is gone may have come before its canvas
+        except NotFound:  # its deletion may have been handled before the canvas was created
             await self.store.remove_of_devices(tenant, [device_id])
             raise
         return canvas
@@ -176,16 +176,16 @@ class CanvasService:
     async def _visible(
         self, user: Principal, canvas_id: int, needed: Mapping[str, tuple[Function, ...]]
     ) -> tuple[Canvas, Grants]:
-        """The canvas and what its user sees.
+        """Return the canvas and the grants of the user.
 
-        Raises `NotFound`, and `Forbidden` for a canvas of what the user does not see.
+        Raises `NotFound`, and `Forbidden` if the user does not see the owner.
         """
         canvas = await self._find(user.tenant, canvas_id)
         grants = await self.grants.of(user)
         if not user.may(*needed[canvas.attach_type]):
-            raise Forbidden("user does not have permission")
+            raise Forbidden("the user does not have permission")
         if not await self._granted(grants, canvas):
-            raise Forbidden("user does not have data permission")
+            raise Forbidden("the user does not have data permission")
         return canvas, grants
 
     async def _find(self, tenant: str, canvas_id: int) -> Canvas:
@@ -222,4 +222,4 @@ def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:
 
 
 def _unknown(canvas_id: int) -> NotFound:
-    return NotFound(f"canvas not exist: {canvas_id}", field="canvas_id")
+    return NotFound(f"the canvas {canvas_id} does not exist", field="canvas_id")

@@ -1,4 +1,4 @@
-"""`/dashboard` and `/canvas`: dashboards, their covers and canvases, and the home of a user."""
+"""The operations of `/dashboard` and `/canvas`."""
 
 from dataclasses import dataclass
 
@@ -55,7 +55,7 @@ class DashboardHandlers:
 async def create_dashboard(
     principal: Requester, dashboards: Dashboards, data: JSONBody[CreateDashboard]
 ) -> MainCanvas:
-    """Create an empty dashboard; every role of its creator sees it."""
+    """Create an empty dashboard, which every role of its creator may see."""
     return await dashboards.create(principal, data)
 
 
@@ -66,7 +66,7 @@ async def update_dashboard(
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
 ) -> dict[str, str]:
-    """Set its name, description and cover, or all widgets of its main canvas."""
+    """Set name, description and cover, or replace the widgets of the main canvas."""
     await dashboards.update(principal, dashboard_id, data)
     return {}
 
@@ -87,7 +87,7 @@ async def delete_dashboard(
 async def delete_dashboards(
     principal: Requester, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
 ) -> None:
-    """Delete dashboards with their canvases and grants; unknown ones are passed over."""
+    """Delete dashboards with their canvases and grants; unknown ones are ignored."""
     await dashboards.delete_all(principal, data)
 
 
@@ -95,7 +95,7 @@ async def delete_dashboards(
 async def list_dashboards(
     principal: Requester, dashboards: Dashboards
 ) -> Streamed[list[ShownDashboard]]:
-    """The dashboards that the caller sees, with their widgets, the oldest first."""
+    """List the dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.list_visible(principal)
 
 
@@ -103,20 +103,20 @@ async def list_dashboards(
 async def search_dashboards(
     principal: Requester, dashboards: Dashboards, data: JSONBody[SearchDashboards | None] = None
 ) -> list[FoundDashboard]:
-    """The dashboards that the caller sees: the caller's home first, then the newest."""
+    """List the dashboards that the caller sees: the caller's home first, then the newest."""
     wanted = data or SearchDashboards()
     return await dashboards.search(principal, wanted)
 
 
 @get("/dashboard/covers", guards=[users])
 async def list_dashboard_covers() -> list[PresetCover]:
-    """Pictures that a dashboard can have."""
+    """List the preset cover pictures of dashboards."""
     return PRESETS
 
 
 @get("/dashboard/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)])
 async def get_main_canvas(principal: Requester, dashboards: Dashboards) -> MainCanvas:
-    """The canvas of the caller's home, else of the newest dashboard; empty without any."""
+    """Return the canvas of the caller's home, else of the newest dashboard; empty without any."""
     return await dashboards.main_canvas(principal)
 
 
@@ -124,7 +124,7 @@ async def get_main_canvas(principal: Requester, dashboards: Dashboards) -> MainC
 async def set_home_dashboard(
     principal: Requester, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
-    """Let the caller begin with it, and with no other one."""
+    """Make a dashboard the caller's home, in place of any other."""
     await dashboards.set_home(principal, dashboard_id)
 
 
@@ -132,13 +132,13 @@ async def set_home_dashboard(
 async def end_home_dashboard(
     principal: Requester, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
-    """Let the caller begin with it no more."""
+    """Remove a dashboard as the caller's home."""
     await dashboards.end_home(principal, dashboard_id)
 
 
 @get("/canvas/{canvas_id:str}", guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)])
 async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId) -> ShownCanvas:
-    """The canvas of a dashboard needs `dashboard.view`, that of a device either function."""
+    """Return a canvas of a dashboard (`dashboard.view`) or a device (either function)."""
     return await canvases.get(principal, canvas_id)
 
 
@@ -150,9 +150,9 @@ async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId
 async def save_canvas(
     principal: Requester, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
 ) -> None:
-    """Set all that lies on it: widgets that are left out are deleted.
+    """Replace the content of a canvas; omitted widgets are deleted.
 
-    The canvas of a dashboard needs `dashboard.edit`, that of a device `device.edit`.
+    The canvas of a dashboard requires `dashboard.edit`, that of a device `device.edit`.
     """
     await canvases.save(principal, canvas_id, data)
 
@@ -161,7 +161,7 @@ async def save_canvas(
 async def list_canvases(
     principal: Requester, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasOfDashboard]:
-    """The main one first, then the oldest."""
+    """List the canvases of a dashboard: the main one first, then the oldest."""
     return await canvases.list_of_dashboard(principal, dashboard_id)
 
 
@@ -173,7 +173,7 @@ async def list_canvases(
 async def add_canvas(
     principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[NameCanvas]
 ) -> CanvasOfDashboard:
-    """An empty one, besides the main canvas that every dashboard has."""
+    """Add an empty canvas to a dashboard, in addition to its main canvas."""
     return await canvases.add(principal, dashboard_id, data)
 
 
@@ -183,12 +183,12 @@ async def add_canvas(
 async def delete_canvases(
     principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[DeleteCanvases]
 ) -> None:
-    """All but the main one can be deleted; unknown ones are passed over."""
+    """Delete canvases of a dashboard except the main one; unknown ones are ignored."""
     await canvases.remove(principal, dashboard_id, data)
 
 
 def create_router(handlers: DashboardHandlers) -> Router:
-    """Return the operations with their dependencies."""
+    """Return the router of the operations, with their dependencies."""
     return Router(
         "/",
         route_handlers=operations_of(globals()),

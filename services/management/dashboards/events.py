@@ -1,4 +1,4 @@
-"""Events that end canvases of devices and homes of users."""
+"""Events that delete canvases of devices and homes of users."""
 
 from collections import defaultdict
 
@@ -13,7 +13,7 @@ DURABLE = "management"
 SUBJECTS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
 BATCH = 200
 TENANTS = 4
-"""Tenants whose events are handled at the same time."""
+"""Tenants whose events are processed concurrently."""
 
 
 def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore) -> BatchConsumer:

@@ -1,8 +1,8 @@
-"""Dashboards and canvases as they are stored, their widgets and covers.
+"""Stored dashboards and canvases, their widgets and covers.
 
-The main canvas of a dashboard is the dashboard's own document, every other canvas one of its
-own; both hold their content as `{widgets: [{id, data}], entityIds, deviceIds}`. `data` is kept as
-JSON text: its keys are a console's own and may be such as MongoDB gives a meaning.
+The main canvas of a dashboard is part of the dashboard's document; every other canvas has its own
+document. Both have the content `{widgets: [{id, data}], entityIds, deviceIds}`. `data` is JSON
+text, because the console chooses its keys, which may be special in MongoDB.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,19 +18,19 @@ from libs.common.http.ids import Id, OptionalId
 from libs.common.store.mongo import Stored
 
 NextId = Callable[[], Awaitable[int]]
-"""Of dashboards, canvases and widgets: one sequence."""
+"""Allocates ids of dashboards, canvases and widgets, which share a sequence."""
 LONGEST_NAME = 64
-"""Characters of a name; one that was longer before may stay (see `checked_name`)."""
+"""Characters of a name; longer names that exist may be kept (see `checked_name`)."""
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 CanvasIds = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=1000)]
 AttachType = Literal["DASHBOARD", "DEVICE"]
 PRESET, UPLOADED = "DEFAULT_IMAGE", "RESOURCE"
 _COVER_NAMES = ("Purple", "Blue", "Green", "Yellow", "City", "Building", "Field", "Plant")
-"""Consoles preselect the one that is called Purple."""
+"""Names of covers; consoles preselect Purple."""
 
 
 class Widget(msgspec.Struct):
-    """One widget; without an id, or with an empty one, it is new. `data` is opaque."""
+    """A widget; without an id, or with an empty one, it is new. `data` is opaque."""
 
     data: dict[str, Any]
     widget_id: OptionalId = None
@@ -44,19 +44,19 @@ class ShownWidget(msgspec.Struct):
 
 
 class StoredWidget(msgspec.Struct, frozen=True):
-    """A widget with its id; `data` is what a console wrote, as JSON text."""
+    """A widget with its id; `data` is the console's data as JSON text."""
 
     id: int
     data: str
 
     @property
     def shown(self) -> ShownWidget:
-        """The widget as consoles have it; its data goes out as it is stored."""
+        """Return the widget of an answer, with its data as stored."""
         return ShownWidget(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
 
 
 class Content(Stored, frozen=True):
-    """All that lies on a canvas."""
+    """The content of a canvas."""
 
     widgets: tuple[StoredWidget, ...] = ()
     entity_ids: tuple[int, ...] = ()
@@ -66,16 +66,16 @@ class Content(Stored, frozen=True):
 async def replace_widgets(
     before: Content, wanted: Sequence[Widget], next_id: NextId
 ) -> tuple[StoredWidget, ...]:
-    """Return the wanted widgets with their ids; an unknown id is passed over.
+    """Return the requested widgets with their ids; widgets with unknown ids are ignored.
 
-    Raises `InvalidInput` for a widget that comes twice.
+    Raises `InvalidInput` for duplicates.
     """
     known = {widget.id for widget in before.widgets}
     kept: dict[int, StoredWidget] = {}
     for widget in wanted:
         widget_id = widget.widget_id or await next_id()
         if widget_id in kept:
-            raise InvalidInput(f"has widget {widget_id} twice", field="widgets")
+            raise InvalidInput(f"must not have widget {widget_id} twice", field="widgets")
         if widget_id in known or not widget.widget_id:
             data = msgspec.json.encode(widget.data).decode()
             kept[widget_id] = StoredWidget(widget_id, data)
@@ -83,21 +83,21 @@ async def replace_widgets(
 
 
 def checked_name(name: str, before: str = "") -> str:
-    """`name` when it is not too long, or is the one from `before`; raise `InvalidInput`."""
+    """Return `name` if it is short enough, or equals `before`; raise `InvalidInput`."""
     if len(name) > LONGEST_NAME and name != before:
         raise InvalidInput(f"must have at most {LONGEST_NAME} characters", field="name")
     return name
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """The picture of a dashboard: a preset, or an uploaded resource by its URL."""
+    """The picture of a dashboard: a preset, or the URL of an uploaded resource."""
 
     type: str
     data: str
 
 
 class PresetCover(msgspec.Struct):
-    """A preset; `data` is its path."""
+    """A preset cover; `data` is its path."""
 
     id: str
     name: str
@@ -120,7 +120,7 @@ _PATHS = frozenset(preset.data for preset in PRESETS)
 
 
 def cover_of(kind: str | None, data: str | None) -> Cover | None:
-    """The cover that somebody chose, None for none; raise `InvalidInput`."""
+    """Return the selected cover, or None; raise `InvalidInput`."""
     if kind is None and not data:
         return None
     if kind is None:
@@ -129,7 +129,7 @@ def cover_of(kind: str | None, data: str | None) -> Cover | None:
         raise InvalidInput("is required with cover_type", field="cover_data")
     if kind == PRESET and data not in _PATHS:
         raise InvalidInput(
-            "is none of /dashboard/covers",
+            "must be one of /dashboard/covers",
             field="cover_data",
             code="dashboard_preset_cover_not_exist",
         )
@@ -148,12 +148,12 @@ class Canvas(Content, frozen=True, kw_only=True):
 
     @property
     def is_main(self) -> bool:
-        """Whether it is the main canvas of a dashboard, which is that dashboard."""
+        """Return whether it is the main canvas of a dashboard."""
         return self.attach_type == "DASHBOARD" and self.attach_id == self.id
 
 
 class Dashboard(Content, frozen=True, kw_only=True):
-    """A dashboard with the content of its main canvas, which has its id and its name."""
+    """A dashboard with the content of its main canvas, which has the same id and name."""
 
     id: int
     tenant: str
@@ -165,12 +165,12 @@ class Dashboard(Content, frozen=True, kw_only=True):
 
     @property
     def main_canvas(self) -> Canvas:
-        """The canvas that is in the dashboard's document."""
+        """Return the canvas that is part of the dashboard's document."""
         return copy_fields(Canvas, self, attach_type="DASHBOARD", attach_id=self.id)
 
 
 class DashboardChanges(Stored, frozen=True, kw_only=True):
-    """What is set of a dashboard; the rest stays."""
+    """Changed fields of a dashboard; unset fields keep their values."""
 
     name: str
     description: str | UnsetType | None = UNSET

@@ -1,4 +1,4 @@
-"""Dashboards and canvases on the wire."""
+"""Requests and answers about dashboards and canvases."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,15 +12,15 @@ from libs.common.things import AccessMod, EntityType, ValueType
 from services.management.dashboards.model import AttachType, CanvasIds, Name, ShownWidget, Widget
 
 MAX_WIDGETS = 200
-"""Most widgets of a dashboard; consoles draw some dozens."""
+"""Maximum widgets of a dashboard; consoles render some dozens."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Most bytes of a canvas's widgets together: older consoles keep icons in them."""
+"""Maximum bytes of all widgets of a canvas, which may contain icons of older consoles."""
 MAX_CANVAS_WIDGETS = 120
 MAX_ENTITIES = 1000
 LARGEST_WIDGET = 50 * 1024
 """Characters of a widget's data as JSON text."""
 MOST_CANVASES = 20
-"""Most canvases of a dashboard besides its main one."""
+"""Maximum canvases of a dashboard in addition to its main one."""
 
 Description = Annotated[str, msgspec.Meta(max_length=64)]
 CoverType = Literal["DEFAULT_IMAGE", "RESOURCE"]
@@ -37,9 +37,9 @@ class CreateDashboard(msgspec.Struct):
 
 
 class UpdateDashboard(msgspec.Struct, kw_only=True):
-    """Body of `PUT /dashboard/{id}`; what is absent stays.
+    """Body of `PUT /dashboard/{id}`; absent fields keep their values.
 
-    `widgets` are all widgets that shall be left: what consoles send that know one canvas.
+    `widgets` replaces all widgets, for consoles that support a single canvas.
     """
 
     name: Name
@@ -50,7 +50,7 @@ class UpdateDashboard(msgspec.Struct, kw_only=True):
 
 
 class SearchDashboards(msgspec.Struct):
-    """Body of `POST /dashboard/search`: a part of the name, in any case."""
+    """Body of `POST /dashboard/search`: a part of the name, ignoring case."""
 
     name: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
@@ -62,14 +62,14 @@ class DeleteDashboards(msgspec.Struct):
 
 
 class MainCanvas(Shown, kw_only=True):
-    """A dashboard and its main canvas; empty when there is none to be shown."""
+    """A dashboard and its main canvas; empty if the caller sees none."""
 
     dashboard_id: str | None = None
     main_canvas_id: str | None = None
 
 
 class ShownDashboard(Shown, kw_only=True):
-    """A dashboard in the list that has widgets."""
+    """A dashboard with its widgets in a list."""
 
     dashboard_id: str
     name: str
@@ -79,7 +79,7 @@ class ShownDashboard(Shown, kw_only=True):
 
 
 class FoundDashboard(Shown, kw_only=True):
-    """A dashboard in the list of tiles."""
+    """A dashboard in a list of tiles."""
 
     dashboard_id: str
     main_canvas_id: str
@@ -93,7 +93,7 @@ class FoundDashboard(Shown, kw_only=True):
 
 
 class SaveCanvas(msgspec.Struct, kw_only=True):
-    """Body of `PUT /canvas/{canvas_id}`: all widgets that shall be left, and what they show."""
+    """Body of `PUT /canvas/{canvas_id}`: all widgets, and the entities and devices they show."""
 
     name: Name
     widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_CANVAS_WIDGETS)]
@@ -114,7 +114,7 @@ class DeleteCanvases(msgspec.Struct):
 
 
 class CanvasEntity(Shown, kw_only=True):
-    """An entity that widgets show, as they draw it."""
+    """An entity that widgets show."""
 
     entity_id: str
     entity_key: str
@@ -140,7 +140,7 @@ class ShownCanvas(Shown, kw_only=True):
 
 
 class CanvasOfDashboard(Shown, kw_only=True):
-    """A canvas in the list of a dashboard's; `canvas_id` repeats `id`."""
+    """A canvas in the list of a dashboard's canvases; `canvas_id` equals `id`."""
 
     id: str
     canvas_id: str

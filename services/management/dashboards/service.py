@@ -1,4 +1,4 @@
-"""Creates, changes, lists and deletes dashboards on behalf of users."""
+"""Operations on dashboards for users."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -48,10 +48,10 @@ class DashboardService:
         self._next_id = next_id
 
     async def create(self, user: Principal, wanted: CreateDashboard) -> MainCanvas:
-        """Add an empty dashboard, which all roles of its creator see.
+        """Create an empty dashboard, which all roles of its creator see.
 
-        The grants come first: should this fail between the two, there is a grant of nothing
-        and not a dashboard that its creator cannot see.
+        The grants are created first, so that a failure between the steps leaves an unused grant and
+        not an invisible dashboard.
         """
         dashboard = Dashboard(
             id=await self._next_id(),
@@ -71,14 +71,14 @@ class DashboardService:
         return _main_canvas(dashboard)
 
     async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
-        """Set the name and what else is wanted; widgets are set as a whole."""
+        """Set the name and other given fields; widgets are replaced."""
         name = name_of(wanted.name)
         dashboard = await self.find_visible(user, dashboard_id)
         widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
         if wanted.widgets is not UNSET:
             widgets = await replace_widgets(dashboard, wanted.widgets, self._next_id)
             if sum(len(widget.data.encode()) for widget in widgets) > MAX_BYTES:
-                raise TooLarge(f"widgets have at most {MAX_BYTES} bytes together", field="widgets")
+                raise TooLarge(f"must have at most {MAX_BYTES} bytes together", field="widgets")
         changes = DashboardChanges(
             name=checked_name(name, dashboard.name),
             description=wanted.description,
@@ -95,7 +95,7 @@ class DashboardService:
             raise dashboard_missing(dashboard_id)
 
     async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
-        """Delete those that the user sees; the others are passed over."""
+        """Delete the dashboards that the user sees; the others are ignored."""
         grants = await self._sharing.of(user)
         ids = [one for one in ids_of(wanted.dashboard_ids) if grants.dashboard(one)]
         if ids:
@@ -113,7 +113,7 @@ class DashboardService:
         return Streamed([], shown)
 
     async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
-        """The dashboards that a user sees: the home first, then the newest."""
+        """Return the dashboards that a user sees: the home first, then the newest."""
         found = await self._seen(user, await self._sharing.of(user), wanted.name or "")
         home = await self._store.find_home(user.tenant, user.user_id)
         rows = [
@@ -130,30 +130,30 @@ class DashboardService:
         return sorted(rows, key=lambda row: not row.home)
 
     async def main_canvas(self, user: Principal) -> MainCanvas:
-        """That of the user's home, else of the newest dashboard that the user sees.
+        """Return the canvas of the user's home, else of the newest visible dashboard.
 
-        Raises `Forbidden` for a user who is granted nothing at all.
+        Raises `Forbidden` for a user without any grant.
         """
         grants = await self._sharing.of(user)
         if grants.nothing:
-            raise Forbidden("user does not have data permission", code="no_data_permission")
+            raise Forbidden("the user does not have data permission", code="no_data_permission")
         found = await self._seen(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
         chosen = [one for one in found if one.id == home] or found[-1:]
         return _main_canvas(chosen[0]) if chosen else MainCanvas()
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
-        """Let the user begin with a dashboard; raise `NotFound`."""
+        """Make a dashboard the user's home; raise `NotFound`."""
         await self._granted(user, await self._sharing.of(user), dashboard_id)
         await self._store.set_home(user.tenant, user.user_id, dashboard_id)
 
     async def end_home(self, user: Principal, dashboard_id: int) -> None:
-        """Let the user begin with no dashboard of their own choice, if it was this one."""
+        """Remove a dashboard as the user's home."""
         await self._granted(user, await self._sharing.of(user), dashboard_id)
         await self._store.end_home(user.tenant, user.user_id, dashboard_id)
 
     async def describe(self, wanted: DescribeDashboards) -> DescribedDashboards:
-        """Answer `auth`, which lists dashboards for roles; by name."""
+        """Answer `auth` with dashboards for roles, sorted by name."""
         found = await self._store.list(wanted.tenant, wanted.ids, wanted.keyword)
         return DescribedDashboards(
             [
@@ -165,10 +165,10 @@ class DashboardService:
         )
 
     async def find_visible(self, user: Principal, dashboard_id: int) -> Dashboard:
-        """Return a dashboard; raise `NotFound`, and `Forbidden` for a user without any grant."""
+        """Return a dashboard; raise `NotFound`, or `Forbidden` for a user without any grant."""
         grants = await self._sharing.of(user)
         if grants.nothing:
-            raise Forbidden("user does not have data permission")
+            raise Forbidden("the user does not have data permission")
         return await self._granted(user, grants, dashboard_id)
 
     async def _seen(self, user: Principal, grants: Grants, keyword: str = "") -> list[Dashboard]:
@@ -183,10 +183,10 @@ class DashboardService:
         return found
 
     async def _known(self, user: Principal, cover: C) -> C:
-        """The cover, when its picture is there; raise `InvalidInput`."""
+        """Return the cover if its picture exists; raise `InvalidInput`."""
         named = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
         if named is not None and not await self._store.has_resource(user.tenant, named):
-            raise InvalidInput("is no uploaded picture, or one that is gone", field="cover_data")
+            raise InvalidInput("must be an uploaded picture that exists", field="cover_data")
         return cover
 
     async def _remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
@@ -196,13 +196,13 @@ class DashboardService:
 
 
 def _granted_ids(grants: Grants) -> list[int] | None:
-    """The dashboards that grants name; None is all."""
+    """Return the ids of granted dashboards; None for all."""
     return None if grants.everything else sorted(grants.resources.dashboards)
 
 
 def dashboard_missing(dashboard_id: int) -> NotFound:
-    """No dashboard has the id, or none that the user sees."""
-    return NotFound(f"dashboard not exist: {dashboard_id}", field="dashboard_id")
+    """Return the error for a dashboard that does not exist, or that the user may not see."""
+    return NotFound(f"the dashboard {dashboard_id} does not exist", field="dashboard_id")
 
 
 def _cover_of(wanted: UpdateDashboard) -> Cover | UnsetType | None:

@@ -1,9 +1,9 @@
-"""Dashboards and canvases in MongoDB. The main canvas of a dashboard is in its document.
+"""Dashboards and canvases in MongoDB; a dashboard's document includes its main canvas.
 
 - `dashboards`: `{_id, tenant, name, description?, cover?: {type, data}, userId?, createdAt}` and
-  the fields of `Content`.
+the fields of `Content`.
 - `canvases`: `{_id, tenant, name, attachType, attachId, createdAt}` and the fields of `Content`. A
-  device has one at most.
+device has at most one canvas.
 - `home_dashboards`: `{_id, tenant, dashboard}`, where `_id` is a user.
 """
 
@@ -61,11 +61,11 @@ class CanvasStore:
         return read_document(document, Canvas)
 
     async def insert(self, canvas: Canvas) -> None:
-        """Add a canvas; raise `DuplicateKey` for a second one of a device."""
+        """Insert a canvas; raise `DuplicateKey` if its device has one."""
         await self._canvases.insert_one(to_document(canvas))
 
     async def update(self, tenant: str, canvas_id: int, name: str, content: Content) -> bool:
-        """Set name and content; return False when the canvas is gone."""
+        """Set name and content; return False if the canvas does not exist."""
 
         async def set_content(session: Session) -> bool:
             outcome = await self._canvases.update_one(
@@ -87,7 +87,7 @@ class CanvasStore:
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
     async def remove_of_dashboards(self, tenant: str, ids: Sequence[int], session: Session) -> None:
-        """Delete the canvases of dashboards, in the transaction that deletes these."""
+        """Delete the canvases of dashboards, in the transaction that deletes the dashboards."""
         await self._remove(tenant, _attached(tenant, "DASHBOARD", ids), session)
 
     async def remove_of_devices(self, tenant: str, ids: Sequence[int]) -> None:
@@ -118,9 +118,9 @@ class DashboardStore:
         self._resources = resources
 
     async def insert(self, dashboard: Dashboard) -> None:
-        """Add a dashboard; raise `Conflict` when the tenant has one of that name.
+        """Insert a dashboard; raise `Conflict` if the tenant has one with its name.
 
-        Raises `TooManyRequests` when the tenant has as many as it may.
+        Raises `TooManyRequests` if the tenant has reached its limit.
         """
         await self._quota.take(dashboard.tenant)
 
@@ -140,9 +140,9 @@ class DashboardStore:
         return read_document(document, Dashboard)
 
     async def update(self, tenant: str, dashboard_id: int, changes: DashboardChanges) -> bool:
-        """Set what `changes` has; return False when the dashboard is gone.
+        """Set the fields of `changes`; return False if the dashboard does not exist.
 
-        Raises `Conflict` when the tenant has another one of that name.
+        Raises `Conflict` if the tenant has another one with the name.
         """
 
         async def set_fields(session: Session) -> bool:
@@ -163,7 +163,7 @@ class DashboardStore:
             raise _name_taken(changes.name) from error
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
-        """Delete dashboards with their canvases and homes; return those of `ids` that existed."""
+        """Delete dashboards with their canvases and homes; return the existing ones of `ids`."""
 
         async def delete(session: Session) -> list[int]:
             query: Document = {"_id": {"$in": list(ids)}, "tenant": tenant}
@@ -182,10 +182,7 @@ class DashboardStore:
     async def list(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[Dashboard]:
-        """Return dashboards of a tenant by age, all or those of `ids` whose name has `keyword`.
-
-        They come without their widgets.
-        """
+        """Return dashboards of a tenant without widgets, filtered, the oldest first."""
         query: dict[str, Any] = {"tenant": tenant}
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
@@ -197,26 +194,26 @@ class DashboardStore:
     async def read(
         self, tenant: str, ids: Sequence[int] | None = None
     ) -> AsyncGenerator[Dashboard, None]:
-        """Yield the same with widgets, each read by itself: one has up to 4 MiB of them."""
+        """Yield dashboards with their widgets, one by one, because each may have 4 MiB of them."""
         for listed in await self.list(tenant, ids):
             if (dashboard := await self.get(tenant, listed.id)) is not None:
                 yield dashboard
 
-    # The dashboard that a user begins with.
+    # The home of a user: the dashboard that the console opens first.
 
     async def find_home(self, tenant: str, user_id: int) -> int | None:
-        """Return the home of a user; it may be gone by now."""
+        """Return the home of a user, which may have been deleted."""
         found = await self._homes.find_one({"_id": user_id, "tenant": tenant})
         return None if found is None else int(found["dashboard"])
 
     async def set_home(self, tenant: str, user_id: int, dashboard_id: int) -> None:
-        """Let a dashboard be the home of a user, instead of another one."""
+        """Make a dashboard the home of a user, in place of any other."""
         await self._homes.update_one(
             {"_id": user_id, "tenant": tenant}, {"$set": {"dashboard": dashboard_id}}, upsert=True
         )
 
     async def end_home(self, tenant: str, user_id: int, dashboard_id: int) -> None:
-        """Let a user have no home, if it is this dashboard."""
+        """Remove the home of a user, if it is this dashboard."""
         await self._homes.delete_one({"_id": user_id, "tenant": tenant, "dashboard": dashboard_id})
 
     async def remove_homes(self, tenant: str, users: Sequence[int]) -> None:
@@ -224,13 +221,13 @@ class DashboardStore:
         await self._homes.delete_many({"tenant": tenant, "_id": {"$in": list(users)}})
 
     async def has_resource(self, tenant: str, url: str) -> bool:
-        """Return whether a URL is that of a resource of the tenant."""
+        """Return whether a URL belongs to a resource of the tenant."""
         return await self._resources.has(tenant, url)
 
 
 def _name_taken(name: str) -> Conflict:
     return Conflict(
-        f"there is a dashboard {name!r} already", field="name", code="dashboard_name_exist"
+        f"a dashboard {name!r} exists already", field="name", code="dashboard_name_exist"
     )
 
 
@@ -239,6 +236,6 @@ def _attached(tenant: str, kind: AttachType, ids: Sequence[int]) -> Document:
 
 
 def _texts(document: Document) -> list[str]:
-    """Return the texts in which a dashboard may name resources."""
+    """Return the texts in which a dashboard may refer to resources."""
     cover = (document.get("cover") or {}).get("data", "")
     return [cover, *(widget["data"] for widget in document["widgets"])]

@@ -25,7 +25,7 @@ ID_BLOCK = 100
 
 @dataclass(frozen=True)
 class Dashboards:
-    """What the process runs of dashboards."""
+    """The parts of dashboards that the process runs."""
 
     router: Router
     consumer: BatchConsumer
@@ -42,7 +42,7 @@ def wire(
     resources: ResourceStore,
     devices: DeviceClient,
 ) -> Dashboards:
-    """Build stores and services, and offer their operations to other services."""
+    """Create stores and services, and offer their operations to other services."""
     canvas_store = CanvasStore(mongo, resources)
     store = DashboardStore(mongo, limits, canvas_store, resources)
     next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).take

@@ -1,4 +1,4 @@
-"""`/integration`: which integrations there are."""
+"""The operations of `/integration`."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ async def search_integrations(
     integrations: Integrations,
     data: JSONBody[SearchIntegrations | None] = None,
 ) -> list[ShownIntegration] | Page[ShownIntegration]:
-    """Those that are there and that the caller sees, with what they have; by id."""
+    """List the running integrations that the caller sees, with numbers of devices, by id."""
     wanted = data or SearchIntegrations()
     return await integrations.search(principal, wanted)
 
@@ -39,7 +39,7 @@ async def get_integration(
     integrations: Integrations,
     integration_id: FromPath[str],
 ) -> IntegrationDetail:
-    """One integration with its entities and their values."""
+    """Return an integration with its entities and their values."""
     return await integrations.get(principal, integration_id)
 
 
@@ -51,7 +51,7 @@ class IntegrationHandlers:
 
 
 def create_router(integrations: IntegrationService) -> Router:
-    """Return the operations with their dependencies."""
+    """Return the router of the operations, with their dependencies."""
     return Router(
         "/integration",
         route_handlers=operations_of(globals()),

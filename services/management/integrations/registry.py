@@ -1,6 +1,6 @@
-"""Integrations that have announced themselves, and their manifests in MongoDB.
+"""Announced integrations, and their manifests in MongoDB.
 
-`integrations`: `{_id, manifest (JSON), announcedAt}`; MongoDB's clock alone tells the age.
+`integrations`: `{_id, manifest (JSON), announcedAt}`; ages are computed with MongoDB's clock.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ from libs.common.tsl import TslDocument, TslInvalid
 
 
 def parse_tsl(manifest: Manifest) -> TslDocument:
-    """Return the manifest's TSL; raise `InvalidInput` naming every fault."""
+    """Return the manifest's TSL; raise `InvalidInput` with every fault."""
     try:
         return manifest.document()
     except TslInvalid as error:
@@ -27,13 +27,13 @@ def parse_tsl(manifest: Manifest) -> TslDocument:
 
 
 class IntegrationStore:
-    """The collection `integrations`, the same for every replica."""
+    """The collection `integrations`, shared by all replicas."""
 
     def __init__(self, database: Database) -> None:
         self._integrations = database["integrations"]
 
     async def save(self, manifest: Manifest) -> None:
-        """Store a manifest, and that it was announced just now."""
+        """Store a manifest and the current time."""
         text = msgspec.json.encode(manifest).decode()
         await self._integrations.update_one(
             {"_id": manifest.id},
@@ -42,7 +42,7 @@ class IntegrationStore:
         )
 
     async def list_all(self) -> list[Integration]:
-        """Return every integration that was ever announced, by id, and whether it is there now."""
+        """Return every announced integration by id, and whether it is running."""
         oldest = {"$subtract": ["$$NOW", int(LEASE * 1000)]}
         found = await self._integrations.aggregate(
             [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
@@ -57,16 +57,16 @@ class IntegrationStore:
 
 
 class Registry:
-    """Checks announcements, and answers which integrations there are."""
+    """Checks announcements, and lists integrations."""
 
     def __init__(self, store: IntegrationStore) -> None:
         self._store = store
 
     async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
-        """Store the announcement of `who`, the id that its login may speak for.
+        """Store the announcement of the integration `who`, to which the login belongs.
 
-        Raises `Forbidden` for another's manifest, `InvalidInput` for one that does not hold
-        together: a broken TSL, or an add or delete service that its TSL does not have.
+        Raises `Forbidden` for the manifest of another integration, and `InvalidInput` for an
+        invalid TSL, or an add or delete service that the TSL lacks.
         """
         if manifest.id != who:
             raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
@@ -83,10 +83,10 @@ class Registry:
         return Acknowledged()
 
     async def list_all(self, _: GetIntegrations) -> KnownIntegrations:
-        """Return every integration, hidden and silent ones too."""
+        """Return every integration, including hidden and stopped ones."""
         return KnownIntegrations(await self._store.list_all())
 
     async def list_visible(self) -> list[Manifest]:
-        """Return the integrations that people may see: there now, and not hidden."""
+        """Return the integrations that users may see: running, and not hidden."""
         known = await self._store.list_all()
         return [one.manifest for one in known if one.alive and not one.manifest.hidden]

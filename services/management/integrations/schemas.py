@@ -1,4 +1,4 @@
-"""Integrations on the wire."""
+"""Requests and answers about integrations."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from libs.common.things import AccessMod, EntityType, ValueType
 
 
 class SearchIntegrations(PageRequest, kw_only=True):
-    """Body of `POST /integration/search`: both filters compare, false finds those without."""
+    """Body of `POST /integration/search`; filters may be true, false or absent."""
 
     device_addable: bool | None = None
     device_deletable: bool | None = None
 
 
 class ShownIntegration(Shown, kw_only=True):
-    """An integration in the list. The counts come in both spellings that are in use."""
+    """An integration in a list. The counts have two spellings, because clients use both."""
 
     id: str
     icon: str
@@ -25,7 +25,7 @@ class ShownIntegration(Shown, kw_only=True):
     add_device_service_key: str | None = None
     delete_device_service_key: str | None = None
     carries_frames: bool
-    """Whether its devices send bytes, which the codecs of their products read."""
+    """Whether its devices send bytes, which the codecs of their products decode."""
     device_count: int
     entity_count: int
     device_count_camel: int = msgspec.field(name="deviceCount")
@@ -48,6 +48,6 @@ class IntegrationEntity(Shown, kw_only=True):
 
 
 class IntegrationDetail(ShownIntegration, kw_only=True):
-    """One integration with its entities: parents, each followed by its children."""
+    """An integration with its entities: parents, each followed by its children."""
 
     integration_entities: list[IntegrationEntity]

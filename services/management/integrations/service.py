@@ -1,4 +1,4 @@
-"""Shows integrations to users, and tells `auth` their names."""
+"""Operations on integrations for users and `auth`."""
 
 from operator import attrgetter
 from typing import Any
@@ -25,7 +25,7 @@ from services.management.integrations.schemas import (
 )
 
 COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
-"""What a search can be ordered by."""
+"""Properties by which a search can be sorted."""
 _NONE = DeviceCount(devices=0, entities=0)
 
 
@@ -40,7 +40,7 @@ class IntegrationService:
     async def search(
         self, user: Principal, wanted: SearchIntegrations
     ) -> list[ShownIntegration] | Page[ShownIntegration]:
-        """The integrations that are there and that the user sees: a page when one is asked for."""
+        """Return the running integrations that the user sees, or the requested page."""
         order = wanted.order(COLUMNS, [("id", 1)])
         grants = await self._grants.of(user)
         found = [
@@ -59,13 +59,13 @@ class IntegrationService:
         return wanted.cut(shown)
 
     async def get(self, user: Principal, integration: str) -> IntegrationDetail:
-        """One integration with its entities; raise `NotFound`, or `Forbidden` without a grant."""
+        """Return an integration with its entities; raise `NotFound` or `Forbidden`."""
         if not (await self._grants.of(user)).integration(integration):
-            raise Forbidden("user does not have data permission", field="integration_id")
+            raise Forbidden("the user does not have data permission", field="integration_id")
         visible = await self._registry.list_visible()
         manifest = next((one for one in visible if one.id == integration), None)
         if manifest is None:
-            raise NotFound(f"Integration {integration} not found!", field="integration_id")
+            raise NotFound(f"the integration {integration} does not exist", field="integration_id")
         counts = await self._devices.count_devices(user.tenant)
         entities = await self._devices.describe_integration(user.tenant, integration)
         return IntegrationDetail.from_fields(
@@ -75,7 +75,7 @@ class IntegrationService:
         )
 
     async def describe(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
-        """Answer `auth`, which lists integrations for roles; by name."""
+        """Answer `auth` with integrations for roles, sorted by name."""
         keyword = wanted.keyword.casefold()
         ids = None if wanted.ids is None else frozenset(wanted.ids)
         found = [
@@ -104,7 +104,7 @@ def _matches(manifest: Manifest, wanted: SearchIntegrations) -> bool:
 
 
 def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
-    """Return what is shown of an integration besides the fields of its manifest."""
+    """Return the fields of an answer that the manifest lacks."""
     devices, entities = counts.devices, _entity_count(manifest, counts)
     return {
         "add_device_service_key": _service_key(manifest, manifest.add_device_service),
@@ -117,7 +117,7 @@ def _counted(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
 
 
 def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
-    """Entities of the devices, and those of the integration itself: every member is one."""
+    """Return the number of entities of the devices and of the integration itself."""
     tsl = parse_tsl(manifest)
     own = len(tsl.properties)
     own += sum(1 + len(event.outputs) for event in tsl.events)

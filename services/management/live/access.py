@@ -1,6 +1,6 @@
-"""Access to live updates: credentials, grants as of now, and the limits of connections.
+"""Access to live updates: credentials, current grants, and connection limits.
 
-Of Redis this service may read what it knows of credentials, and nothing else.
+This service reads only credentials and access versions from Redis.
 """
 
 from collections.abc import Sequence
@@ -25,46 +25,46 @@ from services.management.live.sockets import Closer
 from services.management.live.subscriber import Subscriber
 
 AGAIN = 5.0
-"""Seconds after which consoles try again."""
+"""Seconds after which consoles may retry."""
 
 
 class Credentials:
-    """Whether credentials are valid, and the access versions of tenants."""
+    """The validity of credentials, and the access versions of tenants."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     async def valid(self, keys: Sequence[str]) -> list[bool]:
-        """Tell of each credential, by its key, whether it is valid; raise `Unavailable`."""
+        """Return whether each credential is valid, by its key; raise `Unavailable`."""
         return [found is not None for found in await self._read(list(keys))]
 
     async def holder(self, key: str) -> Principal | None:
-        """Whose credential it is; None when it is none. Raises `Unavailable`."""
+        """Return the user of a credential; None if it is invalid; raise `Unavailable`."""
         (found,) = await self._read([key])
         return None if found is None else msgspec.json.decode(found, type=Principal)
 
     async def versions(self, tenants: Sequence[str]) -> list[int]:
-        """The access version of each tenant, 0 where there is none; raise `Unavailable`."""
+        """Return the access version of each tenant, 0 if unknown; raise `Unavailable`."""
         return [int(found or 0) for found in await self._read(list(map(access_key, tenants)))]
 
     async def _read(self, keys: list[str]) -> list[bytes | str | None]:
         try:
             return await self._redis.mget(keys) if keys else []
         except (RedisError, OSError) as error:
-            raise Unavailable("the token store does not answer at the moment") from error
+            raise Unavailable("the token database does not answer at the moment") from error
 
 
 class UserAccess:
-    """What users may do and see, as of now."""
+    """The current permissions and grants of users."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
         self._access = AccessReader(rpc)
         self._grants = grants
 
     async def read(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
-        """Return a user with what it may do and sees at `version` or later; None when it is gone.
+        """Return a user with permissions, and grants, at `version` or later; None if deleted.
 
-        Raises what `auth` answers otherwise.
+        Raises other errors of `auth`.
         """
         try:
             known = await self._access.complete(replace(principal, access=version))
@@ -75,7 +75,7 @@ class UserAccess:
 
 
 class Admission:
-    """Judges CONNECT; counts connections by user and tenant, each replica its own."""
+    """Checks CONNECT packets, and limits connections per user and tenant in this replica."""
 
     def __init__(
         self, credentials: Credentials, user_access: UserAccess, limits: KnownLimits
@@ -87,7 +87,7 @@ class Admission:
         self._keys = Counts()
 
     async def admit(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
-        """The listener that a client is, and its share of the limits, to be given back.
+        """Return the listener of a client, and its slots, which the caller releases.
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
         """
@@ -95,19 +95,19 @@ class Admission:
         holder = await self._credentials.holder(credential)
         if holder is None or connect.user != live_user(holder.user_id).encode():
             raise Unauthenticated("the user name or the password is wrong")
-        if len(connect.fields) > 1:  # the client id alone, unless there is a will
-            raise Unauthenticated("a will would be a publish, and nobody publishes here")
+        if len(connect.fields) > 1:  # the client id, and the parts of a will
+            raise Unauthenticated("a will is not permitted, because clients must not publish")
         (version,) = await self._credentials.versions([holder.tenant])
         judged = await self._user_access.read(holder, version)
         if judged is None:
-            raise Unauthenticated("the user is gone")
+            raise Unauthenticated("the user does not exist or is disabled")
         held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
         return MqttListener(judged[0], credential, judged[1], closer), held
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
-        """Count the keys that a socket subscribes to instead of those before.
+        """Count the subscribed keys of a socket in place of its previous ones.
 
-        Raises `TooManyRequests` when its user or tenant has too many; then it counts none.
+        Raises `TooManyRequests` if the user or the tenant has too many; then the socket has none.
         """
         user = subscriber.principal
         claims = self._claims(user, "websocketKeys")
@@ -118,13 +118,13 @@ class Admission:
             subscriber.counted = number
 
     def _claims(self, user: Principal, name: str) -> list[Claim]:
-        """Return what a user and its tenant may have of a limit."""
+        """Return the slot limits of a user and its tenant."""
         limits, each = msgspec.to_builtins(self._limits.of(user.tenant)), f"eachW{name[1:]}"
         user_claim = (_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
     async def use(self, asked: AskUse) -> Use:
-        """What a user and its tenant have open, by the name of the limit."""
+        """Return the usage of a user and its tenant, by the name of the limit."""
         return {
             "websockets": self._open.of(asked.tenant),
             "eachWebsockets": self._open.of(_key(asked.tenant, asked.subject)),

@@ -1,7 +1,7 @@
-"""`/websocket` and `/mqtt`: live updates, from the opening of a socket to its end.
+"""The endpoints `/websocket` and `/mqtt`: live updates.
 
-`/mqtt` speaks MQTT 3.1.1 like a broker that only sends: each user may subscribe to one topic, its
-own, and publishes nothing.
+`/mqtt` implements a broker of MQTT 3.1.1 that only sends: each user may subscribe to a single
+topic, and must not publish.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ from services.management.live.subscriptions import Subscriptions
 
 SUBPROTOCOL = "mqtt"
 CONNECT_WAIT = 5.0
-"""Seconds in which CONNECT must come."""
+"""Seconds in which CONNECT must arrive."""
 LONGEST_SILENCE = 600.0
-"""Seconds that a client may say nothing which promises less, or nothing at all."""
+"""Maximum seconds between two packets of a client, regardless of its keep-alive."""
 GRACE = 1.5
-"""How many times its keep-alive a client may say nothing (MQTT 3.1.1, 3.1.2.10)."""
+"""Multiple of its keep-alive after which a silent client is disconnected (MQTT 3.1.1, 3.1.2.10)."""
 
 
 @websocket("/websocket", guards=[users])
@@ -59,7 +59,7 @@ async def live(
     grants: NamedDependency[GrantReader],
     turns: NamedDependency[Turns],
 ) -> None:
-    """Push what changes until either side ends it; what ends it here has a reason."""
+    """Push changes until either side closes the socket; the platform gives a reason."""
     principal = principal_of(socket)
     closer = Closer(socket, turns)
     subscriber = Subscriber(
@@ -77,7 +77,7 @@ async def live(
 
 
 async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
-    """Do what the client says until it leaves, also after nonsense has begun the closing."""
+    """Process the client's frames until it disconnects, also after an invalid frame."""
     while True:
         try:
             text = await closer.socket.receive_data(mode="text")
@@ -105,7 +105,7 @@ async def mqtt(
     admission: NamedDependency[Admission],
     turns: NamedDependency[Turns],
 ) -> None:
-    """Tell which entities change until either side ends it; what ends it here has a reason."""
+    """Push ids of changed entities until either side disconnects; the platform gives a reason."""
     if SUBPROTOCOL not in socket.scope["subprotocols"]:
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return
@@ -120,9 +120,9 @@ async def mqtt(
             await closer.send(connack(Answer.VERSION))
             closer.close(POLICY, "the protocol must be MQTT 3.1.1")
         elif first is not None:
-            closer.close(MALFORMED, "a connection begins with CONNECT")
+            closer.close(MALFORMED, "a connection must begin with CONNECT")
     except TimeoutError:
-        closer.close(POLICY, "nothing was said for too long")
+        closer.close(POLICY, "no packet arrived in time")
     except PacketError as error:
         closer.close(MALFORMED, str(error))
     await closer.closed()
@@ -135,7 +135,7 @@ async def _listen(
     hub: Hub,
     admission: Admission,
 ) -> None:
-    """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
+    """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
     try:
         listener, held = await admission.admit(connect, closer)
     except ThingwayError as error:
@@ -180,21 +180,21 @@ async def _obey(
                 await closer.send(unsuback(packet_id))
             case None:
                 return
-            case _:  # DISCONNECT; a second CONNECT; PUBLISH, for which 3.1.1 has no refusal
+            case _:  # DISCONNECT, a second CONNECT, or PUBLISH, which 3.1.1 cannot reject
                 closer.close(POLICY, f"{type(packet).__name__.upper()} ends the connection")
                 return
 
 
 async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
-    """The packets that a client sends; ends when it has gone. Raises `PacketError`."""
+    """Yield the packets of a client until it disconnects; raise `PacketError`."""
     stream = Stream()
     while True:
         try:
             data = await socket.receive_data(mode="binary")
         except WebSocketDisconnect:
             return
-        if not data:  # which a frame of text is here, too
-            raise PacketError("a frame is not binary, or empty")
+        if not data:  # also the case for a text frame
+            raise PacketError("a frame must be binary and not empty")
         for packet in stream.packets(data):
             yield packet
 
@@ -211,5 +211,5 @@ class LiveHandlers:
 
 
 def create_router(handlers: LiveHandlers) -> Router:
-    """Return the endpoints with their dependencies."""
+    """Return the router of the endpoints, with their dependencies."""
     return Router("/", route_handlers=[live, mqtt], dependencies=provide(handlers))

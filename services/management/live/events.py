@@ -1,4 +1,4 @@
-"""Changes on the bus, for live updates."""
+"""Changes on the bus for live updates."""
 
 import logging
 from uuid import uuid4
@@ -17,11 +17,11 @@ from services.management.live.subscriber import MOST_WAITING
 log = logging.getLogger(__name__)
 
 TENANTS = 16
-"""Tenants whose changes are distributed at the same time, in slices of the event loop's time."""
+"""Tenants whose changes are distributed concurrently, in slices of the event loop's time."""
 
 
 def create_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
-    """Return the consumer that pushes every change from now on to sockets of this replica."""
+    """Return the consumer that pushes every new change to sockets of this replica."""
 
     async def push(messages: list[Msg]) -> None:
         with batch("live batch", [trace_of(message.headers) for message in messages]):
@@ -43,9 +43,10 @@ def create_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
 
 
 async def _push(hub: Hub, messages: list[Msg]) -> None:
-    """Tell pages over MQTT which entities changed, and sockets also values that were reported.
+    """Push changed values to sockets, and ids of changed entities to MQTT pages.
 
-    Changes that come faster than they are pushed are merged, so that only the latest values are.
+    Changes that arrive faster than they are pushed are merged, so that only the latest values are
+    pushed.
     """
     pause = slices()
     changes: list[Changed] = []
@@ -56,7 +57,7 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
             else:
                 hub.exchange.tell(read_known(message.subject, message.data))
         except INVALID_JSON as error:
-            log.warning("%s is not readable: %s", message.subject, error)
+            log.warning("%s cannot be decoded: %s", message.subject, error)
         if changes and len(messages) <= MOST_WAITING:
             await hub.push(changes, pause)
             changes.clear()

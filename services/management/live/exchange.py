@@ -1,8 +1,8 @@
-"""Tells pages over MQTT which entities changed: their ids, many in one message, no values.
+"""Publishing the ids of changed entities to pages over MQTT, without values.
 
-Changes of a tenant are gathered for a moment, each thing once, and then told to all its pages.
-What a user sees of them follows from its grants by looking at what changed, and not at what is
-granted: that may be far more.
+Changes of a tenant are collected for a moment, once per thing, and then sent to all its pages. To
+apply a user's grants, the changes are filtered rather than the grants listed, because there may be
+far more grants.
 """
 
 import asyncio
@@ -26,28 +26,28 @@ from services.management.live.sockets import TRY_AGAIN, Closer, Turns
 from services.management.live.subscriber import Listener
 
 PAUSE = 0.01
-"""Seconds for which changes are gathered at least; who shows them asks anew every 10 s."""
+"""Minimum seconds for which changes are collected; pages poll only every 10 s otherwise."""
 REST = 3
-"""How many times as long as telling took is gathered at least."""
+"""Changes are collected for at least this multiple of the time that the last message took."""
 LONGEST = 0.5
-"""Seconds for which changes are gathered at most, however slowly `device` tells their ids."""
+"""Maximum seconds for which changes are collected, even if `device` is slow."""
 MOST_KEYS = 100_000
-"""Entity keys of a tenant that wait to be told; things beyond them are dropped, as QoS 0 allows."""
+"""Collected entity keys per tenant; further things are dropped, which QoS 0 permits."""
 
 
 MOST_WAITING = 100_000
-"""Ids that wait for a page which does not keep up; with more it is closed."""
+"""Ids that wait for a slow page; with more, its connection is closed."""
 ID_BYTES = 8
-"""Bytes that an id counts among what waits for all sockets of a tenant."""
+"""Bytes that an id counts in the limit of a tenant's sockets."""
 
 MOST_IDS = 1000
-"""Ids of one message."""
+"""Ids per message."""
 
 _encoder = msgspec.json.Encoder()
 
 
 def payloads(ids: Collection[int]) -> list[bytes]:
-    """The messages that tell of `ids`."""
+    """Return the messages with `ids`."""
     rest, found = iter(ids), []
     while some := list(map(str, islice(rest, MOST_IDS))):
         found.append(_encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": some}}))
@@ -55,7 +55,7 @@ def payloads(ids: Collection[int]) -> list[bytes]:
 
 
 class MqttListener(Listener):
-    """One connection. While the page does not keep up, ids gather: each waits once."""
+    """An MQTT connection of a page. While the page is slow, each changed id waits once."""
 
     def __init__(
         self, principal: Principal, credential: str, grants: Grants, closer: Closer
@@ -66,7 +66,7 @@ class MqttListener(Listener):
         self._waiting: set[int] = set()
 
     def push(self, ids: Collection[int], messages: Sequence[bytes]) -> None:
-        """Tell of ids; `messages` are the payloads that do."""
+        """Send ids; `messages` are the payloads with these ids."""
         if self._closed or not ids:
             return
         if self._sending is None:
@@ -92,35 +92,35 @@ class MqttListener(Listener):
 
 
 class Exchange:
-    """The pages of this process that subscribe; one per process."""
+    """The subscribed pages of this process."""
 
     def __init__(self, numbers: Numbers, turns: Turns) -> None:
         self._numbers = numbers
         self._turns = turns
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
-        """By tenant."""
+        """Pages by tenant."""
         self._gathered: dict[str, _Gathered] = defaultdict(_Gathered)
         self._telling = Beside()
 
     def subscribe(self, listener: MqttListener) -> None:
-        """Tell a page from now on; repeatable."""
+        """Start sending to a page; may be repeated."""
         self._listeners[listener.principal.tenant].add(listener)
 
     def leave(self, listener: MqttListener) -> None:
-        """Tell a page no more; repeatable."""
+        """Stop sending to a page; may be repeated."""
         tenant = listener.principal.tenant
         self._listeners[tenant].discard(listener)
         if not self._listeners[tenant]:
             del self._listeners[tenant]
 
     def tell(self, change: Changed) -> None:
-        """Tell of a change soon, when somebody of its tenant listens."""
+        """Send a change soon, if a page of its tenant is subscribed."""
         if change.tenant in self._listeners:
             self._gathered[change.tenant].add(change)
             self._telling.begin(change.tenant, partial(self._tell_gathered, change.tenant))
 
     async def stop(self) -> None:
-        """Tell no more."""
+        """Stop sending."""
         await self._telling.stop()
 
     async def _tell_gathered(self, tenant: str) -> None:
@@ -135,10 +135,10 @@ class Exchange:
         for change, ids in zip(changes, await self._numbers.ids(changes), strict=True):
             told.add(change, ids)
         messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
-        """With the grants, so that no others get their id meanwhile."""
+        """Includes the grants, so that their ids are not reused meanwhile."""
         for listener in list(self._listeners.get(tenant, ())):
             grants = listener.grants
-            seen = id(grants.resources)  # one for all super-admins, and for all pages of a user
+            seen = id(grants.resources)  # shared by super-admins, and by the pages of a user
             if seen not in messages:
                 async with self._turns.step(tenant):
                     ids_seen = told.seen_with(grants)
@@ -147,15 +147,15 @@ class Exchange:
 
 
 class _Gathered:
-    """What changed in a tenant since pages were told, without values."""
+    """Collected changes of a tenant, without values."""
 
     def __init__(self) -> None:
         self.changes: dict[str, Changed] = {}
-        """By the key of the thing."""
+        """Changes by the key of the thing."""
         self._keys = 0
 
     def add(self, change: Changed) -> None:
-        """Add a change, unless its thing is new and too many keys wait."""
+        """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
         known = () if before is None else before.values
         if before is not None or self._keys < MOST_KEYS:
@@ -165,7 +165,7 @@ class _Gathered:
 
 
 class _Changes:
-    """Ids of what changed in a tenant, by what may be granted."""
+    """Ids of changed entities of a tenant, by the resources that can be granted."""
 
     def __init__(self) -> None:
         self._all: set[int] = set()
@@ -175,7 +175,7 @@ class _Changes:
         self._integrations: dict[str, set[int]] = defaultdict(set)
 
     def add(self, change: Changed, ids: Iterable[int]) -> None:
-        """Take the ids of one change."""
+        """Add the ids of a change."""
         thing = change.thing
         self._all.update(ids)
         if thing.device:
@@ -187,7 +187,7 @@ class _Changes:
         self._integrations[thing.integration].update(ids)
 
     def seen_with(self, grants: Grants) -> set[int]:
-        """The ids that a user sees, as `Grants.thing` and `Grants.entity` say it."""
+        """Return the ids that a user sees, by the rules of `Grants.thing` and `Grants.entity`."""
         if grants.everything:
             return self._all
         granted = grants.resources

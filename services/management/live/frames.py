@@ -1,4 +1,4 @@
-"""The frames of `/websocket`: JSON text, snake_case."""
+"""Frames of `/websocket`: JSON text in snake_case."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from libs.common.http.ids import find_id, parse_id
 MOST_CHANGES = 1000
 """Events that wait for a slow reader; the oldest are skipped."""
 MOST_BYTES = 256 * 1024
-"""Bytes of them, unless one event alone has more."""
+"""Maximum bytes of these events, unless a single event is larger."""
 Scope = Literal["TENANT", "GROUP", "DEVICE"]
 MOST_KEYS = 10_000
-"""Most keys of one subscription."""
+"""Maximum number of keys of a subscription."""
 LONGEST_KEY = 512
 EXCHANGE = "Exchange"
 HEARTBEAT = "Heartbeat"
@@ -25,24 +25,24 @@ SUBSCRIBE = "Subscribe"
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """Payload of `Subscribe`: the changes to follow, of those that the user sees."""
+    """Payload of `Subscribe`: selects changes among those that the user sees."""
 
     scope: Scope
     id: Any = None
-    """Of the group or the device."""
+    """Id of the group or the device."""
     type: Literal["PROPERTY", "EVENT"] | None = None
     keyword: Annotated[str, msgspec.Meta(max_length=255)] = ""
-    """Part of the entity key or of the device's name, in any case."""
+    """Part of the entity key or of the device's name, ignoring case."""
 
     def check(self) -> None:
-        """Raise `InvalidInput` unless a group or a device has its id."""
+        """Raise `InvalidInput` unless a group or a device has an id."""
         if self.scope != "TENANT":
             parse_id(self.id, "payload.id")
         elif self.id is not None:
-            raise InvalidInput("is not for TENANT", field="payload.id")
+            raise InvalidInput("must be absent for TENANT", field="payload.id")
 
     def covers(self, change: Changed) -> bool:
-        """Return whether the thing and the kind of a change fit."""
+        """Return whether the thing and the type of a change match."""
         thing = change.thing
         if self.type is not None and (self.type == "EVENT") != change.is_event:
             return False
@@ -52,7 +52,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
 
     def select(self, change: Changed) -> Mapping[str, Any]:
-        """Return the values of a change that fit the pattern, by entity key."""
+        """Return the matching values of a change, by entity key."""
         if not self.covers(change):
             return {}
         word = self.keyword.casefold()
@@ -84,11 +84,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class EncodedChange(NamedTuple):
-    """A change as the sockets that see the same of it are sent it."""
+    """A change, encoded for sockets that see the same values."""
 
     text: bytes
     values: int
-    """How many it has."""
+    """The number of its values."""
 
     @classmethod
     def encode(cls, change: Changed, values: Mapping[str, Any]) -> Self:
@@ -106,7 +106,7 @@ class EncodedChange(NamedTuple):
 
 
 class QueuedBytes:
-    """Counts the bytes that wait, and those of the `whole` that they are part of."""
+    """Counts waiting bytes, also in the total `whole`."""
 
     __slots__ = ("most", "size", "whole")
 
@@ -117,18 +117,18 @@ class QueuedBytes:
 
     @property
     def full(self) -> bool:
-        """Whether more waits than may, here or of the whole."""
+        """Return whether this count or the total exceeds its limit."""
         return self.size > self.most or (self.whole is not None and self.whole.full)
 
     def add(self, size: int) -> None:
-        """Count `size` bytes more."""
+        """Add `size` bytes."""
         self.size += size
         if self.whole is not None:
             self.whole.add(size)
 
 
 class ChangeQueue:
-    """Changes that wait for one socket."""
+    """Changes that wait for a socket."""
 
     def __init__(self, whole: QueuedBytes) -> None:
         self._waiting: deque[EncodedChange] = deque()
@@ -139,7 +139,7 @@ class ChangeQueue:
         return bool(self._waiting)
 
     def add(self, change: EncodedChange) -> int:
-        """Append a change; return how many of the oldest values were skipped beyond the bounds."""
+        """Append a change; return the number of oldest values that were skipped."""
         before = self._skipped
         self._waiting.append(change)
         self._queued.add(len(change.text))
@@ -150,7 +150,7 @@ class ChangeQueue:
         return self._skipped - before
 
     def take(self) -> str | None:
-        """Return the frame of everything that waits, None when nothing does."""
+        """Remove all changes and return their frame; None without changes."""
         if not self._waiting:
             return None
         changes = [msgspec.Raw(change.text) for change in self._waiting]
@@ -159,29 +159,29 @@ class ChangeQueue:
         return _encoder.encode(frame).decode()
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Remove all changes."""
         self._waiting.clear()
         self._queued.add(-self._queued.size)
         self._skipped = 0
 
 
 class BadFrame(Exception):
-    """A frame that cannot be read; the text says what is wrong with it."""
+    """A frame that cannot be decoded; the message is the reason."""
 
 
 class Value(msgspec.Struct):
-    """A new value; `timestamp` in ms is when it was measured."""
+    """A new value; `timestamp` is the time of measurement, ms."""
 
     value: Any
     timestamp: int
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """What a client wants to follow; None ends it."""
+    """A client's pattern to follow; None ends it."""
 
     pattern: Pattern | None
     text: str
-    """The frame, which is sent back when the subscription holds."""
+    """The frame, which is returned as confirmation."""
 
 
 class _Frame(msgspec.Struct):
@@ -212,10 +212,10 @@ _patterns = msgspec.json.Decoder(Pattern | None)
 
 
 def read_frame(text: str) -> frozenset[str] | Follow | str | None:
-    """Read what a client says: keys or a pattern to subscribe to, a text to send back, or nothing.
+    """Decode a frame: keys or a pattern to subscribe to, a text to return, or None.
 
-    A subscription replaces the one before of its kind. Kinds of frames are compared without
-    regard to case, unknown ones are passed over. Raises `BadFrame`.
+    A subscription replaces the previous one of its type. Types of frames ignore case; unknown types
+    are ignored. Raises `BadFrame`.
     """
     try:
         frame = _frames.decode(text)
@@ -244,17 +244,17 @@ def _pattern(payload: msgspec.Raw) -> Pattern | None:
 
 
 class Update(NamedTuple):
-    """New values, encoded once for all sockets that are sent the same."""
+    """New values, encoded once for all sockets that get the same values."""
 
     values: Mapping[str, Value]
     frame: bytes
 
     @classmethod
     def encode(cls, values: Mapping[str, Value]) -> Self:
-        """Encode new values by the key that a client has named."""
+        """Encode new values by the key that the client uses."""
         return cls(values, push_frame(values))
 
 
 def push_frame(values: Mapping[str, Value | msgspec.Raw]) -> bytes:
-    """The frame that tells of new values: the keys as documented, and beside them `values`."""
+    """Return the frame with new values: the documented keys, and `values`."""
     return _encoder.encode(_Push(_Pushed(list(values), values)))

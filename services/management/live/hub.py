@@ -1,8 +1,8 @@
-"""Finds the sockets that a change concerns; one per process.
+"""The distribution of changes to sockets.
 
-Sockets with the same subscription form an audience: a change is selected and encoded once for it.
-Audiences are found by key, so that a change costs as many look-ups as it has keys, however many
-sockets there are. A second copy of an event is known by its id.
+Sockets with the same subscription form an audience, for which a change is selected and encoded
+once. Audiences are found by key, so that the cost depends on the keys of a change and not on the
+number of sockets. Duplicate events are recognized by their id.
 """
 
 import sys
@@ -19,9 +19,9 @@ from services.management.live.sockets import Pause
 from services.management.live.subscriber import Listener, Subscriber
 
 REMEMBERED = 5_000
-"""Ids of a tenant's events that are known when they come again."""
+"""Event ids per tenant that are remembered to recognize duplicates."""
 TENANT_BYTES = 16 * 1024**2
-"""Bytes that wait for all sockets of a tenant; beyond them each keeps one frame, and the latest
+"""Bytes that wait for all sockets of a tenant; beyond it, each keeps one frame, and the latest
 value of each key."""
 
 K = TypeVar("K", bound=Hashable)
@@ -34,16 +34,16 @@ class Audience:
     """The sockets of a tenant that subscribe to the same keys."""
 
     def __init__(self, keys: frozenset[str], aliases: Mapping[str, str]) -> None:
-        """`aliases` are ids by the key that they stand for."""
+        """`aliases` are ids by the key of the entity."""
         self.name = keys, frozenset(aliases.items())
         self.keys = keys
         self.aliases = aliases
         self.entities = keys.union(aliases) if aliases else keys
-        """All keys, also those that ids stand for."""
+        """All keys, including those of aliases."""
         self.members: set[Subscriber] = set()
 
     def update(self, values: Mapping[str, Value]) -> Update:
-        """Encode new values by entity key, named as the clients have named them."""
+        """Encode new values by entity key, with the names that the clients use."""
         if not self.aliases:
             return Update.encode(values)
         named = {key: value for key, value in values.items() if key in self.keys}
@@ -52,7 +52,7 @@ class Audience:
 
 
 class _Sockets:
-    """The sockets of one tenant, by what they subscribe to."""
+    """The sockets of a tenant, by their subscriptions."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -64,7 +64,7 @@ class _Sockets:
 
 
 class Hub:
-    """The sockets of this process; `exchange` tells those of MQTT."""
+    """The sockets of this process; `exchange` has those of MQTT."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -73,14 +73,14 @@ class Hub:
         self._audience_of: dict[Subscriber, Audience] = {}
 
     def enter(self, listener: Listener) -> None:
-        """Add a socket that subscribes to nothing yet."""
+        """Add a socket without subscriptions."""
         sockets = self._tenants[listener.principal.tenant]
         sockets.number += 1
         listener.queued.whole = sockets.queued
         self.listeners.add(listener)
 
     def leave(self, listener: Listener) -> None:
-        """Forget a socket, and what waits for it."""
+        """Remove a socket, and its waiting data."""
         if isinstance(listener, Subscriber):
             self.subscribe(listener, frozenset(), {})
             self.follow(listener, None)
@@ -98,7 +98,7 @@ class Hub:
     def subscribe(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
     ) -> None:
-        """Replace what a socket subscribes to; `aliases` are ids by the key they stand for."""
+        """Replace the keys of a socket; `aliases` are ids by the key of the entity."""
         sockets = self._tenants[subscriber.principal.tenant]
         before = self._audience_of.pop(subscriber, None)
         if before is not None:
@@ -108,7 +108,7 @@ class Hub:
                 for key in before.entities:
                     _discard(sockets.by_key, key, before)
         subscriber.keys = frozenset()
-        if keys or aliases:  # the texts of keys are shared with other audiences
+        if keys or aliases:  # audiences share the texts of keys
             audience = Audience(frozenset(map(sys.intern, keys)), aliases)
             audience = sockets.audiences.setdefault(audience.name, audience)
             if not audience.members:
@@ -128,10 +128,10 @@ class Hub:
             followers.setdefault(pattern, set()).add(subscriber)
 
     async def push(self, changes: Sequence[Changed], pause: Pause) -> None:
-        """Push changes of one tenant to all who subscribe to them and see them.
+        """Push changes of a tenant to sockets that subscribe to them and may see them.
 
-        Sockets that subscribe to keys get one frame for each thing, with the latest values. A
-        second copy of an event changes nothing.
+        Sockets that subscribe to keys get one frame per thing, with the latest values. Duplicate
+        events are ignored.
         """
         sockets = self._tenants.get(changes[0].tenant)
         if sockets is None:
@@ -174,7 +174,7 @@ class Hub:
 
 
 def _discard(sets: dict[K, set[M]], key: K, member: M) -> None:
-    """Remove a member of a set, and the set with its last one."""
+    """Remove a member of a set, and the set when it is empty."""
     sets[key].discard(member)
     if not sets[key]:
         del sets[key]
@@ -186,7 +186,7 @@ def _shared(
     values: Mapping[str, V],
     encode: Callable[[Mapping[str, V]], E],
 ) -> list[tuple[Subscriber, E]]:
-    """Return members with what they see of `values`; members that see the same share one object."""
+    """Return members with their visible part of `values`; equal parts share one object."""
     encoded: dict[frozenset[str] | None, E | None] = {}
     found = []
     for member in members:

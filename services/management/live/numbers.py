@@ -1,7 +1,8 @@
-"""The ids of entities that changed: events say paths, and consoles over MQTT want ids.
+"""Ids of changed entities: events have paths, but consoles with MQTT need ids.
 
-`device` says which number a path has. What it says holds for all devices of a product, and for one
-thing otherwise, and is asked for anew after a minute: a product may be deleted and made again.
+`device` returns the number of a path, which is equal for all devices of a product, or valid for a
+single thing. It is requested again after a minute, because a product may be deleted and created
+again.
 """
 
 import logging
@@ -21,18 +22,19 @@ from libs.common.things import GENERIC, entity_id, number_of
 log = logging.getLogger(__name__)
 
 LIFE = 60.0
-"""Seconds for which a number is taken as it was told."""
+"""Seconds for which a number is cached."""
 SOON = 5.0
-"""The same where a path has none: devices of the open product get theirs as they report."""
+"""Seconds for which a missing number is cached: devices of the open product get numbers when they
+report."""
 KEPT = 20_000
-"""Most products and things whose numbers are kept."""
+"""Products and things whose numbers are cached."""
 
 Owner = tuple[str, str | int]
 """A tenant, with the model of a product or the id of a thing."""
 
 
 Paths = dict[str, int | None]
-"""Numbers by path; None where there is no entity."""
+"""Numbers by path; None without an entity."""
 
 
 class _Asked(NamedTuple):
@@ -42,17 +44,17 @@ class _Asked(NamedTuple):
 
 
 class Numbers:
-    """Finds ids; one per process."""
+    """Finds the ids of entities; one instance per process."""
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
         self._known: Recent[Owner, tuple[float, Paths]] = Recent(KEPT)
-        """With the time until which it holds."""
+        """Numbers with the time until which they are cached."""
 
     async def ids(self, changes: Sequence[Changed]) -> list[list[int]]:
-        """The ids of the entities of each change; what there is no entity for has none.
+        """Return the ids of the entities of each change; paths without entities have none.
 
-        While `device` is away there are only those that are known.
+        While `device` does not answer, only cached ids are returned.
         """
         owners = list(map(_owner, changes))
         known = list(map(self._paths_of, owners))
@@ -61,7 +63,7 @@ class Numbers:
             for key, path in _keys(change):
                 if path not in paths:
                     missing[change.tenant][key] = _Asked(owner, paths, path)
-                    paths[path] = None  # once is enough, whichever device it is asked for
+                    paths[path] = None  # one request suffices for all devices of a product
         for tenant, wanted in missing.items():
             await self._learn(tenant, wanted)
         return [
@@ -74,7 +76,7 @@ class Numbers:
         ]
 
     def _paths_of(self, owner: Owner) -> Paths:
-        """What is known of an owner; it stays with who has asked, also when it is forgotten."""
+        """Return the known paths of an owner, which the caller may fill after they expired."""
         until, paths = self._known.get(owner) or (0.0, {})
         if until <= time.monotonic():
             paths = {}
@@ -90,7 +92,7 @@ class Numbers:
             try:
                 entities = await self._devices.resolve(tenant, keys=keys)
             except ThingwayError as error:
-                log.warning("%d entities were not told of: %s", len(keys), error)
+                log.warning("the ids of %d entities could not be read: %s", len(keys), error)
                 for asked in map(wanted.__getitem__, keys):
                     asked.paths.pop(asked.path, None)
                 continue
@@ -109,7 +111,7 @@ def _owner(change: Changed) -> Owner:
 
 
 def _keys(change: Changed) -> Iterator[tuple[str, str]]:
-    """Keys with the paths below the thing's own."""
+    """Yield keys, with the paths below the thing's key."""
     start = len(change.thing.key) + 1
     for key in change.values:
         yield key, key[start:]

@@ -1,7 +1,7 @@
-"""The packets of MQTT 3.1.1 that a broker needs which only tells: read and written.
+"""Packets of MQTT 3.1.1 for a broker that only sends: decoding and encoding.
 
-OASIS Standard "MQTT Version 3.1.1", 2014; numbers in brackets are its sections. Packets come in
-a stream of bytes, however WebSocket frames cut it [6.0].
+OASIS Standard "MQTT Version 3.1.1", 2014; numbers in brackets are its sections. Packets form a
+stream of bytes, regardless of WebSocket frames [6.0].
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from libs.common.mqtt import Connect, PacketError, bounds, encoded, read_connect
 
 LARGEST = 16 * 1024
-"""Bytes of a packet that is read: of ours the longest is a SUBSCRIBE."""
+"""Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
 MOST_FILTERS = 20
-"""Topic filters of one packet."""
+"""Topic filters of a packet."""
 REFUSED = 0x80
-"""The return code of a subscription that is not granted [3.9.3]."""
+"""The return code of a rejected subscription [3.9.3]."""
 PINGRESP = b"\xd0\x00"
 
 _CONNECT, _PUBLISH, _SUBSCRIBE, _UNSUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 3, 8, 10, 12, 14
@@ -33,40 +33,40 @@ class Answer(IntEnum):
 
 
 class Subscribe(NamedTuple):
-    """SUBSCRIBE [3.8]."""
+    """A SUBSCRIBE packet [3.8]."""
 
     packet_id: bytes
     filters: list[str]
 
 
 class Unsubscribe(NamedTuple):
-    """UNSUBSCRIBE [3.10]."""
+    """An UNSUBSCRIBE packet [3.10]."""
 
     packet_id: bytes
     filters: list[str]
 
 
 class Ping(NamedTuple):
-    """PINGREQ [3.12]."""
+    """A PINGREQ packet [3.12]."""
 
 
 class Disconnect(NamedTuple):
-    """DISCONNECT [3.14]."""
+    """A DISCONNECT packet [3.14]."""
 
 
 class Publish(NamedTuple):
-    """PUBLISH [3.3], which is refused unread."""
+    """A PUBLISH packet [3.3], which is rejected without decoding."""
 
 
 class OtherVersion(NamedTuple):
-    """CONNECT of another version of the protocol."""
+    """A CONNECT packet of another version of the protocol."""
 
 
 Packet = Connect | OtherVersion | Subscribe | Unsubscribe | Ping | Disconnect | Publish
 
 
 class Stream:
-    """Cuts packets out of what comes; keeps the beginning of one whose rest has not come yet."""
+    """Splits a stream of bytes into packets, and keeps the beginning of an incomplete one."""
 
     __slots__ = ("_rest",)
 
@@ -74,10 +74,10 @@ class Stream:
         self._rest = b""
 
     def packets(self, data: bytes) -> Iterator[Packet]:
-        """The packets that are whole now; raise `PacketError` at the first that cannot be one.
+        """Yield the complete packets; raise `PacketError` at the first invalid one.
 
-        A packet is given out before the next one is looked at. Of a PUBLISH, and of what is no
-        packet, the first byte is enough.
+        A packet is yielded before the next one is examined. A PUBLISH and invalid packets are
+        recognized by their first byte.
         """
         self._rest += data
         while self._rest:
@@ -93,31 +93,31 @@ class Stream:
 
 
 def connack(code: Answer) -> bytes:
-    """CONNACK without a session that was there before [3.2]."""
+    """Return a CONNACK without a previous session [3.2]."""
     return bytes((0x20, 2, 0, code))
 
 
 def suback(packet_id: bytes, codes: Sequence[int]) -> bytes:
-    """SUBACK [3.9]."""
+    """Return a SUBACK [3.9]."""
     return encoded(0x90, packet_id + bytes(codes))
 
 
 def unsuback(packet_id: bytes) -> bytes:
-    """UNSUBACK [3.11]."""
+    """Return an UNSUBACK [3.11]."""
     return encoded(0xB0, packet_id)
 
 
 def publish(topic: str, payload: bytes) -> bytes:
-    """PUBLISH of QoS 0, not retained [3.3]."""
+    """Return a PUBLISH with QoS 0, not retained [3.3]."""
     name = topic.encode()
     return encoded(0x30, len(name).to_bytes(2, "big") + name + payload)
 
 
 def _check(first: int) -> None:
-    """Raise `PacketError` when a packet that begins so is none of a client's."""
+    """Raise `PacketError` if clients may not send a packet with this first byte."""
     kind, flags = first >> 4, first & 0x0F
     if kind != _PUBLISH and _FLAGS.get(kind) != flags:
-        raise PacketError(f"a packet of type {kind} and flags {flags} is not taken")
+        raise PacketError(f"a packet of type {kind} and flags {flags} is not supported")
 
 
 def _read(packet: bytes, start: int) -> Packet:
@@ -134,7 +134,7 @@ def _read(packet: bytes, start: int) -> Packet:
 
 
 class _Fields:
-    """The fields of a packet's body; raises `PacketError` where one ends early."""
+    """The fields of a packet's body; raises `PacketError` if one is incomplete."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -143,7 +143,7 @@ class _Fields:
     def take(self, size: int) -> bytes:
         found = self._body[self._at : self._at + size]
         if len(found) < size:
-            raise PacketError("a packet ends before its fields do")
+            raise PacketError("a packet is incomplete")
         self._at += size
         return found
 
@@ -151,9 +151,9 @@ class _Fields:
         try:
             found = self.take(int.from_bytes(self.take(2), "big")).decode()
         except UnicodeDecodeError as error:
-            raise PacketError("a text is not UTF-8") from error
+            raise PacketError("a text must be UTF-8") from error
         if "\0" in found:
-            raise PacketError("a text has the character U+0000")
+            raise PacketError("a text must not have the character U+0000")
         return found
 
     def filters(self, *, with_qos: bool) -> list[str]:
@@ -161,13 +161,13 @@ class _Fields:
         while self._at < len(self._body):
             found.append(self.text())
             if with_qos and self.take(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
-                raise PacketError("there is no such QoS")
+                raise PacketError("the QoS must be 0, 1 or 2")
             if len(found) > MOST_FILTERS:
-                raise PacketError(f"a packet has at most {MOST_FILTERS} topic filters")
+                raise PacketError(f"a packet must have at most {MOST_FILTERS} topic filters")
         if not found:
-            raise PacketError("a packet has no topic filter")
+            raise PacketError("a packet must have a topic filter")
         return found
 
     def end(self) -> None:
         if self._at != len(self._body):
-            raise PacketError("a packet goes on after its fields")
+            raise PacketError("a packet has data after its fields")

@@ -1,4 +1,4 @@
-"""Which other platform a tenant uses, and as whom."""
+"""The accounts of tenants at other platforms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from libs.common.integrations import IntegrationThings
 from services.management.builtin.openapi_client.remote import Account, Remote
 from services.management.builtin.openapi_client.store import OpenApiStore, Secret
 
-SECRET = "client_secret"  # noqa: S105 - the name of a property
+SECRET = "client_secret"  # noqa: S105 - a property name
 
 
 class Accounts:
     """The accounts of all tenants.
 
-    Base URL and client id are properties of the integration's thing; the secret is kept here.
-    It goes to no other address and for no other client than it was given for: whoever may
-    change the address does not learn the secret by it.
+    Base URL and client id are properties of the integration's thing; the secret is stored here. It
+    is used only with the address and client for which it was entered, so that a user who may change
+    the address cannot obtain the secret.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Accounts:
         self._remotes: dict[str, Remote] = {}
 
     async def updated(self, tenant: str, properties: dict[str, Any]) -> None:
-        """Take a new secret, and check a new address; raise `InvalidInput` naming it."""
+        """Store a new secret, and check a new address; raise `InvalidInput` for it."""
         if url := properties.get("base_url"):
             checked_url(url, "base_url", self._allowed)
         secret = properties.get(SECRET)
@@ -45,9 +45,9 @@ class Accounts:
             await self._store.save_secret(tenant, kept)
 
     async def remote(self, tenant: str) -> Remote:
-        """The other platform of a tenant.
+        """Return the client of a tenant's other platform.
 
-        Raises `InvalidInput` naming the property that is missing or does not fit.
+        Raises `InvalidInput` for a missing or wrong property.
         """
         account = await self._account(tenant)
         known = self._remotes.get(tenant)
@@ -71,7 +71,7 @@ class Accounts:
             await self._store.save_secret(tenant, bound)
             secret = bound
         if (secret.url, secret.client_id) != (url, client_id):
-            text = "was given for another base_url or client_id: give it again"
+            text = "was entered for another base_url or client_id: enter it again"
             raise InvalidInput(text, field=SECRET)
         return Account(base_url=base, client_id=client_id, client_secret=secret.secret)
 

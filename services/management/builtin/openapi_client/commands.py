@@ -1,8 +1,8 @@
-"""Commands on their way to the other platform, until their end is known and told.
+"""Commands to the other platform, until their result is reported.
 
-A command is kept before it is accepted, so that a replica that takes over finds it. It is
-sent at least once; where the other platform has tasks its end is waited for there, elsewhere
-being accepted is the end.
+A command is stored before it is accepted, so that another replica can continue it. It is sent at
+least once. If the other platform has tasks, the result is that of the task; otherwise, acceptance
+is success.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from services.management.builtin.openapi_client.store import CarriedCommand, Ope
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.2, 10.0, 1.5
-"""Seconds between two looks at a task, or two tries."""
+"""Seconds between two checks of a task, or two attempts."""
 AT_ONCE = 64
-"""Calls of other platforms for commands, of all tenants."""
+"""Concurrent calls of other platforms for commands, of all tenants."""
 ENDS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
-"""States of a task that has ended, and what it has come to."""
+"""The result of a command by the final state of its task."""
 
 
 class CommandCarrier:
-    """Carries commands, each in a task of its own, which waits for its tenant's turn to call."""
+    """Sends commands in separate tasks, which take tenants' turns to call."""
 
     def __init__(self, things: IntegrationThings, store: OpenApiStore, accounts: Accounts) -> None:
         self._things = things
@@ -41,9 +41,9 @@ class CommandCarrier:
         self._beside = Beside()
 
     async def accept(self, wanted: DeviceCommand) -> None:
-        """Take a command on; a copy of one that was taken changes nothing.
+        """Accept a command; duplicates are ignored.
 
-        Raises `NotFound` when nobody knows which device of the other platform it is for.
+        Raises `NotFound` if the device is unknown at the other platform.
         """
         device, command = wanted.device, wanted.command
         link = await self._store.find_link(device.tenant, device.identifier)
@@ -60,12 +60,12 @@ class CommandCarrier:
         self._begin(await self._store.add_command(carried, int(command["expiresAt"])))
 
     async def resume(self) -> None:
-        """Go on with what another replica has begun."""
+        """Continue the commands of another replica."""
         for carried in await self._store.list_open_commands():
             self._begin(carried)
 
     async def stop(self) -> None:
-        """Put down what is in hand; `resume` finds it."""
+        """Cancel the tasks; `resume` continues their commands."""
         await self._beside.stop()
 
     def _begin(self, carried: CarriedCommand) -> None:
@@ -81,7 +81,7 @@ class CommandCarrier:
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 
     async def _step(self, carried: CarriedCommand) -> bool:
-        """One step; True when the end is told. What is away is tried again."""
+        """Advance a command; return whether its result is reported. Failures are retried."""
         try:
             if carried.reply is None:
                 async with self._calls.slot(carried.tenant):
@@ -96,7 +96,7 @@ class CommandCarrier:
         return True
 
     async def _advance(self, carried: CarriedCommand) -> dict[str, Any] | None:
-        """Send the command or look at its task; what it has come to, when that is known."""
+        """Send the command or check its task; return the result if it is known."""
         try:
             remote = await self._accounts.remote(carried.tenant)
             if carried.task is None:
@@ -126,12 +126,12 @@ class CommandCarrier:
                 error=reply.get("error"),
             )
         except NotFound:
-            log.info("command %d: the device is gone", carried.id)
+            log.info("command %d: the device was deleted", carried.id)
         await self._store.close_command(carried)
 
 
 async def _send(remote: Remote, carried: CarriedCommand) -> str | None:
-    """Send a command; the id of its task, when there is one."""
+    """Send a command; return the id of its task, if any."""
     command = carried.command
     match command["kind"]:
         case "SET_PROPERTIES":
@@ -142,4 +142,4 @@ async def _send(remote: Remote, carried: CarriedCommand) -> str | None:
         case "SET_PROFILE":
             return await remote.set_profile(carried.remote_id, command["values"])
         case other:
-            raise InvalidInput(f"cannot carry a command of kind {other}")
+            raise InvalidInput(f"commands of kind {other} are not supported")

@@ -1,4 +1,4 @@
-"""`openapi-client` of all tenants: in one replica, one sync of a tenant at a time."""
+"""The integration `openapi-client`, in a single replica, with one sync per tenant at a time."""
 
 import asyncio
 import logging
@@ -38,44 +38,44 @@ from services.management.tsl import (
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 30, 86_400
-"""Seconds between two scheduled syncs."""
+"""Minimum and maximum seconds between two scheduled syncs."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
-"""What becomes of a sync; existing consoles find no label for keys in capitals."""
+"""States of a sync; lower case, because existing consoles have no labels for keys in capitals."""
 
 LOOK_EVERY = 30.0
-"""Most seconds between two looks at what is scheduled."""
+"""Maximum seconds between two checks of schedules."""
 SYNC_SECONDS = 3600
-"""Most seconds of one sync; the next one goes on."""
+"""Maximum seconds of a sync; the next one continues it."""
 
 MANIFEST = Manifest(
     id="openapi-client",
     name="Open API client",
-    description="Devices of another platform that speaks the device open API",
+    description="Devices of another platform with the device open API",
     icon="/public/openapi-client.svg",
     tsl=document(
-        text_input("device", "Device", "SN or device ID at the other platform", 64, least=1),
+        text_input("device", "Device", "SN or device ID on the other platform", 64, least=1),
         services=[
             service(
-                "sync", "Sync", description="Bring devices, TSLs and history since the last sync"
+                "sync", "Sync", description="Import devices, TSLs and history since the last sync"
             )
         ],
         properties=[
             text_property("base_url", "Base URL", "RW", "Address of the other platform", 1024),
-            text_property("client_id", "Client ID", "RW", "Of an application there", 128),
+            text_property("client_id", "Client ID", "RW", "Client ID of an application on the other platform", 128),
             text_property(
                 SECRET,
                 "Client secret",
                 "W",
-                "Its secret, which is never shown; empty leaves it as it is; it is given anew with "
-                "another base URL or client ID",
+                "Secret of the application, which is never shown. Leave empty to keep it. Enter it "
+                "again after changing the base URL or client ID",
                 255,
             ),
-            own_property("scheduled", "Scheduled sync", "RW", "Sync by itself", dataType="STRUCT"),
+            own_property("scheduled", "Scheduled sync", "RW", "Automatic sync", dataType="STRUCT"),
             own_property(
                 "scheduled.enabled",
                 "Enabled",
                 "RW",
-                "Whether it does",
+                "Whether the sync runs automatically",
                 dataType="BOOL",
                 parentId="scheduled",
             ),
@@ -93,14 +93,14 @@ MANIFEST = Manifest(
                 "sync_status",
                 "Sync status",
                 "R",
-                "What became of the last sync",
+                "Result of the last sync",
                 dataType="ENUM",
                 mapping={RUNNING: "Running", DONE: "Done", FAILED: "Failed"},
             ),
-            text_property("last_sync", "Last sync", "R", "When it ended, UTC"),
-            text_property("last_error", "Last error", "R", "What was wrong"),
-            own_property("synced_devices", "Devices", "R", "Devices of the sync", dataType="INT"),
-            own_property("synced_reports", "Reports", "R", "Reports of the sync", dataType="INT"),
+            text_property("last_sync", "Last sync", "R", "End of the last sync, UTC"),
+            text_property("last_error", "Last error", "R", "Error of the last sync"),
+            own_property("synced_devices", "Devices", "R", "Devices of the last sync", dataType="INT"),
+            own_property("synced_reports", "Reports", "R", "Reports of the last sync", dataType="INT"),
         ],
     ),
     add_device_service=ADD,
@@ -110,7 +110,7 @@ MANIFEST = Manifest(
 
 
 class OpenApiClient(Integration):
-    """Brings devices of other platforms; `run` does what is scheduled."""
+    """Imports devices of other platforms; `run` executes scheduled syncs."""
 
     manifest = MANIFEST
 
@@ -129,13 +129,13 @@ class OpenApiClient(Integration):
         self._syncing = Beside()
         self._changed = asyncio.Event()
         self._given: dict[str, dict[str, Any]] = {}
-        """What people have just changed, by tenant: it is stored when this has taken it."""
+        """Changed properties by tenant, which are stored after `updated` returns."""
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Find the device at the other platform.
+        """Find the device on the other platform.
 
-        One that is still here keeps its place in the history; one that comes back begins anew,
-        for what it had here was deleted with it.
+        An existing device keeps its position in the history. A device that was deleted here starts
+        from the beginning, because its data was deleted too.
         """
         remote = await self._accounts.remote(wanted.tenant)
         text = str(wanted.params["device"]).strip()
@@ -160,29 +160,29 @@ class OpenApiClient(Integration):
         return await new_device(remote, found)
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Leave the device to the other platform; syncs pass it over."""
+        """Exclude the device from syncs."""
         await self._store.mark_left(device.tenant, device.identifier)
 
     async def call(self, wanted: CallService) -> ServiceResult:
-        """Begin a sync, unless one is running; its end shows in the properties."""
+        """Start a sync, unless one is running; the properties show its result."""
         if wanted.service_id != "sync":
-            raise NotFound(f"there is no service {wanted.service_id}", field="serviceId")
+            raise NotFound(f"the service {wanted.service_id} does not exist", field="serviceId")
         await self._accounts.remote(wanted.tenant)
         self._begin(wanted.tenant)
         return ServiceResult()
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take the secret, and look at the schedule again."""
+        """Store the secret, and check the schedule again."""
         await self._accounts.updated(change.tenant, change.properties)
         self._given[change.tenant] = change.properties
         self._changed.set()
 
     async def command(self, wanted: DeviceCommand) -> None:
-        """Carry a command to the other platform."""
+        """Send a command to the other platform."""
         await self._carrier.accept(wanted)
 
     async def run(self) -> None:
-        """Go on with commands, and sync when it is time, for ever."""
+        """Continue commands, and run scheduled syncs, for ever."""
         try:
             await self._carrier.resume()
             while True:
@@ -194,17 +194,17 @@ class OpenApiClient(Integration):
             await self._carrier.stop()
 
     async def _start_due(self) -> float:
-        """Begin the syncs that are due; return the seconds until the next may be."""
+        """Start the syncs that are due; return the seconds until the next check."""
         waits = [LOOK_EVERY]
         for tenant, last in (await self._store.list_tenants()).items():
             try:
                 stored = (await self._things.own_values(tenant)).properties
             except ThingwayError as error:
-                log.warning("openapi-client: the schedule of %s is not known: %s", tenant, error)
+                log.warning("openapi-client: the schedule of %s cannot be read: %s", tenant, error)
                 continue
             values = stored | self._given.pop(tenant, {})
             wait = due_in(values, last)
-            if wait == 0 or values.get("sync_status") == RUNNING:  # or broken off with a replica
+            if wait == 0 or values.get("sync_status") == RUNNING:  # or interrupted in another replica
                 self._begin(tenant)
             elif wait is not None:
                 waits.append(wait)
@@ -221,7 +221,7 @@ class OpenApiClient(Integration):
         except ThingwayError as error:
             outcome: dict[str, Any] = {"sync_status": FAILED, "last_error": error.text}
         except TimeoutError:
-            text = f"not done within {SYNC_SECONDS} s; the next sync goes on"
+            text = f"not finished within {SYNC_SECONDS} s; the next sync continues"
             outcome = {"sync_status": FAILED, "last_error": text}
         else:
             outcome = {
@@ -238,11 +238,11 @@ class OpenApiClient(Integration):
         try:
             await self._things.own_report(tenant, properties)
         except ThingwayError as error:
-            log.warning("openapi-client: the state of %s is not shown: %s", tenant, error)
+            log.warning("openapi-client: the state of %s cannot be reported: %s", tenant, error)
 
 
 def due_in(values: Mapping[str, Any], last: datetime | None) -> float | None:
-    """Seconds until the next scheduled sync, 0 when it is due; None when there is none."""
+    """Return the seconds until the next scheduled sync, 0 if it is due; None without one."""
     scheduled = values.get("scheduled") or {}
     period = scheduled.get("period")
     if not scheduled.get("enabled") or not isinstance(period, int):

@@ -1,6 +1,6 @@
-"""The other platform: its device open API, called as an application of it.
+"""Client of another platform's device open API, with the credentials of an application.
 
-Unknown fields are ignored; ids come as numbers or as decimal text.
+Unknown fields are ignored; ids may be numbers or decimal texts.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from libs.common.decoding import INVALID_JSON, decode_json
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
 
 Id = int | Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-"""It becomes part of a path."""
+"""An id that can be part of a path."""
 T = TypeVar("T")
 API = "/device/openapi/v1"
 PAGE = 100
 HISTORY_PAGE = 1000
 LARGEST_ANSWER = 32 * 1024**2
 LONGEST_TEXT = 500
-"""Characters of a refusal that are passed on."""
+"""Characters of an error message that is passed on."""
 TRIES_WHILE_BUSY = 5
 USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds waited between two tries when the other side asks for more."""
+"""Seconds between two attempts while the other platform is busy."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
 BUSY = (429, 503)
 _TASK = re.compile(r"/tasks/([0-9]{1,19})\Z")
 
 
 class Envelope(msgspec.Struct, rename="camel"):
-    """What every answer is wrapped in."""
+    """The envelope of every answer."""
 
     status: str = ""
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -42,7 +42,7 @@ class Envelope(msgspec.Struct, rename="camel"):
 
 
 class Token(msgspec.Struct):
-    """`data` of `POST /oauth/token`."""
+    """The `data` of `POST /oauth/token`."""
 
     access_token: str
 
@@ -57,32 +57,32 @@ class RemoteDevice(msgspec.Struct, rename="camel"):
 
     @property
     def id(self) -> str:
-        """Its id there, as text."""
+        """Return its id on the other platform, as text."""
         return str(self.device_id)
 
 
 class DevicePage(msgspec.Struct):
-    """`data` of `POST /devices/search`."""
+    """The `data` of `POST /devices/search`."""
 
     content: list[RemoteDevice] = []
 
 
 class Record(msgspec.Struct):
-    """One report of the history; `ts` in ms."""
+    """A report in the history; `ts` in ms."""
 
     ts: int
     properties: dict[str, Any] = {}
 
 
 class HistoryPage(msgspec.Struct, rename="camel"):
-    """`data` of `GET …/properties/history`."""
+    """The `data` of `GET …/properties/history`."""
 
     records: list[Record] = msgspec.field(name="list", default_factory=list)
     next_page_key: str | None = None
 
 
 class Task(msgspec.Struct, rename="camel"):
-    """`data` of `GET /tasks/{taskId}`."""
+    """The `data` of `GET /tasks/{taskId}`."""
 
     status: str
     err_msg: str | None = None
@@ -90,24 +90,24 @@ class Task(msgspec.Struct, rename="camel"):
 
 
 class DeviceTask(msgspec.Struct, rename="camel"):
-    """The task of one device."""
+    """The task of a device."""
 
     task_id: Id
 
 
 class CreatedTasks(msgspec.Struct, rename="camel"):
-    """`data` of `POST /tasks`."""
+    """The `data` of `POST /tasks`."""
 
     device_task_relations: list[DeviceTask] = []
 
 
 class Refused(InvalidInput):
-    """The other platform refused (4xx); its own words."""
+    """The other platform rejected the request (4xx), with its message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Where the other platform is, and as whom it is called."""
+    """The URL of the other platform, and the credentials of an application."""
 
     base_url: str
     client_id: str
@@ -122,7 +122,7 @@ class _Answer:
 
 
 class Remote:
-    """One account. Every call raises `Refused`, `Unavailable` or `UpstreamFailed`."""
+    """An account. Every call raises `Refused`, `Unavailable` or `UpstreamFailed`."""
 
     def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:
         self.account = account
@@ -131,7 +131,7 @@ class Remote:
         self._logging_in = asyncio.Lock()
 
     async def devices(self) -> AsyncIterator[RemoteDevice]:
-        """All devices of the application, by id."""
+        """Yield all devices of the application, by id."""
         number = 1
         while True:
             wanted = {
@@ -147,7 +147,7 @@ class Remote:
             number += 1
 
     async def find(self, device: str) -> RemoteDevice | None:
-        """The device with this SN, or else with this id."""
+        """Return the device with this SN, else with this id."""
         wanted = {"sn": device, "pageSize": 1, "pageNumber": 1}
         page = await self._data("POST", "/devices/search", DevicePage, wanted)
         for found in page.content:
@@ -161,12 +161,12 @@ class Remote:
             return None
 
     async def tsl(self, device_id: str) -> dict[str, Any]:
-        """The TSL of a device."""
+        """Return the TSL of a device."""
         path = f"/devices/{device_id}/thing-specification"
         return await self._data("GET", path, dict[str, Any])
 
     async def history(self, device_id: str, start: int, end: int) -> AsyncIterator[HistoryPage]:
-        """Reports between two times in ms, both inclusive, the oldest first, by pages."""
+        """Yield pages of reports between two inclusive times in ms, the oldest first."""
         query = {
             "startTime": str(start),
             "endTime": str(end),
@@ -182,19 +182,19 @@ class Remote:
             query["pageKey"] = page.next_page_key
 
     async def set_properties(self, device_id: str, properties: dict[str, Any]) -> str | None:
-        """Update properties; the id of the task that follows it, when there is one."""
+        """Update properties; return the id of the task, if any."""
         body = {"properties": properties}
         return await self._started("PATCH", f"/devices/{device_id}/properties", body)
 
     async def call_service(
         self, device_id: str, service: str, inputs: dict[str, Any]
     ) -> str | None:
-        """Call a service; the id of the task that follows it, when there is one."""
+        """Call a service; return the id of the task, if any."""
         body = {"serviceId": service, "inputs": inputs}
         return await self._started("POST", f"/devices/{device_id}/services/call", body)
 
     async def set_profile(self, device_id: str, values: list[dict[str, Any]]) -> str | None:
-        """Configure a device that is set by keys."""
+        """Set values of a device profile by key; return the id of the task, if any."""
         number = int(device_id) if device_id.isdigit() else device_id
         body = {"type": "PROFILE", "deviceIds": [number], "config": {"values": values}}
         made = await self._data("POST", "/tasks", CreatedTasks, body)
@@ -202,7 +202,7 @@ class Remote:
         return str(tasks[0].task_id) if tasks else None
 
     async def task(self, task_id: str) -> Task:
-        """What has become of a task."""
+        """Return a task."""
         return await self._data("GET", f"/tasks/{task_id}", Task)
 
     async def _started(self, method: str, path: str, body: Any) -> str | None:
@@ -223,12 +223,12 @@ class Remote:
         try:
             return msgspec.json.decode(_envelope(answer).data, type=kind)
         except INVALID_JSON as error:
-            raise UpstreamFailed(f"{method} {path} answered nonsense: {error}") from error
+            raise UpstreamFailed(f"{method} {path} sent an invalid answer: {error}") from error
 
     async def _call(
         self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
     ) -> _Answer:
-        """Call with a token; once again with a new one when it is refused."""
+        """Call with a token; retry once with a new token if it is rejected."""
         token: str | None = None
         for _ in range(2):
             token = await self._valid_token(token)
@@ -258,7 +258,7 @@ class Remote:
                 try:
                     self._token = msgspec.json.decode(answer.data, type=Token).access_token
                 except INVALID_JSON as error:
-                    raise UpstreamFailed(f"no token was answered: {error}") from error
+                    raise UpstreamFailed(f"the answer has no token: {error}") from error
             return self._token
 
     async def _send(self, method: str, path: str, **options: Any) -> _Answer:
@@ -274,26 +274,26 @@ class Remote:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"{base} does not answer: {reason}") from error
         if len(body) > LARGEST_ANSWER:
-            raise UpstreamFailed(f"{base} answered more than {LARGEST_ANSWER} bytes")
+            raise UpstreamFailed(f"the answer of {base} exceeds {LARGEST_ANSWER} bytes")
         return _Answer(answer.status, body, answer.headers)
 
 
 def _envelope(answer: _Answer) -> Envelope:
-    """The envelope of a success; raise what a failure is."""
+    """Return the envelope of a success; raise the error of a failure."""
     try:
         envelope: Envelope = decode_json(
             answer.body, answer.headers.get("Content-Type", ""), type=Envelope
         )
     except INVALID_JSON as error:
-        text = f"the other platform answered {answer.status} and nonsense"
+        text = f"the other platform sent an invalid answer with status {answer.status}"
         raise UpstreamFailed(text) from error
     if answer.status == OK and envelope.status == "Success":
         return envelope
     text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:LONGEST_TEXT]
     if answer.status in BUSY or answer.status >= SERVER_ERROR:
-        raise Unavailable(f"the other platform fails: {text}")
+        raise Unavailable(f"the other platform failed: {text}")
     if answer.status == NOT_FOUND:
-        raise NotFound(f"the other platform says: {text}")
+        raise NotFound(f"the other platform answered: {text}")
     if answer.status >= BAD_REQUEST or answer.status == OK:
-        raise Refused(f"the other platform refuses: {text}")
+        raise Refused(f"the other platform rejected the request: {text}")
     raise UpstreamFailed(f"the other platform answered {answer.status}")

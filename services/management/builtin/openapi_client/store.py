@@ -1,9 +1,9 @@
-"""What `openapi-client` keeps in MongoDB.
+"""The collections of `openapi-client` in MongoDB.
 
-- `openapi_accounts`: `{_id: tenant, secret, url, clientId, lastSync}`; the secret is sent to no
-  other address than that it was given for.
+- `openapi_accounts`: `{_id: tenant, secret, url, clientId, lastSync}`; the secret is sent only to
+the URL for which it was entered.
 - `openapi_links`: `{_id: {tenant, identifier}, url, remoteId, state, name, model, at, seen}`: a
-  device here and there, and how far its history has come; `leftAt` of one that is not wanted.
+device on both platforms, and the position in its history; `leftAt` of an excluded device.
 - `openapi_commands`: `{_id: command id, tenant, identifier, command, task, reply, keepUntil}`.
 """
 
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 State = Literal["asked", "here", "left"]
 
 KEEP = timedelta(hours=1)
-"""How long after its end a command is remembered, for copies of it."""
+"""Time for which a finished command is kept, to recognize duplicates."""
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A secret and what it was given for; None when that was not known yet."""
+    """A secret, with URL and client for which it was entered; None if unknown."""
 
     secret: str
     url: str | None
@@ -37,27 +37,27 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, kw_only=True):
-    """A device of ours and its like at the other platform."""
+    """A device of this platform, linked with a device of the other platform."""
 
     url: str
     remote_id: str
     state: State
-    """`asked` until it is known to exist here; `left` when people deleted it here."""
+    """`asked` until it exists on this platform; `left` after a user deleted it here."""
     name: str = ""
     model: str = ""
-    """Name and model there when they were last taken over."""
+    """Name and model on the other platform at the last import."""
     at: int = 0
-    """Time of the newest report that was taken over, ms."""
+    """Time of the newest imported report, ms."""
     seen: dict[str, int] = {}
-    """Reports shortly before `at` by digest, so that later ones are told from them."""
+    """Imported reports shortly before `at`, by digest, to recognize duplicates."""
 
 
 ENVELOPE = ("commandId", "kind", "expiresAt")
-"""What is kept of a command that has ended."""
+"""The fields of a finished command that are kept."""
 
 
 class CarriedCommand(msgspec.Struct, kw_only=True):
-    """A command on its way."""
+    """A command to the other platform."""
 
     id: int
     tenant: str
@@ -65,13 +65,13 @@ class CarriedCommand(msgspec.Struct, kw_only=True):
     remote_id: str
     command: dict[str, Any]
     task: str | None = None
-    """Its task at the other platform."""
+    """Its task on the other platform."""
     reply: dict[str, Any] | None = None
-    """What became of it."""
+    """Its result."""
 
 
 class OpenApiStore:
-    """The three collections; secrets are sealed for their tenant."""
+    """The three collections; secrets are encrypted per tenant."""
 
     def __init__(self, database: Database, seal: Seal) -> None:
         self._seal = seal
@@ -80,41 +80,41 @@ class OpenApiStore:
         self._commands = database["openapi_commands"]
 
     async def find_secret(self, tenant: str) -> Secret | None:
-        """The secret of a tenant."""
+        """Return the secret of a tenant."""
         found = await self._accounts.find_one({"_id": tenant})
         if found is None or "secret" not in found:
             return None
         try:
             secret = self._seal.open(found["secret"], tenant)
         except SealBroken:
-            log.warning("the secret of %s was kept with another key: give it again", tenant)
+            log.warning("the secret of %s was encrypted with another key: enter it again", tenant)
             return None
         return Secret(secret, found["url"], found["clientId"])
 
     async def save_secret(self, tenant: str, secret: Secret) -> None:
-        """Set the secret of a tenant."""
+        """Store the secret of a tenant."""
         sealed = self._seal.seal(secret.secret, tenant)
         fields = {"secret": sealed, "url": secret.url, "clientId": secret.client_id}
         await self._accounts.update_one({"_id": tenant}, {"$set": fields}, upsert=True)
 
     async def mark_synced(self, tenant: str) -> None:
-        """Remember that a sync has ended."""
+        """Store that a sync has ended."""
         await self._accounts.update_one(
             {"_id": tenant}, {"$set": {"lastSync": datetime.now(UTC)}}, upsert=True
         )
 
     async def list_tenants(self) -> dict[str, datetime | None]:
-        """Tenants with a secret, and when they were last synced."""
+        """Return the tenants with a secret, and the times of their last syncs."""
         found = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
         return {one["_id"]: one.get("lastSync") async for one in found}
 
     async def find_link(self, tenant: str, identifier: str) -> Link | None:
-        """The link of a device."""
+        """Return the link of a device."""
         found = await self._links.find_one({"_id": _key(tenant, identifier)})
         return None if found is None else msgspec.convert(found["link"], Link)
 
     async def save_link(self, tenant: str, identifier: str, link: Link) -> None:
-        """Write the link of a device."""
+        """Store the link of a device."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},
             {"$set": {"link": msgspec.to_builtins(link)}, "$unset": {"leftAt": ""}},
@@ -122,14 +122,14 @@ class OpenApiStore:
         )
 
     async def mark_left(self, tenant: str, identifier: str) -> None:
-        """Remember that a device is not wanted here, for as long as it is seen there."""
+        """Exclude a device from syncs, while it exists on the other platform."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
     async def add_command(self, carried: CarriedCommand, expires_at: int) -> CarriedCommand:
-        """Keep a command that came, or give the one that is kept already."""
+        """Store a new command, or return the stored one."""
         keep_until = from_ms(expires_at) + KEEP
         document = {**_fields(carried), "_id": carried.id, "keepUntil": keep_until}
         try:
@@ -139,16 +139,16 @@ class OpenApiStore:
         return carried
 
     async def save_command(self, carried: CarriedCommand) -> None:
-        """Write what has become of a command."""
+        """Store the state of a command."""
         await self._commands.update_one({"_id": carried.id}, {"$set": _fields(carried)})
 
     async def list_open_commands(self) -> list[CarriedCommand]:
-        """Commands without an end."""
+        """Return unfinished commands."""
         found = self._commands.find({"told": {"$ne": True}})
         return [one async for document in found if (one := _carried(document))]
 
     async def close_command(self, carried: CarriedCommand) -> None:
-        """The platform knows the end of a command; what it set, a secret perhaps, is removed."""
+        """Mark a command as finished, and remove its values, which may be secrets."""
         carried.command = {key: carried.command[key] for key in ENVELOPE if key in carried.command}
         change = {**_fields(carried), "told": True}
         await self._commands.update_one({"_id": carried.id}, {"$set": change})
@@ -159,7 +159,7 @@ def _key(tenant: str, identifier: str) -> dict[str, str]:
 
 
 def _fields(carried: CarriedCommand) -> dict[str, Any]:
-    """JSON keeps a command as it is: keys of its values may have dots."""
+    """Return the stored fields; the command is JSON text, because keys of values may have dots."""
     return {"carried": msgspec.json.encode(carried).decode()}
 
 

@@ -1,9 +1,8 @@
-"""One sync of one tenant: devices with their TSLs, then what they have reported since.
+"""A sync of a tenant: devices with their TSLs, then their new reports.
 
-Everything may be done again: devices that are here are left as they are, and history goes on
-behind the last report that was taken over, page by page. Reports may arrive at the other platform
-a little out of order, so each time the last minutes are asked for again; what was taken over then
-is known by its digest.
+A sync may be repeated: existing devices are unchanged, and the history continues after the last
+imported report, page by page. Because reports may arrive at the other platform slightly out of
+order, the last minutes are requested again each time; digests identify imported reports.
 """
 
 import asyncio
@@ -31,38 +30,38 @@ from services.management.builtin.openapi_client.store import Link, OpenApiStore
 
 OVERLAP_MS = 10 * 60_000
 MOST_SEEN = 2000
-"""Most digests of one device; beyond that the oldest are forgotten and only time counts."""
+"""Maximum digests per device; beyond it, the oldest are dropped, and only the time counts."""
 FIRST_DAYS = 30
-"""Days of history that a first sync asks for."""
+"""Days of history that a first sync requests."""
 DAY_MS = 86_400_000
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""Reports of a page that are told at the same time."""
+"""Reports of a page that are sent concurrently."""
 PAGES = 4
-"""Pages of history in hand, of all tenants."""
+"""Pages of history that are processed concurrently, of all tenants."""
 
 
 def find_start(link: Link, now: int) -> int:
-    """From when on to ask, ms."""
+    """Return the time from which to request reports, ms."""
     return max(link.at - OVERLAP_MS, now - FIRST_DAYS * DAY_MS, 0)
 
 
 def digest_record(record: Record) -> str:
-    """Names a report by its time and content."""
+    """Return a digest of a report's time and content."""
     content = msgspec.json.encode([record.ts, record.properties], order="deterministic")
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def find_unseen(link: Link, records: Iterable[Record]) -> dict[str, Record]:
-    """Those that were not taken over yet, by digest."""
+    """Return the reports that were not imported yet, by digest."""
     oldest = min(link.seen.values(), default=0) if len(link.seen) >= MOST_SEEN else 0
     found = {digest_record(one): one for one in records if one.ts >= oldest}
     return {digest: one for digest, one in found.items() if digest not in link.seen}
 
 
 def remember(link: Link, taken: dict[str, Record]) -> None:
-    """Move on behind reports that were taken over."""
+    """Add imported reports to the link."""
     link.at = max([link.at, *(one.ts for one in taken.values())])
     seen = link.seen | {digest: one.ts for digest, one in taken.items()}
     recent = [(ts, digest) for digest, ts in seen.items() if ts >= link.at - OVERLAP_MS]
@@ -71,22 +70,22 @@ def remember(link: Link, taken: dict[str, Record]) -> None:
 
 @dataclass
 class Tally:
-    """What a sync has come to."""
+    """The result of a sync."""
 
     devices: int = 0
     reports: int = 0
     refused: int = 0
     fault: str = ""
-    """Why the first device or report was refused."""
+    """Reason why the first device or report was rejected."""
 
     def refuse(self, device: str, error: Exception) -> None:
-        """Count something that this platform did not take."""
+        """Count a rejected device or report."""
         self.refused += 1
         self.fault = self.fault or f"{device}: {error}"
 
 
 async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
-    """The device as it is to be here, with its TSL for a tenant that has no such product."""
+    """Return the data of the new device, with the TSL of its product."""
     model = device.model or GENERIC
     tsl = None if model == GENERIC else await remote.tsl(device.id)
     return NewDevice(
@@ -98,7 +97,7 @@ async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
 
 
 async def is_here(things: IntegrationThings, tenant: str, identifier: str) -> bool:
-    """Tell whether a device is ours, or has gone without our hearing of it."""
+    """Return whether a device exists on this platform."""
     try:
         await things.tsl(tenant, identifier)
     except NotFound:
@@ -115,7 +114,7 @@ class Sync:
         self._pages = FairScheduler("openapi-client pages", PAGES)
 
     async def run(self, tenant: str, remote: Remote) -> Tally:
-        """Bring everything; raise what ends the sync, and count what one device is refused."""
+        """Import all devices and reports; raise errors that end the sync, count the others."""
         tally = Tally()
         async for device in remote.devices():
             try:
@@ -129,7 +128,7 @@ class Sync:
         return tally
 
     async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
-        """The link of a device that is here now; None when people do not want it here."""
+        """Return the link of an existing device; None for an excluded one."""
         link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
@@ -160,7 +159,7 @@ class Sync:
     async def _page(
         self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
     ) -> bool:
-        """Take over a page; False when the device is gone here, which is what people wanted."""
+        """Import a page; return False if the device was deleted here."""
         new = find_unseen(link, page.records)
 
         async def tell(digest: str, record: Record) -> bool:
