@@ -143,7 +143,9 @@ DISK_PERIOD = 30.0
 """Seconds between two measurements."""
 
 _meter = metrics.get_meter("thingway")
-_used = _meter.create_gauge("thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume")
+_used = _meter.create_gauge(
+    "thingway_mongo_disk_used_bytes", description="Used bytes of MongoDB's volume"
+)
 _size = _meter.create_gauge("thingway_mongo_disk_bytes", description="Size of MongoDB's volume")
 
 

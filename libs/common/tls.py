@@ -94,7 +94,9 @@ class ServerTls:
         """Return the TLS of a process from its settings; None for a listener without TLS."""
         certificate, key = settings.tls_certificate, settings.tls_key
         if bool(certificate) != bool(key):
-            raise SettingsInvalid("THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY must be set together")
+            raise SettingsInvalid(
+                "THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY must be set together"
+            )
         return cls(certificate, key, client_ca) if certificate else None
 
     async def follow(self) -> None:
@@ -113,7 +115,7 @@ class ServerTls:
             stamps = self._stamps()
             if stamps == self._seen:
                 return
-            self._made()  # check first: a key that does not match would remove the current certificate
+            self._made()  # raises before a wrong key could replace the certificate
             self.context.load_cert_chain(*self._files)
         except OSError as error:
             log.warning("the certificate %s cannot be read: %s", self._files[0], error)

@@ -1,4 +1,4 @@
-"""The versions of `management`'s database."""
+"""The migrations of `management`'s database."""
 
 from datetime import UTC, datetime
 
@@ -23,8 +23,8 @@ async def _openapi_client(database: Database) -> None:
 
 
 QUIET_DAYS = 90
-"""Days without a word after which an integration, or a device that people did not want, is
-forgotten."""
+"""Days without an announcement after which an integration is deleted; also the retention of
+excluded devices."""
 
 
 async def _ends(database: Database) -> None:
@@ -51,7 +51,7 @@ async def _canvases(database: Database) -> None:
 
 
 DOWNLINK_DAYS = 30
-"""A device of class A may take long to be heard, and with it what became of its downlinks."""
+"""Days for which downlinks are kept, because a device of class A may rarely send uplinks."""
 
 
 async def _networks(database: Database) -> None:
@@ -70,9 +70,9 @@ async def _hooks(database: Database) -> None:
 
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
-    Migration(2, "what the integration openapi-client keeps", _openapi_client),
-    Migration(3, "an end for integrations and devices that are not heard of", _ends),
+    Migration(2, "collections of the integration openapi-client", _openapi_client),
+    Migration(3, "expiry of silent integrations and excluded devices", _ends),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
-    Migration(5, "what integrations of network servers keep", _networks),
+    Migration(5, "collections of integrations with network servers", _networks),
     Migration(6, "addresses of webhooks, downlinks of a device", _hooks),
 )

@@ -1,4 +1,4 @@
-"""`/public/…`: icons of the integrations that come with the platform; open to everybody."""
+"""The operation `/public/…`: icons of built-in integrations, without a login."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ _FILES = {
     for path in (Path(__file__).parent / "public").iterdir()
 }
 PATHS = frozenset({"/public/"})
-"""What is answered without a caller: consoles log out at a 401."""
+"""Paths without a principal; consoles would log out at a 401."""
 
 
 @get("/public/{name:str}", include_in_schema=False, sync_to_thread=False)
 def picture(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
-    """An icon; raise `NotFound`."""
+    """Return an icon; raise `NotFound`."""
     if name not in _FILES:
-        raise NotFound(f"there is no picture {name}", field="name")
+        raise NotFound(f"the picture {name} does not exist", field="name")
     return _FILES[name].answer(request)

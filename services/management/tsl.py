@@ -6,11 +6,11 @@ from typing import Any
 Part = dict[str, Any]
 
 ADD, DELETE = "add_device", "delete_device"
-"""Services that each integration with devices has."""
+"""The services of every integration with devices."""
 
 
 def document(*inputs: Part, services: Sequence[Part] = (), properties: Sequence[Part] = ()) -> Part:
-    """A TSL without events; devices are added with `inputs`, and can be deleted."""
+    """Return a TSL without events; devices are added with `inputs`, and can be deleted."""
     return {
         "version": "v1.0",
         "properties": list(properties),
@@ -24,7 +24,7 @@ def document(*inputs: Part, services: Sequence[Part] = (), properties: Sequence[
 
 
 def service(name: str, title: str, *inputs: Part, description: str = "") -> Part:
-    """A service that is called and answers."""
+    """Return a service that is called synchronously."""
     return {
         "id": name,
         "name": title,
@@ -36,7 +36,7 @@ def service(name: str, title: str, *inputs: Part, description: str = "") -> Part
 
 
 def text_input(name: str, title: str, description: str, most: int, *, least: int = 0) -> Part:
-    """An input of type STRING with at most `most` characters, required with `least` of them."""
+    """Return a STRING input with at most `most` characters, required if `least` is set."""
     required = {"minSize": least, "maxSize": most, "required": True}
     validator = required if least else {"maxSize": most}
     text = {"dataType": "STRING", "encoding": "UTF8"}
@@ -44,7 +44,7 @@ def text_input(name: str, title: str, description: str, most: int, *, least: int
 
 
 def device_input(name: str, title: str, description: str, kind: Part, **more: Any) -> Part:
-    """An input of the service that adds devices; `kind` is its type."""
+    """Return an input of the service that adds devices; `kind` is its type."""
     return {
         "id": f"{ADD}.{name}",
         "name": title,
@@ -54,7 +54,7 @@ def device_input(name: str, title: str, description: str, kind: Part, **more: An
 
 
 def own_property(name: str, title: str, access: str, description: str, **spec: Any) -> Part:
-    """A property of the integration itself."""
+    """Return a property of the integration itself."""
     return {
         "id": name,
         "propertyKey": name,
@@ -66,6 +66,6 @@ def own_property(name: str, title: str, access: str, description: str, **spec: A
 
 
 def text_property(name: str, title: str, access: str, description: str, most: int = 0) -> Part:
-    """A property of the integration itself that is text, of at most `most` characters."""
+    """Return a text property of the integration, with at most `most` characters."""
     bound = {"validator": {"maxSize": most}} if most else {}
     return own_property(name, title, access, description, dataType="STRING", **bound)

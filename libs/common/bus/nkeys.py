@@ -73,7 +73,7 @@ class KeyPair:
         data = _decode(seed)
         if len(data) != _SEED_PREFIX_BYTES + _KEY_BYTES or data[0] & 0xF8 != _SEED_PREFIX:
             raise NkeyError("not a seed")
-        # The byte of the type is spread over two bytes, so that a seed begins with S and its letter.
+        # The byte of the type is spread over two, so that a seed begins with S and its letter.
         kind = (data[0] & 0x07) << 5 | (data[1] & 0xF8) >> 3
         try:
             return cls(KeyKind(kind), Ed25519PrivateKey.from_private_bytes(data[2:]))

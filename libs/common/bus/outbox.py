@@ -115,7 +115,7 @@ class Outbox:
             _age.set(0)
 
     async def _tenants(self) -> list[str]:
-        """Return the tenants of remaining documents; "" stands for documents without one."""
+        """Return the tenants of remaining documents; "" means documents without one."""
         oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
         _age.set(waits)

@@ -93,7 +93,7 @@ class RpcServer:
         *,
         at_once: int = AT_ONCE,
     ) -> None:
-        """Answer `rpc.{service}.{operation}`, whose request is a `request` in JSON or a `RawRequest`.
+        """Answer `rpc.{service}.{operation}` with a JSON `request` or a `RawRequest`.
 
         Up to `at_once` requests are processed concurrently; the others wait in their tenant's lane.
         """

@@ -59,7 +59,7 @@ STREAMS: dict[str, StreamConfig] = {
         subjects=[
             "$MQTT.msgs.thing.*.down",
             "$MQTT.msgs.thing.*.down.>",
-            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # without a consumer: nats-server only acknowledges them
+            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # no consumer: only acknowledged
         ],
         retention=RetentionPolicy.INTEREST,
         discard=DiscardPolicy.NEW,

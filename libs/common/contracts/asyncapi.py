@@ -65,13 +65,23 @@ _alarm = partial(alarm_event, _TENANT, _DEVICE)
 
 CHANNELS = (
     Channel(_device("added"), events.DeviceChanged, "A device was added to an application"),
-    Channel(_device("updated"), events.DeviceChanged, "The device was changed or removed from its application"),
+    Channel(
+        _device("updated"),
+        events.DeviceChanged,
+        "The device was changed or removed from its application",
+    ),
     Channel(_device("deleted"), events.DeviceChanged, "The device was deleted"),
-    Channel(_device("online"), events.DeviceConnection, "The device connected, or sent a request over HTTP"),
+    Channel(
+        _device("online"),
+        events.DeviceConnection,
+        "The device connected, or sent a request over HTTP",
+    ),
     Channel(_device("offline"), events.DeviceConnection, "The device is disconnected or silent"),
     Channel(_device("reported"), events.PropertiesReported, "Values of a device were stored"),
     Channel(_device("rejected"), events.PropertiesRejected, "Values or messages were rejected"),
-    Channel(_device("event"), events.DeviceEventReported, "The device reported an event of its TSL"),
+    Channel(
+        _device("event"), events.DeviceEventReported, "The device reported an event of its TSL"
+    ),
     Channel(
         thing_event("{tenant}", "{thingId}", "reported"),  # type: ignore[arg-type]
         events.PropertiesReported,
@@ -83,10 +93,16 @@ CHANNELS = (
         "Values of an integration or a custom entity were rejected",
     ),
     Channel(_service("called"), events.ServiceCalled, "A service of a device was called"),
-    Channel(_service("replied"), events.ServiceReplied, "The device answered, or the call timed out"),
+    Channel(
+        _service("replied"), events.ServiceReplied, "The device answered, or the call timed out"
+    ),
     Channel(_task("created"), events.TaskCreated, "A device was sent settings or values"),
-    Channel(_task("finished"), events.TaskFinished, "A task ended; lists the result of each setting"),
-    Channel(_alarm("raised"), events.AlarmChanged, "A rule or a flow raised an alarm of the device"),
+    Channel(
+        _task("finished"), events.TaskFinished, "A task ended; lists the result of each setting"
+    ),
+    Channel(
+        _alarm("raised"), events.AlarmChanged, "A rule or a flow raised an alarm of the device"
+    ),
     Channel(_alarm("cleared"), events.AlarmChanged, "A rule, a flow or a user cleared the alarm"),
     Channel(_alarm("claimed"), events.AlarmChanged, "A user claimed the alarm"),
     Channel(
@@ -112,7 +128,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Thingway events",
             "version": VERSION,
-            "description": "Events that Thingway publishes on NATS; docs/nats.md explains how to subscribe.",
+            "description": "Events on NATS; docs/nats.md explains how to subscribe.",
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",

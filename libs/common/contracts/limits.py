@@ -19,7 +19,7 @@ Most = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The limits of a tenant. `each_…` limits a single principal of it."""
+    """The limits of a tenant; `each_…` limits a single principal."""
 
     requests: Most = 1024
     """Concurrent HTTP requests, without long polls."""

@@ -205,7 +205,7 @@ def _properties(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settle_choices(node: dict[str, Any]) -> None:
-    """Remove `integer` beside `number`, and move null out of enumerations."""
+    """Remove `integer` next to `number`, and move null out of enumerations."""
     choices = node.get("oneOf")
     if isinstance(choices, list) and {"type": "number"} in choices:
         node["oneOf"] = [one for one in choices if one != {"type": "integer"}]

@@ -54,7 +54,9 @@ class _IdType(type):
     """Lets `isinstance` check a value, because msgspec checks the result of `read` so."""
 
     def __instancecheck__(cls, value: Any) -> bool:
-        if type(value) is int and 1 <= value <= MAX_ID:  # first, for speed: bodies may have 100,000 ids
+        if (
+            type(value) is int and 1 <= value <= MAX_ID
+        ):  # first, for speed: bodies may have 100,000 ids
             return True
         return bool(cls.holds(value))  # type: ignore[attr-defined]
 

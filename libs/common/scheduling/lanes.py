@@ -105,7 +105,9 @@ class Lanes(Generic[T]):
         """Add an item to a lane; raise `LaneFull` if it does not fit."""
         if not self.has_room(lane, size):
             self.note_overflow(lane)
-            raise LaneFull(f"too many requests wait for {self.name}; try again later", retry_after=1.0)
+            raise LaneFull(
+                f"too many requests wait for {self.name}; try again later", retry_after=1.0
+            )
         entry = self._lane(lane)
         entry.waiting.setdefault(sub, deque()).append((item, size))
         self._count(entry, 1, size)

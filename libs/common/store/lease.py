@@ -37,7 +37,7 @@ class Lease:
             "until": {"$cond": [free, until, "$until"]},
         }
         try:
-            # $expr is not permitted in the filter of an upsert, hence the condition in the update. A
+            # $expr is not permitted in the filter of an upsert, so the update has the condition. A
             # new lease has no `until`, which sorts before every date.
             lease = await self._leases.find_one_and_update(
                 {"_id": self._name},

@@ -76,7 +76,9 @@ async def migrate(
 async def _restored(database: Database) -> None:
     """Wait while a backup is restored: no service must process incomplete data."""
     while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
-        log.warning("%s is being restored, or its restoration was interrupted: waiting", database.name)
+        log.warning(
+            "%s is being restored, or its restoration was interrupted: waiting", database.name
+        )
         await _pause(_LOOK)
 
 

@@ -45,7 +45,9 @@ def share_from(environ: Mapping[str, str]) -> float:
     if sampler.endswith("always_off"):
         return 0.0
     if sampler and not sampler.endswith("traceidratio"):
-        raise SettingsInvalid(f"{_SAMPLER}: {sampler!r} must be always_on, always_off or traceidratio")
+        raise SettingsInvalid(
+            f"{_SAMPLER}: {sampler!r} must be always_on, always_off or traceidratio"
+        )
     text = environ.get(_ARGUMENT) or (str(DEFAULT_SHARE) if not sampler else "1")
     try:
         share = float(text)

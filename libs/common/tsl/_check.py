@@ -236,7 +236,7 @@ def partial_view(node: Node) -> Node:
 
 
 def without_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
-    """Return `given` without its read-only members, and add a fault for each of them."""
+    """Return `given` without its read-only members; add a fault for each."""
     if node.kind == "ARRAY" and node.element and isinstance(given, list):
         element = node.element
         return [

@@ -172,7 +172,9 @@ def _check_parent(
     elif kind not in CONTAINERS:
         faults.add(place, f"must be a STRUCT or ARRAY. Got {kind or 'a member without a type'}")
     elif (key == ITEM) != (kind == "ARRAY"):
-        faults.add(f"{path}.id", f"only an ARRAY has a member '{ITEM}', and it has no other members")
+        faults.add(
+            f"{path}.id", f"only an ARRAY has a member '{ITEM}', and it has no other members"
+        )
     return None
 
 

@@ -171,7 +171,9 @@ def settle_keys(
         own = _own_key(entry, {parent, keys[parent]}, last)
         reason = _key_fault(own, last, stored=stored)
         if reason is not None:
-            faults.add(place, reason if own else f"must be a single key, or begin with '{keys[parent]}.'")
+            faults.add(
+                place, reason if own else f"must be a single key, or begin with '{keys[parent]}.'"
+            )
             own = last
         key = f"{keys[parent]}.{own}" if keys[parent] else own
         keys[entry.id] = entry.property_key = key

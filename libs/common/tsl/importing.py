@@ -84,7 +84,9 @@ def copy_referenced_members(
             continue
         copies = _copies(param, properties)
         if _kinds(param.data_spec) != _kinds(specs[param.ref]):
-            faults.add(f"{path}[{at}].ref", f"must be a property of the same type. Got '{param.ref}'")
+            faults.add(
+                f"{path}[{at}].ref", f"must be a property of the same type. Got '{param.ref}'"
+            )
         elif any(copy.id.count(".") > MAX_DEPTH for copy in copies):
             faults.add(f"{path}[{at}].ref", f"nests members more than {MAX_DEPTH} levels deep")
         else:

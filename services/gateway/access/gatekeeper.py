@@ -55,7 +55,7 @@ class Limits(NamedTuple):
 
 
 class Gatekeeper:
-    """Admits requests; without Redis, rejects all of them with 503."""
+    """Admits requests; without Redis, rejects them with 503."""
 
     def __init__(
         self,

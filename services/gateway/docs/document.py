@@ -179,7 +179,7 @@ SCHEMES: dict[str, Any] = {
 
 
 def security(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
-    """Return the security requirements of `operation`, of which any one suffices.
+    """Return the security requirements of `operation`; any one suffices.
 
     The permitted callers that the service documents are removed, and converted into scopes.
     """

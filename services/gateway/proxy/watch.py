@@ -50,7 +50,7 @@ class Watch:
             self._listener.cancel()
 
     def why(self, cancelled: asyncio.CancelledError) -> ThingwayError:
-        """Return the error because of which the task was cancelled.
+        """Return the error that cancelled the task.
 
         Raises `ClientGone` after a disconnect, and `cancelled` if the watch did not cancel the
         task.

@@ -64,8 +64,7 @@ class RelayQuota:
         return self._tenants.of(sender.user)
 
     def drops(self, subject: bytes) -> bool:
-        """Return whether the sender of a subject is disconnected, so that its message is dropped.
-        """
+        """Return whether the sender of a subject is disconnected; its messages are dropped."""
         drops = bool(self._floods) and self._floods.shuts_out(sender_of(subject.decode()).user)
         self._dropped += drops
         return drops

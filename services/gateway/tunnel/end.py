@@ -20,7 +20,9 @@ class End(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, and detect lost peers with TCP keep-alive."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
+        self.transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's class does not inherit from it
         self.transport.set_write_buffer_limits(MOST_WAITING)
         keep_alive(self.transport)
 

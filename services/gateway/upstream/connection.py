@@ -194,7 +194,9 @@ class Connection(asyncio.Protocol):
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError as error:  # a fault of the gateway, not of the service
+        except (
+            httptools.HttpParserCallbackError
+        ) as error:  # a fault of the gateway, not of the service
             self._fail(_raised(error))
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:

@@ -108,7 +108,9 @@ class CanvasService:
         name = checked_name(name_of(wanted.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
         if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
-            raise Conflict(f"a dashboard must have at most {MOST_CANVASES} additional canvases", field="name")
+            raise Conflict(
+                f"a dashboard must have at most {MOST_CANVASES} additional canvases", field="name"
+            )
         canvas = await self._new_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
         await self.store.insert(canvas)
         if await self.dashboards.get(user.tenant, dashboard_id) is None:
@@ -121,7 +123,9 @@ class CanvasService:
         await self.dashboard_service.find_visible(user, dashboard_id)
         ids = ids_of(wanted.canvas_ids)
         if dashboard_id in ids:
-            raise InvalidInput("must not contain the main canvas, which cannot be deleted", field="canvas_ids")
+            raise InvalidInput(
+                "must not contain the main canvas, which cannot be deleted", field="canvas_ids"
+            )
         await self.store.remove(user.tenant, dashboard_id, ids)
 
     async def _create_for_device(self, tenant: str, device_id: int) -> Canvas:

@@ -194,7 +194,7 @@ class DashboardStore:
     async def read(
         self, tenant: str, ids: Sequence[int] | None = None
     ) -> AsyncGenerator[Dashboard, None]:
-        """Yield dashboards with their widgets, one by one, because each may have 4 MiB of them."""
+        """Yield dashboards with up to 4 MiB of widgets each, one by one."""
         for listed in await self.list(tenant, ids):
             if (dashboard := await self.get(tenant, listed.id)) is not None:
                 yield dashboard

@@ -1,4 +1,4 @@
-"""The sending end of a WebSocket, and its closing."""
+"""Sending on WebSockets, and closing them."""
 
 import asyncio
 import time
@@ -16,35 +16,36 @@ from libs.common.scheduling import FairScheduler
 from services.management.live.packets import LARGEST
 
 MALFORMED, POLICY, TRY_AGAIN = 1007, 1008, 1013
-"""Close codes (RFC 6455, 7.4.1, and its registry): bad data, policy violation, try again later."""
+"""Close codes (RFC 6455, 7.4.1, and its registry): invalid data, policy violation, try again
+later."""
 PATIENCE = 30.0
-"""Seconds for which a client may read nothing at all before it is closed."""
+"""Seconds without reading after which a client is disconnected."""
 LONGEST_REASON = 120
 """Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 WRITABLE = "writable"
-"""Name in the state of a connection: the event that says that its client keeps up."""
+"""Key in the state of a connection: the event that is set while its client reads."""
 STEPS = 16
-"""Steps of all sockets (a frame that is read or sent) between two looks of the event loop at what
-else there is to do, once they have used up a slice; one tenant alone has half of them."""
+"""Steps of all sockets (a frame that is received or sent) per iteration of the event loop, after
+their time slice is used up; a single tenant gets half of them."""
 MOST_STEPS = 100_000
-"""Steps of a tenant that wait: each socket has two at most."""
+"""Waiting steps of a tenant; each socket has at most two."""
 SLICE = 0.005
-"""Seconds for which a long job holds the event loop."""
+"""Seconds for which a long job may occupy the event loop."""
 
 Pause = Callable[[], Awaitable[None]]
 
 
 class Turns:
-    """Turns of tenants at the event loop of a process, for the work that their sockets cause."""
+    """Tenants' turns at the event loop of a process, for the work that their sockets cause."""
 
     def __init__(self) -> None:
         self._scheduler = FairScheduler("live", STEPS, items=MOST_STEPS)
         self._until = 0.0
-        """Steps need no turn before, until the event loop looks around again; 0 once it did."""
+        """The end of the time slice in which steps need no turn; 0 at its beginning."""
 
     @asynccontextmanager
     async def step(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for the turn of a tenant, when there is much to do; other tasks run afterwards."""
+        """Run a step in the tenant's turn if there is much to do, then let other tasks run."""
         now = time.monotonic()
         if not self._until:
             self._until = now + SLICE
@@ -61,7 +62,7 @@ class Turns:
 
 
 def slices() -> Pause:
-    """Return a function that lets other tasks run when its caller has used up a slice."""
+    """Return a function that lets other tasks run after each time slice of its caller."""
     until = time.monotonic() + SLICE
 
     async def pause() -> None:
@@ -74,7 +75,7 @@ def slices() -> Pause:
 
 
 class Closer:
-    """Sends on a socket, and closes it from anywhere: once, with a code and a reason."""
+    """Sends on a socket, and closes it once, with a code and a reason."""
 
     __slots__ = ("_closing", "_turns", "socket")
 
@@ -84,15 +85,15 @@ class Closer:
         self._closing: asyncio.Task[None] | None = None
 
     async def send(self, data: str | bytes) -> None:
-        """Send a frame of text, or a binary one."""
-        with suppress(OSError, WebSocketDisconnect):  # who reads is told that the client has gone
+        """Send a text or binary frame."""
+        with suppress(OSError, WebSocketDisconnect):  # the reading task handles the disconnect
             await self.socket.send_data(data, mode="text" if isinstance(data, str) else "binary")
 
     async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:
-        """Send what `next_frame` returns, once the client keeps up and its tenant has its turn.
+        """Send the result of `next_frame` when the client reads and its tenant has its turn.
 
-        Nothing is encoded, and no turn is held, for a client that does not keep up. Raises
-        `TimeoutError` when it reads nothing for too long.
+        Nothing is encoded, and no turn is taken, for a client that does not read. Raises
+        `TimeoutError` if it does not read for too long.
         """
         writable: asyncio.Event = self.socket.scope["state"][WRITABLE]
         while True:
@@ -106,29 +107,30 @@ class Closer:
                     return
 
     async def closed(self) -> None:
-        """Wait until what was closed is."""
+        """Wait until the socket is closed, if `close` was called."""
         if self._closing is not None:
             with suppress(OSError, WebSocketDisconnect):
                 await self._closing
 
     def close(self, code: int, reason: str) -> None:
-        """Close with a code and a reason; repeatable."""
+        """Close with a code and a reason; may be repeated."""
         if self._closing is None:
             plain = reason.encode("ascii", "replace").decode()[:LONGEST_REASON]
             self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
 
 
 class PatientProtocol(WebSocketsSansIOProtocol):
-    """Closes after the peer, or after `close_timeout` seconds, when a frame is refused.
+    """Closes after the peer, or after `close_timeout` seconds, if a frame is rejected.
 
-    A connection that is closed while the peer still sends is reset, and a reset may overtake
-    the close frame that says why (RFC 6455, 7.1.1).
+    Closing a connection while the peer still sends resets it, and the reset may overtake the close
+    frame with the reason (RFC 6455, 7.1.1).
     """
 
     def handle_connect(self, event: Request) -> None:
-        """Bound the frames of MQTT before the first one comes, from somebody unknown.
+        """Limit the size of MQTT frames before the login.
 
-        No pings beside those of MQTT: paho's answers break RFC 6455 (5.1), and end the connection.
+        Disable WebSocket pings with MQTT: paho's answers violate RFC 6455 (5.1), and end the
+        connection.
         """
         if event.path.partition("?")[0] == WS_PATH:
             self.conn.max_message_size = LARGEST
@@ -136,12 +138,12 @@ class PatientProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
 
     async def run_asgi(self) -> None:
-        """Let the application know when the client does not keep up."""
+        """Give the application access to the `writable` event."""
         self.scope["state"][WRITABLE] = self.writable
         await super().run_asgi()
 
     def handle_parser_exception(self) -> None:
-        """Say why once; whatever else arrives is dropped by the parser."""
+        """Send the reason once; the parser drops further data."""
         if self.close_timer is not None or self.conn.close_sent is None:
             return
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason

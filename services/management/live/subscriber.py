@@ -1,4 +1,4 @@
-"""Who listens; and a socket's: what it subscribes to, may see, and what waits to be sent."""
+"""Listeners of changes; a socket's subscriptions, grants, and waiting frames."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -22,42 +22,42 @@ from services.management.live.frames import (
 from services.management.live.sockets import TRY_AGAIN, Closer
 
 MOST_WAITING = 256
-"""Frames that wait for a slow reader; beyond them only the latest values are kept."""
+"""Frames that wait for a slow reader; beyond it, only the latest values are kept."""
 MOST_BYTES = 1024 * 1024
-"""The same in bytes."""
+"""Maximum bytes of these frames."""
 MOST_MERGED = 256 * 1024
-"""Bytes of a frame of latest values, unless one value alone has more."""
+"""Bytes of a frame of latest values, unless a single value is larger."""
 
 _encoder = msgspec.json.Encoder()
 _overflow = metrics.get_meter("thingway").create_counter(
     "thingway_live_overflow",
-    description="Frames and changes merged or skipped as a WebSocket did not keep up, by tenant",
+    description="Frames and changes merged or skipped for slow WebSockets, by tenant",
 )
 
 
 class Listener(ABC):
-    """Who hears what changes, for as long as its credential holds."""
+    """A receiver of changes, while its credential is valid."""
 
     def __init__(
         self, principal: Principal, credential: str, grants: Grants, closer: Closer
     ) -> None:
-        """`credential` is the key of Redis that is there while it may listen."""
+        """`credential` is a Redis key that exists while the listener may receive changes."""
         self.principal = principal
         self.credential = credential
         self.grants = grants
         self._closer = closer
         self.queued = QueuedBytes(MOST_BYTES)
-        """What waits, as a part of what waits for the tenant."""
+        """Waiting bytes, which are part of the tenant's."""
         self._closed = False
         self._sending: asyncio.Task[None] | None = None
 
     def close(self, code: int, reason: str) -> None:
-        """End the socket with a code and a reason; repeatable."""
+        """Close the socket with a code and a reason; may be repeated."""
         self._closed = True
         self._closer.close(code, reason)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._closed = True
         self.queued.add(-self.queued.size)
         if self._sending is not None:
@@ -65,7 +65,7 @@ class Listener(ABC):
 
     @abstractmethod
     def _waits(self) -> bool:
-        """Return whether something is to be sent."""
+        """Return whether a frame waits to be sent."""
 
     @abstractmethod
     def _next(self) -> str | bytes | None:
@@ -92,13 +92,13 @@ class Subscriber(Listener):
     """A socket of `/websocket`."""
 
     keys: frozenset[str] = frozenset()
-    """Keys of the entities that it subscribes to, also by their ids."""
+    """Keys of the subscribed entities, including those subscribed by id."""
     granted_keys: frozenset[str] = frozenset()
-    """Keys whose entity is granted by itself, and not with its thing."""
+    """Keys of entities that are granted directly, and not with their thing."""
     pattern: Pattern | None = None
     """The pattern of changes that it follows."""
     counted = 0
-    """The keys that count against limits."""
+    """Number of keys that count in the limits."""
     _changes_first = False
 
     def __init__(
@@ -108,7 +108,7 @@ class Subscriber(Listener):
         self._changes = ChangeQueue(self.queued)
         self._waiting: deque[Update] = deque()
         self._latest: OrderedDict[str, Value] = OrderedDict()
-        """The latest values of a slow reader, the key that waits longest first."""
+        """The latest values for a slow reader, the longest waiting key first."""
 
     def sees(self, thing: ChangedThing) -> bool:
         """Return whether all changes of a thing may be sent."""
@@ -117,7 +117,7 @@ class Subscriber(Listener):
         )
 
     def push(self, update: Update) -> None:
-        """Send new values; a slow reader gets the latest of each key instead of every one."""
+        """Send new values; a slow reader gets only the latest of each key."""
         if self._closed:
             return
         if self._latest:
@@ -130,19 +130,19 @@ class Subscriber(Listener):
         self._send()
 
     def follow(self, pattern: Pattern | None) -> None:
-        """Replace the pattern, and forget the changes that wait for the one before."""
+        """Replace the pattern, and drop waiting changes of the previous one."""
         self.pattern = pattern
         self._changes.clear()
 
     def push_change(self, change: EncodedChange) -> None:
-        """Send a change that fits the pattern."""
+        """Send a change that matches the pattern."""
         if not self._closed:
             if skipped := self._changes.add(change):
                 self._note_overflow(skipped)
             self._send()
 
     def _merge(self) -> None:
-        """Keep the latest value of each key of what waits."""
+        """Reduce waiting frames to the latest value of each key."""
         self._note_overflow(len(self._waiting))
         while self._waiting:
             update = self._waiting.popleft()
@@ -153,7 +153,7 @@ class Subscriber(Listener):
         return bool(self._waiting or self._latest or self._changes)
 
     def _next(self) -> str | None:
-        """Return the next frame; the two kinds of subscriptions take turns."""
+        """Return the next frame; the two types of subscriptions take turns."""
         self._changes_first = not self._changes_first
         changes = self._changes.take() if self._changes_first else None
         return changes or self._next_values() or self._changes.take()

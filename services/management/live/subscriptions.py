@@ -1,10 +1,9 @@
-"""Subscriptions of sockets, and the watch over their tokens and grants.
+"""Subscriptions of sockets, and checks of their tokens and grants.
 
-Most subscriptions need nobody: what a device grant shows is known from the event itself.
-`device` is asked only about ids, and about keys of users who hold grants of entities.
-
-Twice a second the tokens of all sockets and the access versions of their tenants are read
-from Redis. That notices every way in which a token can end, and needs nothing to be told.
+Most subscriptions need no request to `device`, because an event contains what a device grant
+requires. `device` is asked only about ids, and about keys of users with grants of entities.
+Twice a second, the tokens of all sockets and the access versions of their tenants are read from
+Redis. This detects every way in which a token can end, without notifications.
 """
 
 import logging
@@ -30,13 +29,13 @@ from services.management.live.subscriber import Listener, Subscriber
 log = logging.getLogger(__name__)
 
 EVERY = 0.4
-"""Seconds between looks: a revoked token closes its sockets within a second."""
+"""Seconds between two checks: sockets of a revoked token are closed within a second."""
 CHUNK = 2000
 ENDED = "the token is no longer valid"
 
 
 class Subscriptions:
-    """Subscribes sockets."""
+    """Manages the subscriptions of sockets."""
 
     def __init__(self, hub: Hub, devices: DeviceClient, admission: Admission, turns: Turns) -> None:
         self._hub = hub
@@ -45,9 +44,9 @@ class Subscriptions:
         self.turns = turns
 
     async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
-        """Replace what a socket subscribes to; keys need not exist.
+        """Replace the subscription of a socket; keys need not exist.
 
-        Raises `TooManyRequests`, and what `device` answers when it is needed.
+        Raises `TooManyRequests`, and errors of `device` if it is needed.
         """
         self._admission.count_keys(subscriber, len(wanted))
         ids = [number for key in wanted if (number := find_id(key))]
@@ -61,7 +60,7 @@ class Subscriptions:
         await self.find_granted_keys(subscriber)
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a socket."""
+        """Remove a socket."""
         self._hub.leave(subscriber)
         self._admission.count_keys(subscriber, 0)
 
@@ -71,7 +70,7 @@ class Subscriptions:
         await self.find_granted_keys(subscriber)
 
     async def find_granted_keys(self, subscriber: Subscriber) -> None:
-        """Find again which of its keys are granted by themselves; any may fit a pattern."""
+        """Update the keys that are granted directly; with a pattern, of all granted entities."""
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()
         if subscriber.grants.everything or not granted:
@@ -93,24 +92,24 @@ class Subscriptions:
 
 @dataclass(frozen=True)
 class Watch:
-    """Looks after the sockets of a hub."""
+    """Checks the sockets of a hub."""
 
     hub: Hub
     tokens: Credentials
     user_access: UserAccess
     subscriptions: Subscriptions
     refreshing: Beside = field(default_factory=Beside)
-    """One job for each tenant whose grants have changed."""
+    """A job for each tenant whose grants have changed."""
 
     async def run(self) -> None:
-        """Look for ever; without Redis or `auth` what was known holds."""
+        """Check for ever; without Redis or `auth`, the last known state remains valid."""
         try:
             await repeat(self.look, EVERY, "sockets could not be checked")
         finally:
             await self.refreshing.stop()
 
     async def look(self) -> None:
-        """One look at all sockets."""
+        """Check all sockets."""
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CHUNK):
             chunk = listeners[start : start + CHUNK]
@@ -132,7 +131,7 @@ class Watch:
                 self.refreshing.begin(tenant, partial(self._refresh, stale, version))
 
     async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
-        """Read access again for sockets of a tenant, once for each user."""
+        """Read permissions and grants again for sockets of a tenant, once per user."""
         known: dict[str, tuple[Principal, Grants] | None] = {}
         try:
             for subscriber in subscribers:
@@ -141,7 +140,7 @@ class Watch:
                     known[user] = await self.user_access.read(subscriber.principal, version)
                 judged = known[user]
                 if judged is None:
-                    subscriber.close(POLICY, "the user is gone")
+                    subscriber.close(POLICY, "the user does not exist or is disabled")
                 else:
                     subscriber.principal, subscriber.grants = judged
                     if isinstance(subscriber, Subscriber):

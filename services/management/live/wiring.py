@@ -25,7 +25,7 @@ from services.management.live.subscriptions import Subscriptions, Watch
 
 @dataclass(frozen=True)
 class Live:
-    """What the process runs of live updates."""
+    """The parts of live updates that the process runs."""
 
     router: Router
     bus: Bus
@@ -35,7 +35,7 @@ class Live:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Push changes and watch over sockets meanwhile."""
+        """Push changes and check sockets while the block runs."""
         await report_use(self.bus, self.admission.use)
         try:
             async with running(create_consumer(self.bus, self.hub).run(), self.watch.run()):
@@ -53,7 +53,7 @@ def wire(
     limits: KnownLimits,
     devices: DeviceClient,
 ) -> Live:
-    """Build the hub of this process, and all that reads from it or pushes into it."""
+    """Return the hub of this process with its endpoints and jobs."""
     turns = Turns()
     hub = Hub(Exchange(Numbers(devices), turns))
     credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)

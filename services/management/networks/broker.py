@@ -1,7 +1,7 @@
 """Connections to the brokers of network servers, as an MQTT 3.1.1 client.
 
-They are made to addresses that may be called. Messages are acknowledged once they are handled. What
-a broker can make us hold is bounded. Numbers in brackets are sections of the standard.
+They use only permitted addresses. Messages are acknowledged when they are processed. The memory
+that a broker can occupy is limited. Numbers in brackets are sections of the standard.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from libs.common.mqtt import encoded
 from services.management.networks.settings import Broker
 
 CONNECT_SECONDS = 10.0
-"""For each of connecting, the login and the answer to a packet."""
+"""Seconds for each of connecting, the login, and the answer to a packet."""
 KEEPALIVE = 30
 SILENCE = 1.5 * KEEPALIVE
-"""Seconds without any packet, also without an answer to a ping, after which the connection ends."""
+"""Seconds without any packet, including answers to pings, after which the connection ends."""
 CLOSE_SECONDS = 1.0
 MOST_WAITING = 20_000
-"""Messages of one connection that wait here; more than brokers send without an acknowledgement."""
+"""Waiting messages of a connection; brokers send fewer without an acknowledgement."""
 MOST_WAITING_BYTES = 16 * 1024**2
 LARGEST_MESSAGE = 256 * 1024
 LONGEST_TOPIC = 0xFFFF
 PACKETS_IN_TURN = 64
-"""Packets that are handled before other tasks run; a flood would not let them."""
+"""Packets that are processed before other tasks run."""
 REFUSED = 0x80
-"""The return code of a subscription that is not granted [3.9.3]."""
+"""The return code of a rejected subscription [3.9.3]."""
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK = 0x10, 0x20, 0x30, 0x40
 _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
@@ -51,15 +51,15 @@ _LOGIN_ERRORS = (
 
 
 class BrokerError(Exception):
-    """The broker ends the connection, or refuses something."""
+    """The broker ends the connection, or rejects a request."""
 
 
 class LoginRefused(BrokerError):
-    """The broker refuses the login; the text says why."""
+    """The broker rejects the login; the message is its reason."""
 
 
 class Message(NamedTuple):
-    """A message; one of QoS 0 has no packet id."""
+    """A message; with QoS 0, it has no packet id."""
 
     topic: str
     payload: bytes
@@ -67,16 +67,16 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it holds at most; a character has up to four."""
+        """Return the maximum bytes in memory; a character has up to four."""
         return 4 * len(self.topic) + len(self.payload)
 
 
 def check_topic(text: str, field: str | None = None) -> None:
-    """Raise `InvalidInput` for a text that is no topic filter [4.7]."""
+    """Raise `InvalidInput` unless a text is a topic filter [4.7]."""
     levels = text.split("/")
     misplaced = any(len(level) > 1 and {*"+#"} & {*level} for level in levels)
     if misplaced or "#" in levels[:-1] or not _has_topic_length(text):
-        raise InvalidInput(f"{text} is no topic", field=field)
+        raise InvalidInput(f"{text} is not a topic filter", field=field)
 
 
 def _has_topic_length(text: str) -> bool:
@@ -84,7 +84,7 @@ def _has_topic_length(text: str) -> bool:
 
 
 class Connection:
-    """An open connection: it receives, acknowledges and publishes messages."""
+    """An open connection, which receives, acknowledges and publishes messages."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -108,25 +108,25 @@ class Connection:
         await self._send(encoded(_CONNECT, head + b"".join(map(_text, fields))))
         first, body = await self._read_packet()
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
-            raise BrokerError("the broker does not speak MQTT 3.1.1")
+            raise BrokerError("the broker does not support MQTT 3.1.1")
         if code := body[1]:
             known = code <= len(_LOGIN_ERRORS)
             raise LoginRefused(_LOGIN_ERRORS[code - 1] if known else f"code {code}")
 
     async def listen(self, topics: Sequence[str], before: Iterable[str]) -> None:
-        """Subscribe to `topics`, and to none of `before`, which the broker may remember.
+        """Subscribe to `topics`, and unsubscribe from other topics of `before`.
 
-        Raises `BrokerError` for a topic that the broker refuses.
+        Raises `BrokerError` for a topic that the broker rejects.
         """
         for topic in set(before) - set(topics):
             await self._request(_UNSUBSCRIBE, b"", _text(topic))
         for topic in topics:
             codes = await self._request(_SUBSCRIBE, b"", _text(topic) + b"\x01")
             if not codes or codes[0] >= REFUSED:
-                raise BrokerError(f"the broker refuses to tell {topic}")
+                raise BrokerError(f"the broker rejects the subscription of {topic}")
 
     async def batches(self, most: int) -> AsyncIterator[list[Message]]:
-        """Yield what has come, up to `most` at a time, until the connection ends with an error."""
+        """Yield up to `most` received messages at a time, until the connection ends."""
         while True:
             while not self._waiting:
                 if self._failure is not None:
@@ -137,34 +137,35 @@ class Connection:
             self._waiting_bytes -= sum(message.size for message in batch)
             yield batch
             if self._dropped and not self._waiting:
-                raise BrokerError(f"{self._dropped} messages came faster than they are stored")
+                raise BrokerError(f"{self._dropped} messages arrived faster than they are stored")
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Say that messages are dealt with, so that the broker forgets them.
+        """Acknowledge messages, so that the broker deletes them.
 
-        When the connection has ended, `batches` raises why, after what still waits.
+        After the connection ended, `batches` raises its error once the waiting messages are
+        processed.
         """
         packets = b"".join(encoded(_PUBACK, one.packet_id) for one in messages if one.packet_id)
         if self._failure is not None:
-            self._writer.write(packets)  # the broker may still read them
+            self._writer.write(packets)  # the broker may still receive them
             return
-        with contextlib.suppress(OSError):  # it has ended the connection
+        with contextlib.suppress(OSError):  # `_send` has ended the connection
             await self._send(packets)
 
     async def publish(self, topic: str, payload: bytes, qos: int) -> None:
         """Publish with QoS 0 or 1; raise `BrokerError`, `OSError` or `TimeoutError`.
 
-        Raises `InvalidInput` for a text that is no topic name: a broker disconnects for it [4.7].
+        Raises `InvalidInput` unless the topic is valid, because a broker would disconnect [4.7].
         """
         if {*"+#"} & {*topic} or not _has_topic_length(topic):
-            raise InvalidInput(f"{topic} is no topic to publish to")
+            raise InvalidInput(f"{topic} is not a topic name")
         if qos:
             await self._request(_PUBLISH | qos << 1, _text(topic), payload)
         else:
             await self._send(encoded(_PUBLISH, _text(topic) + payload))
 
     async def receive(self) -> None:
-        """Receive packets until the connection ends; `batches` raises what has ended it."""
+        """Receive packets until the connection ends; `batches` raises the error."""
         handled = 0
         try:
             while True:
@@ -176,25 +177,25 @@ class Connection:
                 handled += 1
                 if handled % PACKETS_IN_TURN == 0:
                     await asyncio.sleep(0)
-        except Exception as error:  # noqa: BLE001 - whatever it is, `batches` raises it
+        except Exception as error:  # noqa: BLE001 - `batches` raises it
             self._end(error)
 
     async def ping(self) -> None:
         """Send a ping every `KEEPALIVE` seconds."""
-        with contextlib.suppress(Exception):  # it has ended the connection
+        with contextlib.suppress(Exception):  # `_send` has ended the connection
             while True:
                 await asyncio.sleep(KEEPALIVE)
                 await self._send(_PINGREQ)
 
     def close(self) -> None:
-        """Disconnect, and let go of the socket soon, whatever state it is in."""
+        """Disconnect, and close the socket soon in any case."""
         self._end(BrokerError("the connection is closed"))
         self._writer.write(_DISCONNECT)
         self._writer.close()
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._writer.transport.abort)
 
     async def _read_packet(self) -> tuple[int, bytes]:
-        """Return first byte and body of the next packet; one that is too large is not read."""
+        """Return first byte and body of the next packet; raise `BrokerError` if it is too large."""
         try:
             first = (await self._reader.readexactly(1))[0]
             size = 0
@@ -206,7 +207,7 @@ class Connection:
             else:
                 raise BrokerError("the broker sent a packet without a length")
             if size > LARGEST_MESSAGE:
-                raise BrokerError(f"a message of {size} bytes is not taken")
+                raise BrokerError(f"a message has {size} bytes, {LARGEST_MESSAGE} are allowed")
             return first, await self._reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise BrokerError("the broker closed the connection") from error
@@ -222,12 +223,12 @@ class Connection:
             raise BrokerError(f"the broker sent a packet of type {first >> 4}")
 
     def _add(self, first: int, body: bytes) -> None:
-        """Let a message wait; one for which there is no room is counted and dropped."""
+        """Add a waiting message, or count and drop it if there is no room."""
         qos = first >> 1 & 3
         end = 2 + int.from_bytes(body[:2], "big")
         start = end + 2 if qos else end
         if qos > 1 or len(body) < start:
-            raise BrokerError(f"the broker sent a message of QoS {qos} that cannot be read")
+            raise BrokerError(f"the broker sent a message with QoS {qos} that cannot be decoded")
         if len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
             self._dropped += 1
             return
@@ -238,7 +239,7 @@ class Connection:
         self._arrived.set()
 
     async def _request(self, first: int, before: bytes, after: bytes) -> bytes:
-        """Send a packet with an id between two parts of its body; return its answer without it."""
+        """Send a packet with an id between two parts of its body; return its answer."""
         self._last_id = self._last_id % 0xFFFF + 1
         packet_id = self._last_id.to_bytes(2, "big")
         key = bytes([(first & _TYPE) + _NEXT_TYPE]) + packet_id
@@ -252,7 +253,7 @@ class Connection:
             del self._answers[key]
 
     async def _send(self, packet: bytes) -> None:
-        """Send a packet; a broker that does not read it in time ends the connection."""
+        """Send a packet; end the connection if the broker does not receive it in time."""
         if self._failure is not None:
             raise self._failure
         self._writer.write(packet)
@@ -264,14 +265,14 @@ class Connection:
             raise
 
     def _end(self, error: Exception) -> None:
-        """Have everything that waits for the connection raise why it has ended."""
+        """Raise the error in everything that waits for the connection."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(self._failure)
-                answer.exception()  # nobody may come to await it
+                answer.exception()  # it may not be awaited
 
 
 def _text(text: str) -> bytes:
@@ -283,9 +284,9 @@ def _text(text: str) -> bytes:
 async def connected(
     broker: Broker, client_id: str, allowed: tuple[str, ...]
 ) -> AsyncIterator[Connection]:
-    """Connect, and disconnect at the end.
+    """Return a connection, which is closed at the end of the block.
 
-    Raises `BrokerError`, `OSError` (`ssl.SSLError` is one) and `TimeoutError`.
+    Raises `BrokerError`, `OSError` (including `ssl.SSLError`) and `TimeoutError`.
     """
     async with asyncio.timeout(CONNECT_SECONDS):
         connection = await _connect(broker, allowed)

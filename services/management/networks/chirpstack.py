@@ -1,4 +1,4 @@
-"""`chirpstack`: devices of a ChirpStack 4 server, over its MQTT integration and its API (gRPC)."""
+"""The integration `chirpstack`: devices of a ChirpStack 4 server, over MQTT and gRPC."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ APPLICATION = "application"
 API, API_TOKEN = "api", "api_token"
 PROFILE, JOIN_EUI, APP_KEY = "device_profile", "join_eui", "app_key"
 REGISTER_SECONDS = 8.0
-"""For all that registering a device needs."""
+"""Seconds for the complete registration of a device."""
 UNDO_SECONDS = 3.0
 LONGEST_REASON = 300
 _REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
@@ -51,20 +51,20 @@ MANIFEST = create_manifest(
     text_input(
         APPLICATION,
         "Application",
-        "ID of its application in ChirpStack; it is learned with an uplink",
+        "ID of the application in ChirpStack; if empty, it is set by the first uplink",
         64,
     ),
     text_input(
         PROFILE,
         "Device profile",
-        "ID in ChirpStack: the device is registered there with it; empty when it is there",
+        "ID of the profile with which to register the device in ChirpStack; empty if it is registered",
         64,
     ),
-    text_input(JOIN_EUI, "JoinEUI", "To be registered: 16 digits", 32),
+    text_input(JOIN_EUI, "JoinEUI", "JoinEUI for the registration: 16 hexadecimal digits", 32),
     text_input(
         APP_KEY,
         "AppKey",
-        "To be registered, for a device that joins: 32 hexadecimal digits; it is not kept here",
+        "AppKey for the registration of an OTAA device: 32 hexadecimal digits; it is not stored",
         64,
     ),
     properties=[
@@ -73,21 +73,21 @@ MANIFEST = create_manifest(
             APPLICATION,
             "Application",
             "RW",
-            "ID of the one application to hear; empty for all that the broker shows",
+            "ID of the application to receive; empty receives all applications of the broker",
             64,
         ),
         text_property(
             API,
             "API",
             "RW",
-            "Of ChirpStack, to register devices: https://host:443 or http://host:8080",
+            "ChirpStack's API, to register devices: https://host:443 or http://host:8080",
             LONGEST_URL,
         ),
         text_property(
             API_TOKEN,
             "API key",
             "W",
-            "Of ChirpStack, never shown; it is given anew with another API",
+            "API key of ChirpStack, never shown; enter it again after changing the API",
             4096,
         ),
     ],
@@ -96,7 +96,7 @@ MANIFEST = create_manifest(
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """ChirpStack's API, and as whom it is asked."""
+    """ChirpStack's API, and the key with which it is called."""
 
     host: str
     port: int
@@ -107,7 +107,7 @@ class Api:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """A device as ChirpStack is told of it."""
+    """A device for ChirpStack."""
 
     dev_eui: str
     name: str
@@ -118,28 +118,28 @@ class Registration:
 
 
 class _Devices:
-    """The calls of `DeviceService`, each of which says who asks."""
+    """The authenticated calls of `DeviceService`."""
 
     def __init__(self, stub: DeviceServiceStub, token: str) -> None:
         self._stub = stub
         self._metadata = (("authorization", f"Bearer {token}"),)
 
     async def call(self, name: str, request: Any, timeout: float | None = None) -> Any:
-        """Raises `AioRpcError`."""
+        """Call an operation; raise `AioRpcError`."""
         return await getattr(self._stub, name)(request, metadata=self._metadata, timeout=timeout)
 
 
 async def register(api: Api, wanted: Registration, allowed: tuple[str, ...]) -> None:
-    """Register a device with its key, or leave it as it is there when it is the same.
+    """Register a device with its key, or do nothing if it is already registered so.
 
-    Raises `InvalidInput` naming the input at fault, `Conflict` when ChirpStack has another device
-    of this DevEUI, and `Unavailable`; then ChirpStack has no device more than before.
+    Raises `InvalidInput` for the invalid input, `Conflict` if ChirpStack has a different device
+    with this DevEUI, and `Unavailable`. After an error, the device is not registered.
     """
     try:
         async with asyncio.timeout(REGISTER_SECONDS), _connected(api, allowed) as devices:
             await _register(devices, wanted)
     except TimeoutError as error:
-        raise Unavailable("ChirpStack's API does not answer in time") from error
+        raise Unavailable("ChirpStack's API did not answer in time") from error
     except OSError as error:
         raise InvalidInput(f"cannot be called: {error.strerror or error}", field=API) from error
     except grpc.aio.AioRpcError as error:
@@ -171,7 +171,7 @@ async def _register(devices: _Devices, wanted: Registration) -> None:
 
 
 def _keys(wanted: Registration) -> pb.DeviceKeys:
-    """The AppKey of LoRaWAN 1.0, which ChirpStack keeps as `nwk_key`."""
+    """Return the AppKey of LoRaWAN 1.0, which ChirpStack stores as `nwk_key`."""
     return pb.DeviceKeys(dev_eui=wanted.dev_eui.lower(), nwk_key=wanted.app_key.lower())
 
 
@@ -180,12 +180,14 @@ async def _undo(devices: _Devices, dev_eui: str) -> None:
     try:
         await devices.call("Delete", request, UNDO_SECONDS)
     except grpc.aio.AioRpcError as error:
-        text = f"ChirpStack took no key, and has the device {dev_eui} without it: delete it there"
+        text = (
+            f"ChirpStack rejected the key, and has the device {dev_eui} without it: delete it there"
+        )
         raise Unavailable(text) from error
 
 
 async def _check_same(devices: _Devices, wanted: Registration) -> None:
-    """Raise `Conflict` unless the device is there as it is wanted; a missing key is added."""
+    """Raise `Conflict` unless the registered device matches; add a missing key."""
     eui = wanted.dev_eui.lower()
     there = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
     same = (there.application_id, there.device_profile_id) == (wanted.application, wanted.profile)
@@ -198,18 +200,18 @@ async def _check_same(devices: _Devices, wanted: Registration) -> None:
                 raise
             await devices.call("CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(wanted)))
     if not same:
-        text = "is registered at ChirpStack in another way: add it without a device profile"
+        text = "is registered in ChirpStack with other settings: add it without a device profile"
         raise Conflict(text, field="dev_eui")
 
 
 def _told(error: grpc.aio.AioRpcError) -> ThingwayError:
     reason = (error.details() or error.code().name)[:LONGEST_REASON]
     if error.code() in _REFUSED:
-        return InvalidInput(f"is refused by ChirpStack: {reason}", field=API_TOKEN)
+        return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _WRONG:
         named = [one for one in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _names(reason, one)]
         return InvalidInput(
-            f"ChirpStack refuses the device: {reason}", field=named[0] if named else "dev_eui"
+            f"ChirpStack rejects the device: {reason}", field=named[0] if named else "dev_eui"
         )
     return Unavailable(f"ChirpStack's API: {reason}")
 
@@ -220,7 +222,7 @@ def _names(reason: str, key: str) -> bool:
 
 @asynccontextmanager
 async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_Devices]:
-    """Calls to an address that may be called; its certificate is checked for the name."""
+    """Connect to a permitted address, whose certificate is checked for the host name."""
     address = (await outgoing_addresses(api.host, api.port, allowed))[0]
     family = "ipv6" if address["family"] == AF_INET6 else "ipv4"
     host = f"[{address['host']}]" if family == "ipv6" else address["host"]
@@ -237,30 +239,30 @@ async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_Devic
 
 
 class ChirpStack(NetworkServer):
-    """Hears the events of ChirpStack's MQTT integration and publishes its commands."""
+    """Receives events of ChirpStack's MQTT integration, and publishes its commands."""
 
     manifest = MANIFEST
     own_settings = (APPLICATION,)
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take the API and its key, the application and the rest; raises `InvalidInput`."""
+        """Store the API and its key, the application and the broker; raise `InvalidInput`."""
         given, tenant = change.properties, change.tenant
         if text := read_text(given, API):
             self._checked(text)
         if (text := read_text(given, APPLICATION)) and not _ID.fullmatch(text):
-            raise InvalidInput("must be the ID of an application, a UUID", field=APPLICATION)
+            raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
         await super().updated(change)
         if token := read_text(given, API_TOKEN):
             values = (await self.things.own_values(tenant)).properties | given
             await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """A device by its DevEUI; one with a device profile is registered at ChirpStack first."""
+        """Return a device by its DevEUI; register it in ChirpStack if it has a device profile."""
         new = await super().add_device(wanted)
         profile, app_key = read_text(wanted.params, PROFILE), read_text(wanted.params, APP_KEY)
         if not profile:
             if app_key:
-                raise InvalidInput("is needed to register a device", field=PROFILE, code=NOT_SET)
+                raise InvalidInput("is required to register a device", field=PROFILE, code=NOT_SET)
             return new
         if app_key and not _KEY.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
@@ -268,7 +270,7 @@ class ChirpStack(NetworkServer):
         values = (await self.things.own_values(wanted.tenant)).properties
         application = read_text(wanted.params, APPLICATION) or read_text(values, APPLICATION)
         if not application:
-            raise InvalidInput("is needed to register a device", field=APPLICATION, code=NOT_SET)
+            raise InvalidInput("is required to register a device", field=APPLICATION, code=NOT_SET)
         registration = Registration(
             dev_eui=new.identifier,
             name=wanted.name,
@@ -282,13 +284,13 @@ class ChirpStack(NetworkServer):
         return new
 
     async def _api(self, tenant: str, values: dict[str, Any]) -> Api:
-        """Raise `InvalidInput` naming the setting that is missing."""
+        """Return the API of a tenant; raise `InvalidInput` for a missing setting."""
         text = read_text(values, API)
         if not text:
-            raise InvalidInput("api is not set: devices are registered with it", field=PROFILE)
+            raise InvalidInput("api is not set, but is required to register devices", field=PROFILE)
         token = await self.store.find_secret(tenant, API_TOKEN, text)
         if not token:
-            raise InvalidInput("api_token is not set for this api: give it", field=PROFILE)
+            raise InvalidInput("api_token is not set for this api: enter it", field=PROFILE)
         host, port, tls = self._checked(text)
         return Api(host=host, port=port, tls=tls, ca=read_text(values, CA), token=token)
 
@@ -300,16 +302,16 @@ class ChirpStack(NetworkServer):
         return parts.hostname or "", parts.port or (443 if tls else 80), tls
 
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
-        """Events of one application, or of all."""
+        """Return the topics of the events of one application, or of all."""
         application = values[APPLICATION] or "+"
         return [f"application/{application}/device/+/event/{kind}" for kind in KINDS]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """An event in JSON or protobuf."""
+        """Return an event in JSON or protobuf."""
         return read_event(tenant, topic, payload)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """A command, in the encoding that the server speaks."""
+        """Return a command in the encoding of the server's events."""
         return encode_command(downlink)

@@ -1,4 +1,4 @@
-"""The events of ChirpStack 4 (`integration.proto`), in JSON or protobuf, and its commands."""
+"""Events of ChirpStack 4 (`integration.proto`) in JSON or protobuf, and its commands."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from services.management.networks.messages import (
 
 _TOPIC_PARTS = 6
 _ITEM = "queue_item_id"
-"""In the context of a log entry: the downlink that it is about."""
+"""Key in the context of a log entry: the downlink of the entry."""
 
 
 class _Event(msgspec.Struct, rename="camel", kw_only=True):
@@ -117,9 +117,9 @@ KINDS = tuple(_JSON)
 
 
 def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-    """Return what `application/…/device/…/event/{kind}` says; None when it is of no use.
+    """Return the report in `application/…/device/…/event/{kind}`; None if not needed.
 
-    Raises `InvalidInput` for what cannot be read.
+    Raises `InvalidInput` if it cannot be decoded.
     """
     parts = topic.split("/")
     kind = parts[-1]
@@ -134,7 +134,7 @@ def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None
 
 
 def _decode_protobuf(kind: str, payload: bytes) -> _Event:
-    """Uplinks field by field, for there are many of them; what is rare, by way of JSON."""
+    """Decode frequent uplinks directly, and other events through JSON."""
     message = _PROTOBUF[kind]()
     try:
         message.ParseFromString(payload)
@@ -142,9 +142,9 @@ def _decode_protobuf(kind: str, payload: bytes) -> _Event:
             return _convert_uplink(message)
         event: _Event = decode_message(_JSON[kind], MessageToJson(message, indent=None).encode())
     except DecodeError as error:
-        raise MalformedRequest(f"is neither an object of JSON nor protobuf: {error}") from error
+        raise MalformedRequest(f"must be a JSON object or protobuf: {error}") from error
     except (ValueError, SerializeToJsonError) as error:
-        raise MalformedRequest(f"cannot be read: {error}") from error
+        raise MalformedRequest(f"cannot be decoded: {error}") from error
     return event
 
 
@@ -234,7 +234,7 @@ def _txack(tenant: str, identifier: str, event: _Ack) -> TellDownlink:
 
 
 def _log(tenant: str, identifier: str, event: _Log) -> TellDownlink | None:
-    """An error of a downlink; what else a server logs is its own."""
+    """Return an error of a downlink; other log entries are ignored."""
     if event.level != "ERROR" or _ITEM not in event.context:
         return None
     error = f"{event.code}: {event.description}"[:1000]
@@ -265,7 +265,7 @@ _REPORTS: dict[str, Callable[..., Report | None]] = {
 
 
 def encode_command(outbound: OutboundDownlink) -> Publication:
-    """Return a downlink as ChirpStack takes it: a copy with the same id is refused there."""
+    """Return a downlink command; ChirpStack rejects duplicates by their id."""
     identifier, route, downlink, reference = outbound
     eui = identifier.lower()
     if route.protobuf:

@@ -1,4 +1,4 @@
-"""`/integration/hooks/{token}`: webhooks of network servers, open to whoever knows the token."""
+"""The operation `/integration/hooks/{token}`: webhooks of network servers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,25 +17,25 @@ from libs.common.store.mongo import Database
 from services.management.networks.store import find_hook
 
 PATHS = frozenset({"/integration/hooks/"})
-"""What is answered without a caller."""
+"""Paths without a principal."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """Sends what comes to the replica that its integration runs in."""
+    """Forwards webhook requests to the replica that runs their integration."""
 
     database: Database
     rpc: RpcClient
 
     async def forward(self, token: str, body: bytes) -> None:
-        """Return when a body is stored.
+        """Forward a body; return when its content is stored.
 
-        Raises `NotFound`, `InvalidInput` naming what is wrong in it, and what says that it was not
-        taken and should come again.
+        Raises `NotFound`, `InvalidInput` for the body, and errors after which the sender should
+        retry.
         """
         found = await find_hook(self.database, token)
         if found is None:
-            raise NotFound("no webhook has this address", field="token")
+            raise NotFound("the webhook does not exist", field="token")
         tenant, integration = found
         call = RawRequest(tenant, body)
         await self.rpc.call(f"rpc.integration.{integration}.hook", call, Acknowledged)
@@ -52,10 +52,10 @@ class Hooks:
 async def take_hook(
     request: HttpRequest, network_hooks: NamedDependency[Hooks], token: FromPath[str]
 ) -> None:
-    """Take an uplink, a join or what became of a downlink; it is stored when this is answered.
+    """Receive an uplink, a join or the state of a downlink; it is stored before the answer.
 
-    The body is JSON of 64 KiB at most, as the integration with this token reads it: a message of
-    The Things Stack, or one that the mapping of `webhook` fits. The token is all that is asked for.
+    The body is JSON of at most 64 KiB for the integration with this token: a message of The Things
+    Stack, or a message that the mapping of `webhook` matches. The token is the only credential.
     """
     body = await request.body()
     if len(body) > LARGEST_HOOK:
@@ -71,6 +71,6 @@ class HookHandlers:
 
 
 def create_router(database: Database, rpc: RpcClient) -> Router:
-    """Return the operations with their dependencies."""
+    """Return the router of the operations, with their dependencies."""
     handlers = HookHandlers(Hooks(database, rpc))
     return Router("/", route_handlers=[take_hook], dependencies=provide(handlers))

@@ -1,4 +1,4 @@
-"""Messages of network servers, as the platform reads and sends them."""
+"""Messages of network servers, in a common form."""
 
 import re
 from collections.abc import Iterable
@@ -25,48 +25,48 @@ LONGEST_NAME = 128
 FIRST_PORT, LAST_PORT = 1, 223
 """Ports of applications; 0 is for commands of the network, 224 for tests."""
 RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
-"""What servers call the fields that say how an uplink was heard."""
+"""Names of the fields with radio metadata of an uplink, at different servers."""
 MOST_UNREADABLE = 32
-"""Wrong fields of the radio that are left out of one body."""
+"""Maximum number of invalid radio fields that are ignored in a body."""
 _STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _KHZ = 1000
 _EUI = re.compile("[0-9A-F]{16}")
 _SEPARATORS = re.compile(r"[\s:.-]")
 _BELOW_ALL = -1000.0
-"""dBm that no gateway hears."""
+"""dBm below any real reception."""
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Where downlinks of a device go at its network server."""
+    """The destination of a device's downlinks at its network server."""
 
     application: str = ""
     device: str = ""
-    """What the server calls it, where that is not its DevEUI."""
+    """The server's name of the device, if it is not its DevEUI."""
     protobuf: bool = False
-    """Whether the server speaks protobuf."""
+    """Whether the server uses protobuf."""
 
 
 Report = ToldFrame | TellLink | TellDownlink
 
 
 class InboundMessage(NamedTuple):
-    """A report of one device; a downlink is named by its reference at the server."""
+    """A report of a device; a downlink is identified by its reference at the server."""
 
     report: Report
     route: Route | None = None
     unreadable: str = ""
-    """Which optional fields could not be read, and why."""
+    """Optional fields that could not be decoded, with the reasons."""
 
 
 class Publication(NamedTuple):
-    """A downlink for a server, as it is published."""
+    """A message to publish to a server."""
 
     topic: str
     payload: bytes
 
 
 class OutboundDownlink(NamedTuple):
-    """A downlink for a device, and how the server is to name it (a UUID)."""
+    """A downlink for a device, with its reference at the server (a UUID)."""
 
     identifier: str
     route: Route
@@ -75,7 +75,7 @@ class OutboundDownlink(NamedTuple):
 
 
 def parse_dev_eui(text: str, field: str) -> str:
-    """Return a DevEUI as 16 hexadecimal digits in capitals; raise `InvalidInput`."""
+    """Return a DevEUI as 16 upper-case hexadecimal digits; raise `InvalidInput`."""
     found = _SEPARATORS.sub("", text)
     found = found.upper() if found.isascii() else ""
     if not _EUI.fullmatch(found):
@@ -84,7 +84,7 @@ def parse_dev_eui(text: str, field: str) -> str:
 
 
 def parse_ms(given: Any) -> int | None:
-    """Return a time as `parse_time` reads it, in ms; None for none."""
+    """Return a time in ms, or None if it is invalid (`parse_time`)."""
     time = parse_time(given)
     return None if time is None else to_ms(time)
 
@@ -101,16 +101,16 @@ def create_uplink(
     gateways: Iterable[Reception] = (),
     **more: Any,
 ) -> ToldFrame | None:
-    """Return a frame within the bounds of the bus; None for one that is the network's own.
+    """Return a frame within the limits of the bus; None for a frame of the network itself.
 
-    Raises `InvalidInput` naming what is out of bounds.
+    Raises `InvalidInput` for a value outside of the limits.
     """
     if not FIRST_PORT <= port <= LAST_PORT:
         return None
     if len(data) > LARGEST_FRAME:
         raise InvalidInput(f"has more than {LARGEST_FRAME} bytes", field="data")
     if not 0 <= counter < 2**32:
-        raise InvalidInput("is no frame counter", field="counter")
+        raise InvalidInput("must be a frame counter of 32 bits", field="counter")
     frame = Frame(
         port=port,
         data=data,
@@ -128,33 +128,33 @@ def _strength(one: Reception) -> float:
 
 
 def cut_name(text: str) -> str:
-    """Return a name that a server has given, as far as the bus takes it."""
+    """Return a name of a server, shortened for the bus."""
     return text[:LONGEST_NAME]
 
 
 def format_data_rate(spreading: int, bandwidth_hz: int) -> str:
-    """Return a data rate of LoRa, as `SF7BW125`."""
+    """Return a LoRa data rate, such as `SF7BW125`."""
     return f"SF{spreading}BW{bandwidth_hz // _KHZ}"
 
 
 def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """Return a body as its struct; raise `MalformedRequest` which says where it is wrong.
+    """Return the struct of a body; raise `MalformedRequest` with the invalid place.
 
-    A wrong field of the radio is left out: it costs no uplink.
+    Invalid radio fields are omitted, so that they do not cost an uplink.
     """
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         found = _without_radio(decoder, msgspec.json.decode(body))
         if found is None:
-            raise MalformedRequest(f"cannot be read: {error}") from error
+            raise MalformedRequest(f"cannot be decoded: {error}") from error
         return found
     except INVALID_JSON as error:
-        raise MalformedRequest(f"cannot be read: {error}") from error
+        raise MalformedRequest(f"cannot be decoded: {error}") from error
 
 
 def _without_radio(decoder: "msgspec.json.Decoder[Any]", given: Any) -> Any:
-    """Return a body as its struct, without wrong fields of the radio, or None."""
+    """Return the struct of a body without its invalid radio fields, or None."""
     for _ in range(MOST_UNREADABLE):
         try:
             return msgspec.convert(given, decoder.type, strict=decoder.strict)

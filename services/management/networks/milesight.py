@@ -1,7 +1,7 @@
-"""`milesight`: devices of the network server in Milesight gateways, over MQTT.
+"""The integration `milesight`: devices of the network server in Milesight gateways.
 
-Topics are typed into the gateway, so what a message is, its fields say. A downlink has no name
-there: what is told of one is told of the oldest that waits.
+Topics are set in the gateway, so the fields of a message determine its type. A gateway does not
+identify downlinks: a state applies to the oldest pending one.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ UPLINKS, DOWNLINKS, ACKS, ERRORS = "uplink_topic", "downlink_topic", "ack_topic"
 TOPICS = (UPLINKS, DOWNLINKS, ACKS, ERRORS)
 LONGEST_TOPIC = 255
 DEV_EUI = "$deveui"
-"""In a topic: the DevEUI of a device."""
+"""Placeholder in a topic for the DevEUI of a device."""
 
 MANIFEST = create_manifest(
     "milesight",
@@ -45,10 +45,14 @@ MANIFEST = create_manifest(
         *(
             text_property(key, title, "RW", text, LONGEST_TOPIC)
             for key, title, text in (
-                (UPLINKS, "Uplink topic", "As in the gateway: gw/up or gw/$deveui/up"),
-                (DOWNLINKS, "Downlink topic", "The same, with $deveui: gw/$deveui/down"),
-                (ACKS, "ACK topic", "Where the gateway tells acknowledgements, if it does"),
-                (ERRORS, "Error topic", "Where the gateway tells errors, if it does"),
+                (UPLINKS, "Uplink topic", "As set in the gateway: gw/up or gw/$deveui/up"),
+                (
+                    DOWNLINKS,
+                    "Downlink topic",
+                    "As set in the gateway, with $deveui: gw/$deveui/down",
+                ),
+                (ACKS, "ACK topic", "Topic of acknowledgements, if set in the gateway"),
+                (ERRORS, "Error topic", "Topic of errors, if set in the gateway"),
             )
         ),
     ],
@@ -56,44 +60,44 @@ MANIFEST = create_manifest(
 
 
 class Milesight(NetworkServer):
-    """Hears what gateways tell to a broker, at the topics that are typed into them."""
+    """Receives messages of gateways through a broker, on the topics set in the gateways."""
 
     manifest = MANIFEST
     own_settings = TOPICS
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take topics and the rest; raises `InvalidInput`."""
+        """Store topics and the broker; raise `InvalidInput`."""
         for key in TOPICS:
             topic = read_text(change.properties, key)
             if topic.count(DEV_EUI) > 1 or "\0" in topic:
-                raise InvalidInput("is no topic with one $deveui", field=key)
+                raise InvalidInput("must be a topic with at most one $deveui", field=key)
             if topic:
                 check_topic(topic.replace(DEV_EUI, "+"), key)
             if key == DOWNLINKS and topic and (DEV_EUI not in topic or {*"+#"} & {*topic}):
-                raise InvalidInput("must have $deveui and no + or #", field=key)
+                raise InvalidInput("must contain $deveui, and neither + nor #", field=key)
         await super().updated(change)
 
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
-        """All that are set, of any device."""
+        """Return the topics that are set, for all devices."""
         if not values[UPLINKS]:
             raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
         heard = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
         return [one.replace(DEV_EUI, "+") for one in dict.fromkeys(heard)]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """An uplink, or what became of a downlink."""
+        """Return an uplink, or the state of a downlink."""
         return read_message(tenant, payload)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """A downlink at the topic of the device."""
+        """Return a downlink on the topic of the device."""
         if not values[DOWNLINKS]:
             raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
         return encode_downlink(downlink, values[DOWNLINKS])
 
     async def _route(self, device: DeviceRef) -> Route:
-        """Its DevEUI is all that the topic needs."""
+        """Return an empty route, because the topic needs only the DevEUI."""
         return Route()
 
 
@@ -106,7 +110,7 @@ class _RxInfo(msgspec.Struct, kw_only=True):
 class _DataRate(msgspec.Struct, rename="camel", kw_only=True):
     modulation: str = ""
     bandwidth: int = 0
-    """kHz."""
+    """Bandwidth in kHz."""
     spread_factor: int = 0
 
     def __str__(self) -> str:
@@ -124,7 +128,7 @@ class _Message(msgspec.Struct, rename="camel", kw_only=True):
     dev_eui: str = msgspec.field(name="devEUI")
     time: Any = None
     dev_addr: str = ""
-    """Newer firmware tells it."""
+    """Only sent by newer firmware."""
     f_cnt: int = 0
     f_port: int = 0
     data: bytes | None = None
@@ -138,7 +142,7 @@ _DECODER = msgspec.json.Decoder(_Message, strict=False)
 
 
 def read_message(tenant: str, body: bytes) -> InboundMessage | None:
-    """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+    """Return a message; None if it is not needed; raise `InvalidInput`."""
     message: _Message = decode_message(_DECODER, body)
     message.time = parse_time(message.time)
     report = _report(tenant, parse_dev_eui(message.dev_eui, "devEUI"), message)
@@ -162,7 +166,7 @@ def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
 
 
 def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> ToldFrame | None:
-    """Without the device's address, its time stands for the session: counters begin anew."""
+    """Return an uplink; without a device address, its time identifies the session."""
     time = message.time
     session = cut_name(message.dev_addr) or ("" if time is None else str(to_ms(time)))
     return create_uplink(
@@ -183,7 +187,7 @@ def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> Tol
 
 
 def encode_downlink(outbound: OutboundDownlink, topic: str) -> Publication:
-    """Return a downlink as the gateway takes it at its topic."""
+    """Return a downlink in the format of the gateway."""
     downlink = outbound.downlink
     body = {"confirmed": downlink.confirmed, "fPort": downlink.port, "data": downlink.data}
     topic = topic.replace(DEV_EUI, outbound.identifier.lower())

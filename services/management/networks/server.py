@@ -1,4 +1,4 @@
-"""A network server of many tenants: a connection for each that has set a broker."""
+"""Base of the integrations with network servers: a connection per tenant with a broker."""
 
 import asyncio
 import logging
@@ -44,9 +44,9 @@ from services.management.tsl import (
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 30.0
-"""Seconds between two looks at the settings; a change is heard of at once."""
+"""Seconds between two checks of the settings; changes take effect immediately."""
 LOOKS = 16
-"""Tenants whose settings are looked at together."""
+"""Tenants whose settings are checked concurrently."""
 
 
 def create_manifest(
@@ -56,7 +56,7 @@ def create_manifest(
     *inputs: Part,
     properties: list[Part],
 ) -> Manifest:
-    """Return the manifest of a kind of network server, with its settings and its state.
+    """Return the manifest of a network server integration, with its settings and state.
 
     Its service adds devices by DevEUI, model and `inputs`.
     """
@@ -67,22 +67,28 @@ def create_manifest(
         text_input(
             "model",
             "Model",
-            "A product of yours, whose codec reads what the device sends",
+            "One of your products, whose codec decodes the device's payloads",
             64,
             least=1,
         ),
         *inputs,
         properties=[
             *properties,
-            own_property("connected", "Connected", "R", "Whether the server is", dataType="BOOL"),
-            text_property("last_error", "Last error", "R", "What is wrong"),
-            own_property("uplinks", "Uplinks", "R", "Taken so far", dataType="LONG"),
+            own_property(
+                "connected",
+                "Connected",
+                "R",
+                "Whether the integration is connected to the server",
+                dataType="BOOL",
+            ),
+            text_property("last_error", "Last error", "R", "Current error"),
+            own_property("uplinks", "Uplinks", "R", "Number of accepted uplinks", dataType="LONG"),
             text_property(
                 "not_taken",
                 "Not taken",
                 "R",
-                "Devices that were heard and not taken, the last first, each with the reason: "
-                "those that are not known here can be added",
+                "Devices whose messages were rejected, the latest first, with the reasons. Unknown "
+                "devices can be added",
             ),
         ],
     )
@@ -100,17 +106,17 @@ def create_manifest(
 
 
 class NetworkServer(Dialect):
-    """Base of network servers: a dialect says what their messages are.
+    """Base of network servers, whose subclasses define their messages.
 
-    `run` connects tenants; what is asked of it (`downlink`) goes by their connections.
+    `run` connects tenants; operations such as `downlink` use these connections.
     """
 
     qos = 1
-    """Of downlinks."""
+    """Quality of service of downlinks."""
     own_settings: tuple[str, ...] = ()
-    """Settings besides those of the broker, on which topics or downlinks depend."""
+    """Settings besides the broker's that affect topics or downlinks."""
     routed_by = "application"
-    """The field of `Route` with which a device may be added, before anything is heard of it."""
+    """The field of `Route` that a new device may have, before its first message."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
@@ -122,14 +128,14 @@ class NetworkServer(Dialect):
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """Return a downlink as the server takes it."""
+        """Return a downlink in the format of the server."""
 
     def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
-        """What came to the webhook, as `read`; raise `InvalidInput` naming what is wrong."""
-        raise NotFound("has no webhook")
+        """Return the message in a webhook body (see `read`); raise `InvalidInput`."""
+        raise NotFound("the integration has no webhook")
 
     async def receive_hook(self, call: RawRequest) -> Acknowledged:
-        """Take what came to a tenant's webhook; what is wrong with it is shown, too."""
+        """Process a webhook request of a tenant, and show its errors in the state."""
         connection = self._connections.get(call.tenant)
         if connection is None:
             await self._look(call.tenant)
@@ -143,7 +149,7 @@ class NetworkServer(Dialect):
         return Acknowledged()
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """A device by its DevEUI, as the server knows it."""
+        """Return a device by its DevEUI, with its route at the server."""
         given = wanted.params
         routed = settings.read_text(given, self.routed_by)
         return NewDevice(
@@ -153,11 +159,11 @@ class NetworkServer(Dialect):
         )
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Let a device go; the server keeps it."""
+        """Delete the route of a device, which remains at the server."""
         await self.store.delete_route(device.tenant, device.identifier)
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take secrets, and connect with what is set now; raises `InvalidInput`."""
+        """Store secrets, and connect with the new settings; raise `InvalidInput`."""
         given, tenant = change.properties, change.tenant
         settings.check_settings(given, self.allowed)
         values = (await self.things.own_values(tenant)).properties | given
@@ -172,7 +178,7 @@ class NetworkServer(Dialect):
         await self._use(tenant, values)
 
     async def downlink(self, wanted: CarryDownlinks) -> None:
-        """Queue bytes for a device at its server; what was queued before is passed over."""
+        """Queue downlinks for a device at its server; duplicates are ignored."""
         device = wanted.device
         route = await self._route(device)
         connection = self._connection(device.tenant)
@@ -185,7 +191,7 @@ class NetworkServer(Dialect):
 
     async def _publish(self, connection: TenantConnection, downlink: OutboundDownlink) -> None:
         if connection.broker is None:
-            raise Unavailable("no network server is set, or its settings do not fit")
+            raise Unavailable("no network server is set, or its settings are invalid")
         publication = self.encode_downlink(downlink, connection.broker, connection.values)
         await connection.publish(publication, self.qos)
 
@@ -195,7 +201,7 @@ class NetworkServer(Dialect):
             return known
         given = device.additional.get(self.routed_by)
         if not given:
-            text = f"nothing was heard of it, and it was added without {self.routed_by}"
+            text = f"the device has sent no message yet, and was added without {self.routed_by}"
             raise Unavailable(text)
         return msgspec.convert({self.routed_by: str(given)}, Route)
 
@@ -215,7 +221,9 @@ class NetworkServer(Dialect):
         try:
             await self._use(tenant, (await self.things.own_values(tenant)).properties)
         except ThingwayError as error:
-            log.warning("%s: the settings of %s: %s", self.manifest.id, tenant, error)
+            log.warning(
+                "%s: the settings of %s cannot be applied: %s", self.manifest.id, tenant, error
+            )
 
     async def _use(self, tenant: str, values: dict[str, Any]) -> None:
         connection = self._connection(tenant, values)

@@ -1,4 +1,4 @@
-"""What tenants set of a broker: properties of the integration, and secrets beside them."""
+"""Broker settings of tenants: properties of the integration, and separate secrets."""
 
 import contextlib
 import os
@@ -23,32 +23,32 @@ from services.management.tsl import Part, text_property
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
-UNSET = "is not set for this broker and user name: give it"
+UNSET = "is not set for this broker and user name: enter it"
 SECRETS = (PASSWORD, PRIVATE_KEY)
 LONGEST_PEM = 16_384
 LONGEST_TEXT = 255
 LONGEST_TOKEN = 128
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _FEWEST_CHARACTERS = 10
-"""Different ones of a token that may be random."""
+"""Minimum number of distinct characters of a random token."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Broker:
-    """An MQTT broker, and as whom it is connected to."""
+    """An MQTT broker, and the credentials for it."""
 
     host: str
     port: int
     tls: bool
     username: str = ""
     ca: str = ""
-    """PEM of whom to trust; empty for the authorities of the system."""
+    """PEM of the trusted authorities; if empty, the authorities of the system."""
     certificate: str = ""
     password: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
 
     def context(self) -> ssl.SSLContext | None:
-        """What TLS is made with; raise `InvalidInput` naming the property at fault."""
+        """Return the TLS context; raise `InvalidInput` for an invalid property."""
         if not self.tls:
             return None
         context = _trusting(self.ca)
@@ -56,7 +56,7 @@ class Broker:
             try:
                 _load(context, self.certificate, self.private_key)
             except ssl.SSLError as error:
-                text = f"does not go with private_key: {error.reason or error}"
+                text = f"does not match private_key: {error.reason or error}"
                 raise InvalidInput(text, field=CERTIFICATE) from error
         return context
 
@@ -65,11 +65,11 @@ def _trusting(ca: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=ca or None)
     except (ssl.SSLError, ValueError) as error:
-        raise InvalidInput(f"is no certificate in PEM: {error}", field=CA) from error
+        raise InvalidInput(f"must be a certificate in PEM: {error}", field=CA) from error
 
 
 def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """OpenSSL takes them of a file only; it is ours alone, and gone at once."""
+    """Load certificate and key from a temporary file, which OpenSSL requires."""
     descriptor, path = tempfile.mkstemp()
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -80,64 +80,72 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def broker_properties() -> list[Part]:
-    """The settings of a broker, for a manifest."""
+    """Return the settings of a broker, for a manifest."""
     return [
         text_property(
-            BROKER, "Broker", "RW", "Of its MQTT: mqtts://host:8883 or mqtt://…", LONGEST_URL
+            BROKER,
+            "Broker",
+            "RW",
+            "MQTT broker of the server: mqtts://host:8883 or mqtt://…",
+            LONGEST_URL,
         ),
         text_property(
-            USERNAME, "User name", "RW", "Empty when the broker asks for none", LONGEST_TEXT
+            USERNAME, "User name", "RW", "Leave empty if the broker requires none", LONGEST_TEXT
         ),
         text_property(
             PASSWORD,
             "Password",
             "W",
-            "Never shown; empty leaves it as it is; it is given anew with another broker or user",
+            "Never shown. Leave empty to keep it. Enter it again after changing the broker or user",
             4096,
         ),
         text_property(
-            CA, "CA certificate", "RW", "PEM, for a broker of your own authority", LONGEST_PEM
+            CA,
+            "CA certificate",
+            "RW",
+            "PEM, for a broker with your own certificate authority",
+            LONGEST_PEM,
         ),
         text_property(
-            CERTIFICATE, "Client certificate", "RW", "PEM, if the broker asks for one", LONGEST_PEM
+            CERTIFICATE, "Client certificate", "RW", "PEM, if the broker requires one", LONGEST_PEM
         ),
         text_property(
             PRIVATE_KEY,
             "Private key",
             "W",
-            "PEM without a password, of the client certificate; never shown",
+            "Key of the client certificate, PEM without a password; never shown",
             LONGEST_PEM,
         ),
     ]
 
 
 def hook_property() -> Part:
-    """The token of a webhook, for a manifest."""
+    """Return the token of a webhook, for a manifest."""
     text = (
-        "Random: 32 to 128 letters, digits, - and _; the address is /integration/hooks/ and it; "
-        "never shown; a new one ends the old"
+        "32 to 128 random letters, digits, - and _. The webhook address is /integration/hooks/ "
+        "followed by the token. Never shown; a new token replaces the old one"
     )
     return text_property(HOOK, "Webhook token", "W", text, LONGEST_TOKEN)
 
 
 def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
-    """Host, port and whether it is TLS; raise `InvalidInput` for what may not be called."""
+    """Return host, port and whether to use TLS; raise `InvalidInput`."""
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise InvalidInput(f"is no address: {error}", field=BROKER) from error
+        raise InvalidInput(f"is not a URL: {error}", field=BROKER) from error
     if parts.scheme not in MQTT_PORTS or not host or parts.path.strip("/") or parts.query:
         raise InvalidInput("must be mqtts://host:port or mqtt://host:port", field=BROKER)
     if parts.username is not None:
-        raise InvalidInput("must have no login: username and password are for it", field=BROKER)
+        raise InvalidInput("must not have a login: use username and password", field=BROKER)
     if not may_be_called(host, allowed):
         raise InvalidInput(not_public(host), field=BROKER)
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 
 def check_settings(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    """Judge settings as they are given; raise `InvalidInput` naming the property."""
+    """Check the given settings; raise `InvalidInput` for an invalid property."""
     if text := given.get(BROKER):
         parse_broker(text, allowed)
     if text := given.get(HOOK):
@@ -147,10 +155,10 @@ def check_settings(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
     if text := given.get(CA):
         _trusting(text)
     if text := given.get(CERTIFICATE):
-        with _named(CERTIFICATE, "is no certificate in PEM"):
+        with _named(CERTIFICATE, "must be a certificate in PEM"):
             load_pem_x509_certificates(text.encode())
     if text := given.get(PRIVATE_KEY):
-        with _named(PRIVATE_KEY, "is no private key in PEM without a password"):
+        with _named(PRIVATE_KEY, "must be a private key in PEM without a password"):
             load_pem_private_key(text.encode(), None)
 
 
@@ -163,21 +171,21 @@ def _named(name: str, text: str) -> Iterator[None]:
 
 
 def describe_owner(values: dict[str, Any]) -> str:
-    """What secrets of a broker are given for."""
+    """Return the user and broker to which secrets are bound."""
     return f"{read_text(values, USERNAME)} {read_text(values, BROKER)}"
 
 
 def read_text(values: dict[str, Any], name: str) -> str:
-    """A setting, without the blanks around it; empty when it is not set."""
+    """Return a setting without surrounding blanks; empty if it is not set."""
     return str(values.get(name) or "").strip()
 
 
 async def read_broker(
     store: NetworkStore, tenant: str, values: dict[str, Any], allowed: tuple[str, ...]
 ) -> Broker | None:
-    """The broker that a tenant has set, None when it has set none.
+    """Return the broker of a tenant; None without one.
 
-    Raises `InvalidInput` naming the property that is missing or does not fit.
+    Raises `InvalidInput` for a missing or invalid property.
     """
     if not read_text(values, BROKER):
         return None

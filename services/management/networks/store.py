@@ -1,13 +1,13 @@
-"""What network servers of tenants need to be kept, in MongoDB.
+"""Stored data of network servers in MongoDB.
 
 - `network_servers`: `{_id: {tenant, integration}, client, topics, secrets: {name: {sealed, for}},
-  hook}`: `client` names us to a broker, which may have subscriptions to `topics`; a secret is sent
-  to nobody but whom it was given for; `hook` is a SHA-256 of what the address of the tenant's
-  webhook ends with, unique over all.
-- `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
-  go.
+hook}`: `client` is the client id at the broker, which may remember subscriptions to `topics`; a
+secret is sent only to the broker for which it was entered; `hook` is the SHA-256 of the token of
+the tenant's webhook, globally unique.
+- `network_routes`: `{_id: {tenant, integration, identifier}, route}`: the destination of a device's
+downlinks.
 - `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, ended,
-  at}`: what was given to servers, for what they say of it; for 30 days.
+at}`: downlinks at servers, kept for 30 days to assign their states.
 """
 
 import hashlib
@@ -30,27 +30,27 @@ from services.management.networks.messages import Route
 log = logging.getLogger(__name__)
 
 HOOK = "webhook_token"
-"""The setting with which the address of a webhook ends."""
+"""The setting with the token of a webhook."""
 MOST_TOPICS = 64
-"""Topics that are remembered of a tenant's network server, of which it has six at a time."""
+"""Topics that are remembered per network server, which has up to six at a time."""
 KNOWN_ROUTES = 100_000
-"""Routes that a process remembers, so that it does not write what is written."""
+"""Routes that a process caches, to write only changes."""
 
 
 async def find_hook(database: Database, token: str) -> tuple[str, str] | None:
-    """Return tenant and integration of the webhook whose address ends with `token`."""
+    """Return tenant and integration of the webhook with `token`."""
     query = {"hook": digest_token(token)}
     found = await database["network_servers"].find_one(query, {"_id": 1})
     return None if found is None else (found["_id"]["tenant"], found["_id"]["integration"])
 
 
 def digest_token(token: str) -> bytes:
-    """What is kept of a token: it is long and random, so a plain digest does not give it away."""
+    """Return the stored digest of a token, which is random, so that a plain hash suffices."""
     return hashlib.sha256(token.encode()).digest()
 
 
 class NetworkStore:
-    """The collections of one integration; secrets are sealed for their tenant."""
+    """The collections of an integration; secrets are encrypted per tenant."""
 
     def __init__(self, database: Database, seal: Seal, integration: str) -> None:
         self._seal = seal
@@ -61,12 +61,12 @@ class NetworkStore:
         self._known: Recent[tuple[str, str], Route] = Recent(KNOWN_ROUTES)
 
     async def tenants(self) -> list[str]:
-        """Tenants that have ever changed a setting."""
+        """Return the tenants that have ever changed a setting."""
         found = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
         return [one["_id"]["tenant"] async for one in found]
 
     async def get_client_id(self, tenant: str) -> str:
-        """What names us to the broker of a tenant, always the same; the tenant is known then."""
+        """Return the constant client id for a tenant's broker, created if missing."""
         key = self._key(tenant)
         made = {"client": f"thingway-{secrets.token_hex(6)}"}
         await self._servers.update_one(key, {"$setOnInsert": made}, upsert=True)
@@ -74,10 +74,10 @@ class NetworkStore:
         return str(found["client"] if found else made["client"])
 
     async def remember_topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
-        """Remember what is subscribed to next; return it with the last that was before.
+        """Store the topics to subscribe to; return them with recent previous topics.
 
-        A broker tells it to `client` until it is unsubscribed from, also when another is connected
-        to meanwhile.
+        A broker delivers a topic to `client` until it is unsubscribed, even if another broker was
+        used meanwhile.
         """
         new = {"$literal": list(wanted)}
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
@@ -88,12 +88,12 @@ class NetworkStore:
         return list(present(found)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
-        """Keep a secret for `bound`, the address that it was given for."""
+        """Store a secret for `bound`, the broker for which it was entered."""
         kept = {"sealed": self._seal.seal(secret, tenant), "for": bound}
         await self._servers.update_one(self._key(tenant), {"$set": {f"secrets.{name}": kept}})
 
     async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
-        """A secret for `bound`; None when none was given for it."""
+        """Return a secret for `bound`; None without one."""
         found = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
         kept = ((found or {}).get("secrets") or {}).get(name)
         if kept is None or kept["for"] != bound:
@@ -101,20 +101,20 @@ class NetworkStore:
         try:
             return self._seal.open(kept["sealed"], tenant)
         except SealBroken:
-            log.warning("%s of %s was kept with another key: give it again", name, tenant)
+            log.warning("%s of %s was encrypted with another key: enter it again", name, tenant)
             return None
 
     async def save_hook(self, tenant: str, token: str) -> None:
-        """Let a webhook come to another address; raise `Conflict` for that of another one."""
+        """Set the token of a webhook; raise `Conflict` if another webhook has it."""
         try:
             await self._servers.update_one(
                 self._key(tenant), {"$set": {"hook": digest_token(token)}}
             )
         except DuplicateKeyError as error:
-            raise Conflict("is that of another webhook: make a new one", field=HOOK) from error
+            raise Conflict("is used by another webhook: generate a new one", field=HOOK) from error
 
     async def save_routes(self, tenant: str, routes: Mapping[str, Route]) -> None:
-        """Remember where downlinks of devices go."""
+        """Store the destinations of devices' downlinks."""
         new = {one: route for one, route in routes.items() if self._is_new(tenant, one, route)}
         if not new:
             return
@@ -134,21 +134,21 @@ class NetworkStore:
         return self._known.get((tenant, identifier)) != route
 
     async def find_route(self, tenant: str, identifier: str) -> Route | None:
-        """Where downlinks of a device go, as it was last heard."""
+        """Return the last known destination of a device's downlinks."""
         found = await self._routes.find_one(self._key(tenant, identifier=identifier))
         return None if found is None else msgspec.convert(found["route"], Route)
 
     async def delete_route(self, tenant: str, identifier: str) -> None:
-        """A device is gone."""
+        """Delete the route of a device."""
         self._known.pop((tenant, identifier))
         await self._routes.delete_one(self._key(tenant, identifier=identifier))
 
     def create_reference(self, tenant: str, downlink: str) -> str:
-        """What a downlink is called at the server: a UUID, always the same one."""
+        """Return the reference of a downlink at the server, a UUID derived from its id."""
         return str(uuid5(NAMESPACE_URL, f"thingway:{self._integration}/{tenant}/{downlink}"))
 
     async def register_downlink(self, tenant: str, identifier: str, downlink: str) -> bool:
-        """Remember a downlink before it is queued; whether it was not queued yet."""
+        """Store a downlink before it is queued; return whether it was not queued yet."""
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
         key = self._own(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)
@@ -156,19 +156,19 @@ class NetworkStore:
         return not (found or {}).get("queued")
 
     async def mark_queued(self, tenant: str, downlink: str) -> None:
-        """The server has taken a downlink."""
+        """Mark a downlink as queued at the server."""
         key = self._own(tenant, self.create_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$set": {"queued": True}})
 
     async def find_downlink(self, tenant: str, reference: str) -> str | None:
-        """Which of our downlinks a reference names; None for those of others."""
+        """Return the downlink of a reference; None if it belongs to another client."""
         found = await self._downlinks.find_one(self._own(tenant, reference), {"downlink": 1})
         return None if found is None else str(found["downlink"])
 
     async def end_oldest(self, tenant: str, identifier: str) -> str | None:
-        """Which of our downlinks of a device was queued first, of those that have not ended.
+        """Mark the oldest pending downlink of a device as ended and return it, or None.
 
-        For servers that do not name them. It has ended then, and None is left when all have.
+        For servers that do not identify downlinks.
         """
         owner = {"tenant": tenant, "integration": self._integration, "identifier": identifier}
         waiting = {"queued": True, "ended": {"$exists": False}}

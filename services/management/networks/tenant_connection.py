@@ -1,4 +1,4 @@
-"""The connection of a tenant to its network server: it receives, forwards and shows a state."""
+"""The connection of a tenant to its network server: reception, forwarding, state."""
 
 import asyncio
 import logging
@@ -31,63 +31,63 @@ from services.management.networks.store import NetworkStore
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Seconds between two tries while the platform is away."""
+"""Seconds between two attempts while the platform is unavailable."""
 FIRST_CONNECT_PAUSE, LONGEST_CONNECT_PAUSE = 1.0, 60.0
-"""Seconds between two tries to connect."""
+"""Seconds between two attempts to connect."""
 STEADY = 60.0
-"""Seconds of a connection after which the next try comes soon again."""
+"""Seconds after which a connection counts as stable, so that the next attempt follows soon."""
 SHOW_EVERY = 30.0
-"""Seconds between two looks at what is counted; what is urgent is shown at once."""
+"""Seconds between two updates of the counters; important changes are shown immediately."""
 SHOW_PAUSE = 1.0
 MOST_REJECTED = 50
-"""Devices that are shown with the reason why they were rejected, those heard last."""
+"""Devices that are shown with the reason of a rejection, the latest ones."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
 MOST_HOOKS = 32
-"""Calls of a tenant's webhook that are in hand."""
+"""Concurrent webhook requests of a tenant."""
 SERVER_ERROR = 500
 
 
 class Dialect(Integration):
-    """The kind of a network server, as far as a connection of a tenant needs it."""
+    """The operations of a type of network server that a tenant's connection needs."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
     ) -> None:
-        """`allowed` are networks that may be called though they are not public."""
+        """`allowed` are networks that may be called in addition to public ones."""
         self.things = things
         self.store = store
         self.allowed = allowed
 
     @abstractmethod
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
-        """Return the topics to subscribe to; raise `InvalidInput` naming a missing setting."""
+        """Return the topics to subscribe to; raise `InvalidInput` for a missing setting."""
 
     @abstractmethod
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+        """Return a message; None if it is not needed; raise `InvalidInput`."""
 
 
 class ConnectionState:
-    """What people see of the server of one tenant: properties of the integration."""
+    """The state of a tenant's server, which users see as properties of the integration."""
 
     def __init__(self, uplinks: int) -> None:
         self.connected = False
         self.last_error = ""
         self.uplinks = uplinks
         self._rejected: dict[str, str] = {}
-        """Why nothing of a device was taken, by DevEUI."""
+        """Reasons of rejections by DevEUI."""
         self._urgent = asyncio.Event()
 
     def set_connected(self) -> None:
-        """Set that the connection is there."""
+        """Record that the connection is established."""
         self._set(connected=True, error="")
 
     def set_disconnected(self, reason: str) -> None:
-        """Set that there is none; `reason` is empty when none is wanted."""
+        """Record that there is no connection; `reason` is empty if none is configured."""
         self._set(connected=False, error=reason)
 
     def note_failure(self, reason: str) -> None:
-        """Set the last error, with the minute; the connection goes on."""
+        """Record an error with its time; the connection continues."""
         error = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}"
         self._set(connected=self.connected, error=error)
 
@@ -98,7 +98,7 @@ class ConnectionState:
             self._urgent.set()
 
     def note_rejected(self, identifier: str, reason: str) -> None:
-        """Set why something of a device was rejected."""
+        """Record why a message of a device was rejected."""
         reason = reason[:LONGEST_REASON]
         if self._rejected.pop(identifier, None) != reason:
             self._urgent.set()
@@ -107,7 +107,7 @@ class ConnectionState:
             self._rejected.pop(next(iter(self._rejected)))
 
     def note_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
-        """Count uplinks of devices that were accepted."""
+        """Count accepted uplinks of devices."""
         if not self.uplinks and uplinks:
             self._urgent.set()
         self.uplinks += uplinks
@@ -126,13 +126,13 @@ class ConnectionState:
         }
 
     async def wait_for_change(self) -> None:
-        """Wait until there may be something new to show."""
+        """Wait until the properties may have changed."""
         await happened(self._urgent, SHOW_EVERY)
         self._urgent.clear()
 
 
 class UplinkForwarder:
-    """Sends the messages of one tenant's server to `device`."""
+    """Sends the messages of a tenant's server to `device`."""
 
     def __init__(
         self, tenant: str, things: IntegrationThings, store: NetworkStore, state: ConnectionState
@@ -143,14 +143,14 @@ class UplinkForwarder:
         self._state = state
 
     async def forward_patiently(self, messages: Sequence[InboundMessage]) -> None:
-        """Send all, however long the platform is away; sent twice, a message counts once."""
+        """Send all messages, repeatedly while the platform is unavailable."""
         pause = FIRST_PAUSE
         while True:
             try:
                 await self.forward(messages)
             except ThingwayError as error:
-                log.info("what the server of %s said waits: %s", self._tenant, error)
-                self._state.note_failure(f"the platform does not take uplinks: {error.text}")
+                log.info("messages of the server of %s wait: %s", self._tenant, error)
+                self._state.note_failure(f"the platform does not accept uplinks: {error.text}")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
@@ -159,9 +159,10 @@ class UplinkForwarder:
                 return
 
     async def forward(self, messages: Sequence[InboundMessage]) -> None:
-        """Send all, in their order; what `device` rejects is shown.
+        """Send all messages in order; rejections of `device` are shown.
 
-        Raises what says that the platform is away: then it is not known what was taken.
+        Raises errors while the platform is unavailable; then a part of the messages may have been
+        accepted.
         """
         for frames, group in groupby(messages, lambda one: isinstance(one.report, ToldFrame)):
             if frames:
@@ -202,7 +203,7 @@ class UplinkForwarder:
             self._state.note_rejected(report.identifier, error.text)
 
     async def _forward_downlink(self, report: TellDownlink) -> None:
-        """Send what became of one of ours; the server's other downlinks are passed over."""
+        """Send the state of one of our downlinks; those of other clients are ignored."""
         if report.downlink:
             downlink = await self._store.find_downlink(self._tenant, report.downlink)
         else:
@@ -213,7 +214,7 @@ class UplinkForwarder:
 
 
 class TenantConnection:
-    """The connection of one tenant, which comes back, and what is shown of it."""
+    """The connection of a tenant, which reconnects, and its state."""
 
     def __init__(self, dialect: Dialect, tenant: str, uplinks: int) -> None:
         self._dialect = dialect
@@ -231,7 +232,7 @@ class TenantConnection:
         self._showing = asyncio.ensure_future(self._show())
 
     async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
-        """Connect to a broker, unless it is the one that is connected to."""
+        """Connect to a broker, unless the settings are unchanged."""
         async with self._changing:
             if (broker, fault, values) == (self.broker, self._fault, self.values):
                 return
@@ -242,19 +243,19 @@ class TenantConnection:
                 self._connecting = asyncio.ensure_future(self._stay_connected(broker))
 
     async def publish(self, message: Publication, qos: int) -> None:
-        """Publish; raise `Unavailable` while there is no connection."""
+        """Publish a message; raise `Unavailable` without a connection."""
         if self._connection is None:
             raise Unavailable(f"not connected to the network server: {self.state.last_error}")
         try:
             await self._connection.publish(message.topic, message.payload, qos)
         except (BrokerError, OSError) as error:  # also a timeout
-            text = f"the network server took no downlink: {describe_failure(error)}"
+            text = f"the network server did not accept the downlink: {describe_failure(error)}"
             raise Unavailable(text) from error
 
     async def forward(self, message: InboundMessage | None) -> None:
-        """Forward a message of a webhook; raise what says that it was not accepted."""
+        """Forward a message of a webhook; raise an error if it was not accepted."""
         if self._hooks >= MOST_HOOKS:
-            raise TooManyRequests("this webhook is called too often at a time", retry_after=1.0)
+            raise TooManyRequests("this webhook has too many concurrent requests", retry_after=1.0)
         self._hooks += 1
         try:
             await self._forwarder.forward([] if message is None else [message])
@@ -266,7 +267,7 @@ class TenantConnection:
             self.state.note_failure(f"webhook: {message.unreadable}")
 
     async def stop(self) -> None:
-        """Disconnect, and show nothing any more."""
+        """Disconnect, and stop reporting the state."""
         async with self._changing:
             await self._disconnect()
         await ended(self._showing)
@@ -287,10 +288,15 @@ class TenantConnection:
             except (BrokerError, OSError, ThingwayError) as error:
                 self.state.set_disconnected(describe_failure(error))
             except StoreError as error:
-                log.warning("%s of %s waits: %s", self._dialect.manifest.id, self._tenant, error)
+                log.warning(
+                    "the connection of %s for %s waits: %s",
+                    self._dialect.manifest.id,
+                    self._tenant,
+                    error,
+                )
                 self.state.set_disconnected("the platform's database does not answer")
             except Exception as error:
-                log.exception("the connection of %s ends", self._tenant)
+                log.exception("the connection of %s failed", self._tenant)
                 self.state.set_disconnected(describe_failure(error))
             finally:
                 self._connection = None
@@ -319,9 +325,9 @@ class TenantConnection:
         except InvalidInput as error:
             self.state.note_failure(f"{message.topic}: {error.text}")
         except Exception as error:
-            if type(error) not in self._unread:  # a broker may tell it as often as it likes
+            if type(error) not in self._unread:  # a broker may repeat it without limit
                 self._unread.add(type(error))
-                log.exception("a message of %s is not read", self._tenant)
+                log.exception("a message of %s could not be decoded", self._tenant)
             self.state.note_failure(f"{message.topic}: {type(error).__name__}")
         return None
 
@@ -336,22 +342,22 @@ class TenantConnection:
                 await self._dialect.things.own_report(self._tenant, now)
                 shown = now
             except ThingwayError as error:
-                log.warning("the state of %s is not shown: %s", self._tenant, error)
+                log.warning("the state of %s cannot be reported: %s", self._tenant, error)
             await asyncio.sleep(SHOW_PAUSE)
 
 
 def describe_failure(error: Exception) -> str:
-    """Return why there is no connection, for people."""
+    """Return why there is no connection, for users."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the broker's certificate is not trusted: {error.verify_message}"
     if isinstance(error, TimeoutError):
-        return "the broker does not answer in time"
+        return "the broker did not answer in time"
     if isinstance(error, ssl.SSLError):
-        return f"TLS with the broker fails: {error.reason or error}"
+        return f"TLS with the broker failed: {error.reason or error}"
     if isinstance(error, LoginRefused):
-        return f"the broker refuses the login: {error}"
+        return f"the broker rejects the login: {error}"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens at the broker's address"
+        return "the broker's address refuses connections"
     text = error.strerror if isinstance(error, OSError) else ""
     text = error.text if isinstance(error, ThingwayError) else text
     return text or str(error) or type(error).__name__

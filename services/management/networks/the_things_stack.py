@@ -1,7 +1,7 @@
-"""`tts`: devices of an application of The Things Stack 3, over MQTT or its webhooks.
+"""The integration `tts`: devices of an application of The Things Stack 3.
 
-Messages are JSON (`ApplicationUp`, `ApplicationDownlinks`). Fields that are empty are left out. A
-topic and a webhook carry the same; what it is, its one field of content says.
+Messages over MQTT or webhooks are JSON (`ApplicationUp`, `ApplicationDownlinks`) without empty
+fields. Topics and webhooks carry the same messages, whose single content field determines the type.
 """
 
 import re
@@ -38,53 +38,56 @@ from services.management.tsl import text_input
 
 DEVICE = "device"
 KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
-"""Topics below that of a device."""
+"""Topics below the topic of a device."""
 _HERTZ = re.compile("[0-9]{1,12}")
 CORRELATION = "thingway:"
-"""What our correlation ids begin with."""
+"""Prefix of our correlation ids."""
 
 MANIFEST = create_manifest(
     "tts",
     "The Things Stack",
     "LoRaWAN devices of an application of The Things Stack 3 (The Things Network)",
     text_input(
-        DEVICE, "Device ID", "As the application calls it; it is learned with an uplink", 64
+        DEVICE,
+        "Device ID",
+        "Device ID in the application; if empty, it is set by the first uplink",
+        64,
     ),
     properties=[*broker_properties(), hook_property()],
 )
 
 
 class TheThingsStack(NetworkServer):
-    """Hears an application of The Things Stack, whose broker knows QoS 0 only."""
+    """Receives messages of an application, whose broker supports only QoS 0."""
 
     manifest = MANIFEST
     qos = 0
     routed_by = DEVICE
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take the user name, which is in topics, and the rest; raises `InvalidInput`."""
+        """Store the user name, which is part of topics, and the rest; raise `InvalidInput`."""
         if {*"+#/"} & {*read_text(change.properties, USERNAME)}:
             raise InvalidInput("must be application@tenant", field=USERNAME)
         await super().updated(change)
 
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
-        """All of the application that the user name is."""
+        """Return the topics of the application, which is the user name."""
         if not broker.username:
             raise InvalidInput("is not set: application@tenant", field=USERNAME, code=NOT_SET)
         return [f"v3/{broker.username}/devices/+/{kind}" for kind in KINDS]
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """A message of the application server."""
+        """Return a message of the application server."""
         return read_message(tenant, payload)
 
     def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
-        """The same message."""
+        """Return a message of the application server."""
         return read_message(tenant, body)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """A push to the end of the device's queue."""
+        """Return a push to the end of the device's queue."""
         return encode_push(downlink, broker.username)
 
 
@@ -180,7 +183,7 @@ _STATES: tuple[tuple[str, DownlinkState], ...] = (
 
 
 def read_message(tenant: str, body: bytes) -> InboundMessage | None:
-    """Return a message; None for one that is of no use. Raises `InvalidInput`."""
+    """Return a message; None if it is not needed; raise `InvalidInput`."""
     up: _Up = decode_message(_DECODER, body)
     ids = up.end_device_ids
     report = _report(tenant, parse_dev_eui(ids.dev_eui, "end_device_ids.dev_eui"), up)
@@ -242,15 +245,15 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> ToldFram
 
 
 def _hertz(given: str | int | None) -> int | None:
-    """What JSON of protobuf writes as text, for it has 64 bits."""
+    """Return a number that JSON of protobuf writes as text, because it has 64 bits."""
     text = str(given or "")
     return int(text) if _HERTZ.fullmatch(text) else None
 
 
 def encode_push(outbound: OutboundDownlink, user: str) -> Publication:
-    """Return a downlink for the end of the device's queue, as `down/push` takes it.
+    """Return a downlink that `down/push` appends to the device's queue.
 
-    `user` is that of the connection, the application's full name.
+    `user` is the user name of the connection, the full name of the application.
     """
     downlink = outbound.downlink
     pushed = {

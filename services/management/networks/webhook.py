@@ -1,4 +1,4 @@
-"""`webhook`: devices of any network server that posts JSON."""
+"""The integration `webhook`: devices of any network server that posts JSON."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from services.management.networks.settings import Broker, hook_property
 from services.management.tsl import own_property, text_property
 
 PORT_POINTERS = (
-    (mapping.PORT, "Port", "Where the port stands, as /fPort, or its number"),
-    (mapping.TIME, "Time", "ISO 8601, seconds or ms; now when it is not set"),
-    (mapping.COUNTER, "Counter", "The frame counter: what comes again is known by it"),
-    (mapping.SESSION, "Session", "What changes with each join, as the device address"),
-    (mapping.RSSI, "RSSI", "dBm"),
-    (mapping.SNR, "SNR", "dB"),
-    (mapping.GATEWAY, "Gateway", "Who heard it"),
-    (mapping.DATA_RATE, "Data rate", "As SF7BW125"),
-    (mapping.FREQUENCY, "Frequency", "Hz"),
+    (mapping.PORT, "Port", "Pointer to the port, such as /fPort, or its number"),
+    (mapping.TIME, "Time", "Pointer to ISO 8601, seconds or ms; if empty, the time of reception"),
+    (mapping.COUNTER, "Counter", "Pointer to the frame counter, which identifies duplicates"),
+    (mapping.SESSION, "Session", "Pointer to a value that changes with each join (DevAddr)"),
+    (mapping.RSSI, "RSSI", "Pointer to dBm"),
+    (mapping.SNR, "SNR", "Pointer to dB"),
+    (mapping.GATEWAY, "Gateway", "Pointer to the gateway that received the uplink"),
+    (mapping.DATA_RATE, "Data rate", "Pointer to a data rate such as SF7BW125"),
+    (mapping.FREQUENCY, "Frequency", "Pointer to Hz"),
 )
 
 MANIFEST = create_manifest(
@@ -33,7 +33,7 @@ MANIFEST = create_manifest(
             mapping.PRESET,
             "Network server",
             "RW",
-            "Which server posts; the pointers below count for own JSON pointers only",
+            "The server that posts; only own JSON pointers use the pointers below",
             dataType="ENUM",
             mapping=mapping.NAMES,
         ),
@@ -41,17 +41,17 @@ MANIFEST = create_manifest(
             mapping.DEVICE,
             "DevEUI",
             "RW",
-            "Where it stands in the JSON, as /device/devEui",
+            "Pointer to the DevEUI, such as /device/devEui",
             mapping.LONGEST,
         ),
         text_property(
-            mapping.DATA, "Bytes", "RW", "Where the payload stands, as /data", mapping.LONGEST
+            mapping.DATA, "Bytes", "RW", "Pointer to the payload, such as /data", mapping.LONGEST
         ),
         own_property(
             mapping.ENCODING,
             "Encoding",
             "RW",
-            "How the bytes are written; base64 when it is not set",
+            "Encoding of the payload; base64 by default",
             dataType="ENUM",
             mapping={"base64": "Base64", mapping.HEX: "Hexadecimal"},
         ),
@@ -64,34 +64,34 @@ MANIFEST = create_manifest(
 
 
 class Webhook(NetworkServer):
-    """Takes what is posted; it has no broker, and nothing goes back."""
+    """Receives posted messages; it has no broker, and no downlinks."""
 
     manifest = MANIFEST
     own_settings = (mapping.PRESET, *mapping.POINTERS, mapping.ENCODING)
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take the mapping and the token; raises `InvalidInput`."""
+        """Store the mapping and the token; raise `InvalidInput`."""
         mapping.check_settings(change.properties)
         await super().updated(change)
 
     async def downlink(self, wanted: CarryDownlinks) -> None:
-        """Raise `InvalidInput`: there is nobody to give it to."""
-        raise InvalidInput("a webhook takes no downlinks", field="integration")
+        """Raise `InvalidInput`, because webhooks have no downlinks."""
+        raise InvalidInput("a webhook does not support downlinks", field="integration")
 
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
-        """None."""
+        """Return no topics."""
         return []
 
     def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """Nothing comes by a broker."""
+        """Return None, because there is no broker."""
         return None
 
     def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
-        """What the mapping finds in a body."""
+        """Return the message that the mapping finds in a body."""
         return mapping.read_body(tenant, body, values)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """Nothing goes by a broker."""
-        raise InvalidInput("a webhook takes no downlinks", field="integration")
+        """Raise `InvalidInput`, because webhooks have no downlinks."""
+        raise InvalidInput("a webhook does not support downlinks", field="integration")

@@ -1,6 +1,6 @@
-"""Fields of an uplink in the body of a webhook: JSON pointers (RFC 6901), set or of a preset.
+"""Mapping of a webhook body to an uplink, by JSON pointers (RFC 6901) of a preset or a user.
 
-Each field has one pointer or several, of which the first that leads to a value counts.
+Each field has one or more pointers; the first that leads to a value is used.
 """
 
 import re
@@ -33,7 +33,7 @@ POINTERS = (*NEEDED, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQ
 HEX: Final = "hex"
 
 CUSTOM: Final = "custom"
-"""The pointers that the user sets."""
+"""The preset with the user's pointers."""
 SIGFOX: Final = "sigfox"
 NAMES: Final = {
     CUSTOM: "Own JSON pointers",
@@ -44,14 +44,14 @@ NAMES: Final = {
 }
 
 UPLINKS: Final = {"loriot": ("/cmd", ("rx", "gw"))}
-"""Where a server says what a message is, and which ones are uplinks."""
+"""The pointer to the type of a message, and the types of uplinks, by server."""
 WITHOUT_DATA: Final = ("helium", "actility", SIGFOX)
-"""Servers that leave the data out where an uplink has no bytes."""
+"""Servers that omit the data of an uplink without bytes."""
 
 Fields = dict[str, tuple[str, ...]]
 
 PRESETS: Final[dict[str, Fields]] = {
-    "helium": {  # the console of 2020 to 2023, and today's, which is ChirpStack
+    "helium": {  # the console of 2020 to 2023, and the current one, which is ChirpStack
         DEVICE: ("/dev_eui", "/deviceInfo/devEui"),
         DATA: ("/payload", "/data"),
         PORT: ("/port", "/fPort"),
@@ -91,7 +91,7 @@ PRESETS: Final[dict[str, Fields]] = {
         DATA_RATE: ("/DevEUI_uplink/SpFact",),
         FREQUENCY: ("/DevEUI_uplink/Frequency",),
     },
-    SIGFOX: {  # the names of its variables; a Sigfox message has no port
+    SIGFOX: {  # names of Sigfox variables; a Sigfox message has no port
         DEVICE: ("/device",),
         DATA: ("/data",),
         ENCODING: (HEX,),
@@ -107,44 +107,44 @@ PRESETS: Final[dict[str, Fields]] = {
 LONGEST = 256
 """Characters of a pointer."""
 LARGEST = 1e300
-"""Numbers beyond it, and those that are none, are not read."""
+"""Maximum of numbers; greater ones are rejected."""
 FIRST_YEAR = 2000
-"""A time before it is that of a clock which was never set, and the same for each uplink."""
+"""Earlier times come from a clock that was never set, and do not distinguish uplinks."""
 LAST_COUNTER = 2**32 - 1
 SIGFOX_ZEROS = 16
-"""Digits of the DevEUI that a Sigfox ID becomes, with zeros in front."""
+"""Digits of a DevEUI, to which a Sigfox ID is extended with leading zeros."""
 _UNITS = ((1e4, 1e6), (1e7, 1e3))
-"""Frequencies below the first are in MHz, below the second in kHz."""
+"""Lower frequencies than the first are in MHz, than the second in kHz."""
 _DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
 _FACTOR = re.compile("[5-9]|1[0-2]")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
 _NOTHING = ("", "null")
-"""What servers write where they have no value."""
+"""Values that servers send instead of a missing value."""
 _SEPARATORS = re.compile(r"[\s:-]")
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def check_settings(settings: dict[str, Any]) -> None:
-    """Raise `InvalidInput` naming a setting that is no pointer; `port` may be a number."""
+    """Raise `InvalidInput` unless settings are pointers; `port` may be a number."""
     for key in POINTERS:
         text = str(settings.get(key) or "").strip()
         if text and not text.startswith("/") and not (key == PORT and _DIGITS.fullmatch(text)):
-            raise InvalidInput("must be a JSON pointer, as /uplink/data", field=key)
+            raise InvalidInput("must be a JSON pointer, such as /uplink/data", field=key)
 
 
 def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMessage | None:
-    """Return an uplink of a body; None for one of the network's own, without a port, or no uplink.
+    """Return the uplink in a body; None for another message, or a frame of the network.
 
-    An optional field that cannot be read is left out, and named in what is returned. Raises
-    `InvalidInput` naming the setting that is missing, or the field of the body at fault.
+    Optional fields that cannot be decoded are omitted, and listed in the result. Raises
+    `InvalidInput` for a missing setting, or an invalid field of the body.
     """
     preset = settings.get(PRESET) or CUSTOM
     fields = PRESETS.get(preset) or _own_fields(settings)
     try:
         given = decode_json(body)
     except INVALID_JSON as error:
-        raise MalformedRequest(f"is no JSON: {error}", field="body") from error
+        raise MalformedRequest(f"is not JSON: {error}", field="body") from error
     where, uplinks = UPLINKS.get(preset, ("", ()))
     if where and pointed(given, where) not in (*uplinks, _MISSING):
         return None
@@ -175,7 +175,7 @@ def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMess
 
 
 def _own_fields(settings: dict[str, str]) -> Fields:
-    """Return the pointers that a user has set; raise `InvalidInput` when one is missing."""
+    """Return the pointers that a user has set; raise `InvalidInput` for a missing one."""
     for key in NEEDED:
         if not settings.get(key):
             raise InvalidInput("is not set", field=key, code=NOT_SET)
@@ -183,7 +183,7 @@ def _own_fields(settings: dict[str, str]) -> Fields:
 
 
 def pointed(given: Any, pointer: str) -> Any:
-    """What a pointer leads to; `_MISSING` for nothing."""
+    """Return the value of a pointer, or `_MISSING`."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(given, dict):
@@ -196,7 +196,7 @@ def pointed(given: Any, pointer: str) -> Any:
 
 
 class _Picked:
-    """The values of one body by field, and what could not be read."""
+    """The values of a body by field, and its invalid fields."""
 
     def __init__(self, given: Any, fields: Fields) -> None:
         self._given = given
@@ -204,7 +204,7 @@ class _Picked:
         self.unreadable: list[str] = []
 
     def _found(self, key: str) -> tuple[str, Any]:
-        """The first pointer that leads to a value, and the value; None for nothing."""
+        """Return the first pointer that leads to a value, and the value or None."""
         pointers = self._fields.get(key, ())
         for pointer in pointers:
             found = pointed(self._given, pointer)
@@ -220,7 +220,7 @@ class _Picked:
         self.unreadable.append(f"{pointer} {reason}")
 
     def needed(self, key: str) -> Any:
-        """A value; raise `InvalidInput` when there is none."""
+        """Return a value; raise `InvalidInput` without one."""
         pointer, found = self._found(key)
         if found is None:
             raise InvalidInput("is missing", field=pointer)
@@ -235,7 +235,7 @@ class _Picked:
         return cut_name(str(found))
 
     def number(self, key: str) -> float | None:
-        """A number, or text that is one."""
+        """Return a number, also from text."""
         pointer, found = self._found(key)
         number: Any = parse_number(found.strip()) if isinstance(found, str) else found
         if type(number) in {int, float} and abs(number) < LARGEST:
@@ -254,9 +254,9 @@ class _Picked:
         return int(number)
 
     def port(self) -> int | None:
-        """The port, None for a body without one or with one of the network's own.
+        """Return the port; None without one, or for a port of the network.
 
-        One that cannot be read is the first.
+        An invalid port counts as the first port.
         """
         if not self._fields[PORT][0].startswith("/"):
             return int(self._fields[PORT][0])
@@ -271,7 +271,7 @@ class _Picked:
         return int(port) if FIRST_PORT <= port <= LAST_PORT else None
 
     def data(self, *, hexadecimal: bool, optional: bool) -> bytes:
-        """The bytes; base64 may lack padding, and hexadecimal may have `0x` and separators."""
+        """Return the payload; base64 may lack padding, hexadecimal may have `0x` and separators."""
         pointer, found = self._found(DATA)
         if found is None and optional:
             return b""
@@ -288,15 +288,15 @@ class _Picked:
             raise InvalidInput(f"is not {kind}", field=pointer) from error
 
     def time(self) -> datetime | None:
-        """ISO 8601, or a number of seconds or ms, also as text."""
+        """Return the time in ISO 8601, seconds or ms."""
         pointer, found = self._found(TIME)
         time = parse_time(found)
         if time is None and found is not None:
-            self._leave_out(pointer, "is no time: ISO 8601, seconds or milliseconds")
+            self._leave_out(pointer, "must be a time: ISO 8601, seconds or milliseconds")
         return time
 
     def frequency(self) -> int | None:
-        """Hz, whether the server tells Hz, kHz or MHz."""
+        """Return the frequency in Hz, converted from MHz or kHz."""
         number = self.number(FREQUENCY)
         if number is None or number <= 0:
             return None
@@ -304,17 +304,18 @@ class _Picked:
         return round(number * scale)
 
     def data_rate(self) -> str:
-        """As `SF7BW125`; `SF7` where the server tells the spreading factor alone."""
+        """Return the data rate, such as `SF7BW125`, or `SF7` without a bandwidth."""
         text = self.text(DATA_RATE)
         if found := _DATA_RATE.match(text):
             return format_data_rate(int(found[1]), int(found[2]) * 1000)
         return f"SF{text}" if _FACTOR.fullmatch(text) else text
 
     def identity(self) -> dict[str, Any]:
-        """What names an uplink: session and counter, else its time, else nothing that it shares.
+        """Return counter and session, which identify an uplink.
 
-        Without a session, two uplinks of one counter are the same only at the same time: a sensor
-        that joins anew counts from 0 again.
+        The session is the time if there is none, or a random id without a counter and a time.
+        Without a session, uplinks with equal counters are duplicates only at the same time, because
+        a device that joins again restarts its counter.
         """
         counter, session = self.whole(COUNTER, LAST_COUNTER), self.text(SESSION)
         time = parse_time(self._found(TIME)[1])

@@ -1,4 +1,4 @@
-"""`/resource`: files that people upload. The URLs of uploads and files are all that they need."""
+"""The operations of `/resource`: uploaded files, whose URLs are the only credential."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -19,11 +19,11 @@ from services.management.resources.service import ZIP, ResourceService
 Resources = NamedDependency[ResourceService]
 
 PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
-"""What is answered without a caller: browsers load pictures without a token."""
+"""Paths without a principal, because browsers load pictures without a token."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
-"""An SVG that somebody opens by itself runs nothing and asks nobody."""
+"""The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""
 _AGE = 86_400
-"""Seconds that browsers keep a file: what a URL shows never changes, but it may go."""
+"""Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": _POLICY,
@@ -36,23 +36,23 @@ _SAFE = {
 async def announce_upload(
     principal: Requester, resources: Resources, data: JSONBody[AnnounceUpload]
 ) -> AnnouncedUpload:
-    """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG) or a ZIP, once and within 15 minutes.
+    """Return the URL for uploading a picture or ZIP once, within 15 minutes.
 
-    It is deleted unless a dashboard or a canvas that is saved names it. A ZIP is of device
-    templates and has 5 MB at most.
+    The file is deleted unless a saved dashboard or canvas refers to it. Pictures may be PNG, JPEG,
+    GIF, WebP or SVG. A ZIP has device templates and at most 5 MB.
     """
     return resources.announce(principal, data)
 
 
 @put("/uploads/{ticket:str}", request_max_body_size=LARGEST_FILE, include_in_schema=False)
 async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
-    """Take the file as the body. What it is, is told by its content and not by its header."""
+    """Store the file in the body. Its content determines the type, not its header."""
     await resources.upload(ticket, await request.body())
 
 
 @get("/files/{key:str}", include_in_schema=False)
 async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str]) -> Stream:
-    """A file that was uploaded; raise `NotFound`."""
+    """Return an uploaded file; raise `NotFound`."""
     found = await resources.get(key)
     way = "attachment" if found.type == ZIP else "inline"
     headers = _SAFE | {
@@ -70,7 +70,7 @@ class ResourceHandlers:
 
 
 def create_router(resources: ResourceService) -> Router:
-    """Return the operations with their dependencies."""
+    """Return the router of the operations, with their dependencies."""
     return Router(
         "/resource",
         route_handlers=operations_of(globals()),

@@ -1,4 +1,4 @@
-"""Resources on the wire, and as kept."""
+"""Resources in requests and answers, and as stored."""
 
 from datetime import datetime
 from typing import Annotated
@@ -8,10 +8,10 @@ import msgspec
 from libs.common.store.mongo import Stored
 
 UPLOAD_MINUTES = 15
-"""How long an upload URL can be used."""
+"""Minutes for which an upload URL can be used."""
 LONGEST_MINUTES = 360
 PREFIX = "/resource/files/"
-"""What the path of a resource begins with."""
+"""Prefix of the path of a resource."""
 
 FileName = Annotated[
     str,
@@ -19,7 +19,7 @@ FileName = Annotated[
         min_length=1,
         max_length=255,
         pattern=r'^[^<>:"/\\|?*\x00-\x1f\x7f]+$',
-        description='None of <>:"/\\|?* and no control characters',
+        description='Must not contain <>:"/\\|?* or control characters',
     ),
 ]
 
@@ -27,7 +27,7 @@ FileName = Annotated[
 class AnnounceUpload(msgspec.Struct):
     """Body of `POST /resource/upload-config`.
 
-    A resource that nothing names for so many minutes, 15 at least, is deleted.
+    A resource without references is deleted after the given minutes, at least 15.
     """
 
     file_name: FileName
@@ -35,7 +35,7 @@ class AnnounceUpload(msgspec.Struct):
 
 
 class AnnouncedUpload(msgspec.Struct):
-    """Answer: where to PUT the file, once, and where it will be."""
+    """Answer: the URL to upload the file once, and its future URL."""
 
     upload_url: str
     resource_url: str
@@ -43,7 +43,7 @@ class AnnouncedUpload(msgspec.Struct):
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """What an upload URL says, sealed."""
+    """The encrypted content of an upload URL."""
 
     tenant: str
     key: str
@@ -54,18 +54,18 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class Resource(Stored, frozen=True, kw_only=True):
-    """A file as it is kept; its id is its key."""
+    """A stored file; its id is its key."""
 
     id: str
     tenant: str
     name: str
     type: str
-    """Its media type, as its content shows."""
+    """Media type, detected from the content."""
     content: bytes = b""
     size: int
     """Bytes of the content."""
     used_by: tuple[int, ...] = ()
-    """Dashboards and canvases that name it."""
+    """Dashboards and canvases that refer to it."""
     created_at: datetime
     expires_at: datetime | None = None
-    """When it is deleted, unless something names it by then."""
+    """When it is deleted, unless something refers to it by then."""

@@ -1,7 +1,7 @@
-"""Takes files that people upload, and hands them out.
+"""Operations on uploaded files.
 
-An upload URL is a sealed ticket: nothing is kept of it until the file has come. A file lives
-longer than its ticket, so a ticket that was used finds the file's key taken.
+An upload URL is an encrypted ticket, so that nothing is stored before the upload. A file lives
+longer than its ticket, so a second upload with a ticket finds the file's key in use.
 """
 
 import re
@@ -34,9 +34,10 @@ _CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
 FILES = 8
-"""Files that are sent at a time, half of them of one tenant. Each is in memory until it is read."""
+"""Files that are sent concurrently, half of them of one tenant. Each is in memory while it is
+sent."""
 NO_LIBRARY = "blueprint_library_resources_fetch_failed"
-"""What consoles know of a library of device templates that cannot be read."""
+"""The error code of an invalid library of device templates, as consoles expect it."""
 
 SVG = "image/svg+xml"
 ZIP = "application/zip"
@@ -50,11 +51,11 @@ _BEGINS = (
 )
 _SVG = re.compile(rb"<svg[\s>/]")
 _LOOKED = 8192
-"""Bytes of a text before the first of which an SVG's root must stand."""
+"""Bytes at the beginning of a text in which the root of an SVG must occur."""
 
 
 def type_of(content: bytes) -> str | None:
-    """The media type, None for what is neither a picture that browsers show nor a ZIP."""
+    """Return the media type; None unless it is a supported picture or a ZIP."""
     for begins, media_type in _BEGINS:
         if begins.match(content):
             return media_type
@@ -62,7 +63,7 @@ def type_of(content: bytes) -> str | None:
 
 
 def _is_svg(text: bytes) -> bool:
-    """Whether the first element is `svg`; a document that declares entities is not taken."""
+    """Return whether the first element is `svg`; documents with entities are rejected."""
     text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
     while text.startswith((b"<?", b"<!")):
         end = b"-->" if text.startswith(b"<!--") else b">"
@@ -79,7 +80,7 @@ class ResourceService:
         self._files = FairScheduler("files", FILES)
 
     def announce(self, user: Principal, wanted: AnnounceUpload) -> AnnouncedUpload:
-        """Make the URLs of a file that is to come."""
+        """Return the URLs of a file to upload."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         ticket = Ticket(
             tenant=user.tenant,
@@ -92,19 +93,19 @@ class ResourceService:
         return AnnouncedUpload(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
 
     async def upload(self, sealed: str, content: bytes) -> None:
-        """Keep the file that a ticket is for.
+        """Store the file of a ticket.
 
-        Raises `InvalidInput` for a ticket that is none, is over or was used,
-        `UnsupportedMedia` for what is neither a picture nor a ZIP, `TooLarge`, `TooManyRequests`.
+        Raises `InvalidInput` for an invalid, expired or used ticket, `UnsupportedMedia` unless it
+        is a picture or a ZIP, `TooLarge`, `TooManyRequests`.
         """
         ticket = self._opened(sealed)
         media_type = type_of(content)
         if media_type is None:
-            text = f"the file is none of {', '.join(TYPES)}"
+            text = f"the file must be one of {', '.join(TYPES)}"
             library = ticket.name.lower().endswith(".zip")
             raise UnsupportedMedia(text, code=NO_LIBRARY if library else None)
         if media_type == ZIP and len(content) > LARGEST_LIBRARY:
-            raise TooLarge(f"a ZIP has at most {LARGEST_LIBRARY} bytes")
+            raise TooLarge(f"a ZIP must have at most {LARGEST_LIBRARY} bytes")
         now = datetime.now(UTC)
         resource = Resource(
             id=ticket.key,
@@ -117,38 +118,38 @@ class ResourceService:
             expires_at=now + timedelta(minutes=ticket.minutes),
         )
         if not await self._store.insert(resource):
-            raise InvalidInput("was used", field="ticket")
+            raise InvalidInput("was already used", field="ticket")
 
     async def read(self, resource: Resource) -> AsyncGenerator[bytes, None]:
-        """Yield the content of a file. Its tenant's files are in memory a few at a time."""
+        """Yield the content of a file; a tenant has only a few files in memory."""
         async with self._files.slot(resource.tenant):
             content = (await self.get(resource.id, whole=True)).content
             for start in range(0, len(content), PIECE):
                 yield content[start : start + PIECE]
 
     async def get(self, key: str, *, whole: bool = False) -> Resource:
-        """A file, without its content unless `whole`; raise `NotFound`."""
+        """Return a file, without its content unless `whole`; raise `NotFound`."""
         found = await self._store.get(key, whole=whole)
         if found is None:
-            raise NotFound("there is no such resource", field="key")
+            raise NotFound("the resource does not exist", field="key")
         return found
 
     async def read_part(self, asked: ReadResource) -> ResourcePart:
-        """A part of a file of the tenant; raise `NotFound`."""
+        """Return a part of a file of the tenant; raise `NotFound`."""
         for key in keys_in([asked.url]):
             found = await self._store.get(key)
             if found is not None and found.tenant == asked.tenant:
                 content = found.content[asked.offset : asked.offset + PART]
                 return ResourcePart(found.name, found.type, content)
-        raise NotFound("there is no such resource", field="url")
+        raise NotFound("the resource does not exist", field="url")
 
     def _opened(self, sealed: str) -> Ticket:
         padding = "=" * (-len(sealed) % 4)
         try:
             text = self._seal.open(sealed + padding, _CONTEXT)
         except SealBroken as error:
-            raise InvalidInput("is none of ours", field="ticket") from error
+            raise InvalidInput("is invalid", field="ticket") from error
         ticket = msgspec.json.decode(text, type=Ticket)
         if ticket.until <= now_ms():
-            raise InvalidInput("is over", field="ticket")
+            raise InvalidInput("has expired", field="ticket")
         return ticket

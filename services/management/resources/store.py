@@ -1,8 +1,8 @@
-"""Resources in MongoDB: a document each, with its bytes.
+"""Resources in MongoDB: a document per file, with its content.
 
 `resources`: `{_id, tenant, name, type, size, content, usedBy: [id], createdAt, expiresAt?}`.
-`usedBy` are the dashboards and canvases that name it; while there is none it has `expiresAt`,
-at which MongoDB deletes it.
+`usedBy` are the dashboards and canvases that refer to it; without any, MongoDB deletes it at
+`expiresAt`.
 """
 
 import re
@@ -23,7 +23,7 @@ from libs.common.store.mongo import (
 from services.management.resources.schemas import PREFIX, UPLOAD_MINUTES, Resource
 
 UNUSED = timedelta(minutes=UPLOAD_MINUTES)
-"""How long what is named no more is kept, so that it can be moved from one place to another."""
+"""Time for which an unused file is kept, so that it can be moved to another place."""
 _NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
 
@@ -36,9 +36,9 @@ class ResourceStore:
         self._quota = Quota(self._resources, limits, "records")
 
     async def insert(self, resource: Resource) -> bool:
-        """Keep a file; False when there is one of its key.
+        """Insert a file; return False if its key exists.
 
-        Raises `TooManyRequests` when the tenant has as many, or as many bytes, as it may.
+        Raises `TooManyRequests` if the tenant has reached its limit of files or bytes.
         """
         await self._quota.take(resource.tenant)
         await self._check_bytes(resource)
@@ -49,20 +49,20 @@ class ResourceStore:
         return True
 
     async def get(self, key: str, *, whole: bool = True) -> Resource | None:
-        """A file of any tenant, without its content unless `whole`.
+        """Return a file of any tenant, without its content unless `whole`.
 
-        Who knows its key may read it.
+        Its key is the only credential.
         """
         found = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
         return read_document(found, Resource)
 
     async def has(self, tenant: str, url: str) -> bool:
-        """Whether a URL is that of a resource of the tenant."""
+        """Return whether a URL belongs to a resource of the tenant."""
         query: Document = {"_id": {"$in": keys_in([url])}, "tenant": tenant}
         return await self._resources.find_one(query, {"_id": 1}) is not None
 
     async def hold(self, tenant: str, holder: int, texts: Iterable[str], session: Session) -> None:
-        """Keep what the texts of a dashboard or canvas name, and let go what they name no more."""
+        """Keep resources that the texts of a dashboard or canvas refer to; release others."""
         keys = keys_in(texts)
         if keys:
             await self._resources.update_many(
@@ -73,7 +73,7 @@ class ResourceStore:
         await self._let_go(tenant, [holder], {"_id": {"$nin": keys}}, session)
 
     async def release(self, tenant: str, holders: Sequence[int], session: Session) -> None:
-        """Let go what dashboards and canvases name, which are gone."""
+        """Release the resources of deleted dashboards and canvases."""
         await self._let_go(tenant, holders, {}, session)
 
     async def _let_go(
@@ -100,11 +100,11 @@ class ResourceStore:
         if used + len(resource.content) > most:
             count_limited("resource_bytes", resource.tenant)
             raise TooManyRequests(
-                f"resource_bytes: the tenant has {used} bytes of resources, and may have {most}",
+                f"resource_bytes: the tenant has {used} bytes of resources, {most} are allowed",
                 retry_after=AGAIN,
             )
 
 
 def keys_in(texts: Iterable[str]) -> list[str]:
-    """The keys of the resources that texts name."""
+    """Return the keys of the resources that texts refer to."""
     return sorted({key for text in texts for key in _NAMED.findall(text)})

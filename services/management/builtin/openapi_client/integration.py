@@ -61,7 +61,13 @@ MANIFEST = Manifest(
         ],
         properties=[
             text_property("base_url", "Base URL", "RW", "Address of the other platform", 1024),
-            text_property("client_id", "Client ID", "RW", "Client ID of an application on the other platform", 128),
+            text_property(
+                "client_id",
+                "Client ID",
+                "RW",
+                "Client ID of an application on the other platform",
+                128,
+            ),
             text_property(
                 SECRET,
                 "Client secret",
@@ -99,8 +105,12 @@ MANIFEST = Manifest(
             ),
             text_property("last_sync", "Last sync", "R", "End of the last sync, UTC"),
             text_property("last_error", "Last error", "R", "Error of the last sync"),
-            own_property("synced_devices", "Devices", "R", "Devices of the last sync", dataType="INT"),
-            own_property("synced_reports", "Reports", "R", "Reports of the last sync", dataType="INT"),
+            own_property(
+                "synced_devices", "Devices", "R", "Devices of the last sync", dataType="INT"
+            ),
+            own_property(
+                "synced_reports", "Reports", "R", "Reports of the last sync", dataType="INT"
+            ),
         ],
     ),
     add_device_service=ADD,
@@ -204,7 +214,9 @@ class OpenApiClient(Integration):
                 continue
             values = stored | self._given.pop(tenant, {})
             wait = due_in(values, last)
-            if wait == 0 or values.get("sync_status") == RUNNING:  # or interrupted in another replica
+            if (
+                wait == 0 or values.get("sync_status") == RUNNING
+            ):  # or interrupted in another replica
                 self._begin(tenant)
             elif wait is not None:
                 waits.append(wait)
