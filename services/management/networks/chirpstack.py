@@ -57,7 +57,7 @@ MANIFEST = create_manifest(
     text_input(
         PROFILE,
         "Device profile",
-        "ID of the profile with which to register the device in ChirpStack; empty if it is registered",
+        "ID of the profile with which to register the device in ChirpStack; empty to skip this",
         64,
     ),
     text_input(JOIN_EUI, "JoinEUI", "JoinEUI for the registration: 16 hexadecimal digits", 32),
