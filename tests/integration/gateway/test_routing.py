@@ -96,11 +96,11 @@ async def test_unknown_path_is_404_in_its_envelope(
 
 @pytest.mark.parametrize("path", ["/websocket", "/api/v1/websocket", "/mqtt"])
 async def test_a_plain_request_to_a_websocket_is_400(gateway: Gateway, path: str) -> None:
-    """The answer says that the address takes WebSockets only."""
+    """The answer says that the address accepts only WebSockets."""
     reply = await gateway.http.get(path)
     body = reply.json()
     assert (reply.status_code, body["detail_message"]) == (400, "Upgrade")
-    assert "takes WebSockets only" in body["error_message"]
+    assert "accepts only WebSockets" in body["error_message"]
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/openapi.json", "/docs"])

@@ -205,7 +205,7 @@ async def test_a_user_who_is_gone_is_closed(world: World):
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await _next(socket)
         assert closed.value.rcvd is not None
-        assert closed.value.rcvd.reason == "the user is gone"
+        assert closed.value.rcvd.reason == "the user does not exist or is disabled"
 
 
 async def test_a_malformed_frame_closes_with_a_reason(world: World, subtests: pytest.Subtests):

@@ -300,10 +300,10 @@ async def test_silence_ends_a_connection(world: World, wire, monkeypatch):
     """Without CONNECT soon; afterwards after one and a half times the keep-alive."""
     async with wire() as page:
         await page.says(connecting(*await world.page(), keep_alive=1))
-        assert await page.closed() == (1008, "nothing was said for too long")
+        assert await page.closed() == (1008, "no packet arrived in time")
     monkeypatch.setattr(module, "CONNECT_WAIT", 0.05)
     async with wire() as stranger:
-        assert await stranger.closed() == (1008, "nothing was said for too long")
+        assert await stranger.closed() == (1008, "no packet arrived in time")
 
 
 async def test_a_log_in_that_has_ended_closes_its_pages(world: World, wire):
@@ -326,6 +326,6 @@ async def test_a_user_who_is_gone_is_closed(world: World, wire):
         await page.says(connecting(*credentials))
         world.gone.add(9)
         await world.change_grants(8, ResourceType.DEVICE, 1)
-        assert await page.closed() == (1008, "the user is gone")
+        assert await page.closed() == (1008, "the user does not exist or is disabled")
     async with wire() as again:
         assert await again.says(connecting(*credentials)) == b"\x20\x02\x00\x05"

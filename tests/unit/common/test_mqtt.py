@@ -76,7 +76,7 @@ def test_what_is_no_connect_or_too_long_is_refused_at_once(data):
         bytes.fromhex("100f00044d5154540482003c0003534e31"),
         bytes.fromhex("101400044d5154540442003c0003534e310003534e31"),
     ],
-    ids=["no client id", "cut short", "no user", "a password without a user"],
+    ids=["no client id", "incomplete", "no user", "a password without a user"],
 )
 def test_a_connect_that_is_not_what_its_flags_say_is_refused(packet):
     """It is not passed on with a login in the wrong place."""

@@ -73,7 +73,7 @@ def test_keyword_is_part_of_the_key_or_the_name(keyword: str, fits: bool) -> Non
         (frame(scope="GROUP"), "payload.id: must be an id"),
         (frame(scope="DEVICE", id="-1"), "payload.id: must be an id"),
         (frame(scope="DEVICE", id=1.0), "payload.id: must be an id"),
-        (frame(scope="TENANT", id="1"), "payload.id: is not for TENANT"),
+        (frame(scope="TENANT", id="1"), "payload.id: must be absent for TENANT"),
         (frame(scope="TENANT", keyword="x" * 256), "keyword"),
         ('{"event_type":"Subscribe","payload":[]}', "object"),
     ],

@@ -252,7 +252,7 @@ async def test_an_integration_that_ends_during_an_add_leaves_nothing(
     await world.admin().refused(503, "POST", "/device", lamp("L-7"))  # still counts as there
     world.announced.silent.add("lamps")
     content = await world.admin().refused(503, "POST", "/device", lamp("L-7"))
-    assert content["error_message"] == "integration lamps is not there at the moment"
+    assert content["error_message"] == "integration lamps is not running"
     world.announced.silent.clear()
     async with world.hosting(Lamps()):
         await world.admin().done("POST", "/device", lamp("L-7"))

@@ -361,7 +361,7 @@ async def test_an_integration_that_is_killed_during_a_call_is_a_clear_error(worl
     late = await calling
     assert late.status_code == 504
     content = await world.admin().refused(503, "POST", CALL, body)
-    assert content["error_message"] == "integration lamps is not there at the moment"
+    assert content["error_message"] == "integration lamps is not running"
     async with world.hosting(Lamps()):
         assert await world.admin().done("POST", CALL, body) == {"found": 8}
 

@@ -129,7 +129,7 @@ async def test_a_key_that_is_refused_leaves_no_device(api, hosted):
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
         api.refuses_keys = "nwk_key: wrong"
-        with pytest.raises(ThingwayError, match="ChirpStack refuses the device: nwk_key: wrong"):
+        with pytest.raises(ThingwayError, match="ChirpStack rejects the device: nwk_key: wrong"):
             await played.add(PARAMS)
         assert not api.devices
 
@@ -140,7 +140,7 @@ async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
         api.holds_keys = True
-        with pytest.raises(ThingwayError, match="does not answer in time"):
+        with pytest.raises(ThingwayError, match="did not answer in time"):
             await played.add(PARAMS)
         assert not api.devices
 
@@ -148,7 +148,7 @@ async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "params", "reason"),
     [
-        ({"api_token": "wrong"}, {}, "api_token: is refused by ChirpStack: invalid token"),
+        ({"api_token": "wrong"}, {}, "api_token: is rejected by ChirpStack: invalid token"),
         ({}, {"device_profile": "other"}, "device_profile: ChirpStack refuses the device"),
         ({}, {"app_key": "xx"}, "app_key: must be 32 hexadecimal digits"),
         ({}, {"join_eui": "1"}, "join_eui: must be"),
@@ -175,7 +175,7 @@ async def test_a_device_that_is_there_in_another_way_is_a_conflict(api, hosted):
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))
         await played.add(PARAMS)
-        with pytest.raises(ThingwayError, match="registered at ChirpStack in another way"):
+        with pytest.raises(ThingwayError, match="registered in ChirpStack with other settings"):
             await played.add(PARAMS | {"app_key": "ff" * 16})
         assert api.keys[EUI.lower()].nwk_key == KEY
 

@@ -226,7 +226,7 @@ async def test_a_tenant_that_fills_the_sandbox_is_refused_alone(monkeypatch):
         assert await sandbox.run(Owner("other", 2), "js", "return 2", {}, 1) == 2
         ended = await mine
     assert [one for one in ended if one == 1] == [1] * 9  # one process was left to others
-    reason = "code: too much waits for code in JavaScript and CEL; try again later"
+    reason = "code: too many requests wait for code in JavaScript and CEL; try again later"
     assert {str(one) for one in ended if one != 1} == {reason}
 
 

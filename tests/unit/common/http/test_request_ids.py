@@ -96,7 +96,7 @@ def test_a_line_of_a_refusal_has_no_values(
     """It names method, path template, status, code and field."""
     client.get("/things/secret-value")
     assert [line["message"] for line in lines] == [
-        "refused GET /things/{thing_id}: 400 parameter_syntax_error 'thing_id'"
+        "rejected GET /things/{thing_id}: 400 parameter_syntax_error 'thing_id'"
     ]
 
 
@@ -109,4 +109,4 @@ def test_a_flood_of_refusals_does_not_fill_the_log(monkeypatch: pytest.MonkeyPat
     assert [limit.filter(record) for record in records[:5]] == [True, True, False, False, False]
     now = 6.0
     assert limit.filter(records[5])
-    assert records[5].getMessage() == "refused (3 lines like this one are missing)"
+    assert records[5].getMessage() == "refused (3 similar lines were dropped)"

@@ -44,4 +44,4 @@ async def test_what_is_gone_stays_gone_without_auth(caplog: pytest.LogCaptureFix
     """Grants that are left over are logged and fail nothing."""
     await forget_grants(Auth(away=True), ResourceType.WORKFLOW, "t", [7])
     told = [line.getMessage() for line in caplog.records if line.name == grants.log.name]
-    assert told == ["grants of 1 resources (WORKFLOW) are left over: auth does not answer"]
+    assert told == ["grants of 1 deleted resources (WORKFLOW) remain: auth does not answer"]

@@ -118,7 +118,7 @@ def test_size_is_bounded():
 
     assert good == {"a": 1, "c": most, "d": 1}
     assert faults == [
-        Fault(f"properties.{key}", "exceeds 2000 values in all") for key in ("b", "e")
+        Fault(f"properties.{key}", "exceeds 2000 values in total") for key in ("b", "e")
     ]
 
 

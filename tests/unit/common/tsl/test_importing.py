@@ -100,32 +100,32 @@ SPECS = [
     (prop("a", encoding="HEX"), "encoding", "is for STRING only"),
     (prop("a", "STRING", encoding="EBCDIC"), "encoding", "must be one of ASCII, BASE64, HEX, UTF8"),
     (prop("a", "ENUM", mapping={"": "x"}), "mapping", "must not have a blank key"),
-    (prop("a", "BOOL", mapping={"on": "x"}), "mapping", "of a BOOL has the keys true and false"),
-    (prop("a", "BOOL", mapping={"1": "x", "true": "y"}), "mapping", "names the same value twice"),
+    (prop("a", "BOOL", mapping={"on": "x"}), "mapping", "must have the keys true and false"),
+    (prop("a", "BOOL", mapping={"1": "x", "true": "y"}), "mapping", "must not have two keys for the same value"),
     (prop("a", min="x"), "validator.min", "expected `int | float | null`, got `str`"),
     (prop("a", min=2**63), "validator.min", "must fit in 64 bits"),
     (prop("a", "DOUBLE", max=float("inf")), "validator.max", "must be finite"),
-    (prop("a", min=1.2, max=1.8), "validator.max", "leaves no INT to choose"),
-    (prop("a", min=2**31), "validator.min", "leaves no INT to choose"),
-    (prop("a", "DATE", max=-1), "validator.max", "leaves no DATE to choose"),
+    (prop("a", min=1.2, max=1.8), "validator.max", "permits no INT"),
+    (prop("a", min=2**31), "validator.min", "permits no INT"),
+    (prop("a", "DATE", max=-1), "validator.max", "permits no DATE"),
     (prop("a", "STRING", minSize=-1), "validator.minSize", "must be from 0 to"),
     (prop("a", "STRING", maxSize=2**31), "validator.maxSize", "must be from 0 to"),
     (prop("a", "STRING", minSize=3, maxSize=2), "validator.minSize", "exceeds maxSize"),
     (
         prop("a", "STRING", encoding="HEX", minSize=3, maxSize=3),
         "validator.maxSize",
-        "fits no HEX text",
+        "permits no HEX text",
     ),
     (prop("a", max=5, defaultValue="6"), "defaultValue", "must be at most 5"),
     (prop("a", defaultValue="[" * 100_000), "defaultValue", "must be an integer"),
     (prop("a", "BOOL", defaultValue="maybe"), "defaultValue", "must be true or false"),
     (prop("a", "ENUM", mapping=ONE, defaultValue="1"), "defaultValue", "must be one of 0"),
-    (prop("a", "STRUCT"), "dataType", "is STRUCT, but has no members"),
-    (prop("a", "ARRAY"), "elementDataType", "is required, or a member 'a._item'"),
-    (prop("a", "ARRAY", elementDataType="STRUCT"), "elementDataType", "needs a member 'a._item'"),
+    (prop("a", "STRUCT"), "dataType", "is STRUCT, but there are no members"),
+    (prop("a", "ARRAY"), "elementDataType", "is required without a member 'a._item'"),
+    (prop("a", "ARRAY", elementDataType="STRUCT"), "elementDataType", "requires a member 'a._item'"),
     (prop("a", "ARRAY", elementDataType="BLOB"), "elementDataType", "must be one of"),
     (prop("a", "ARRAY", elementDataType="ENUM"), "mapping", "is required for"),
-    (prop("a", parentId="b"), "parentId", "is 'b', but the id lies in ''"),
+    (prop("a", parentId="b"), "parentId", "must be '', the prefix of the id. Got 'b'"),
     (prop("a", unitName="\x00"), "unitName", "must not contain NUL or half a surrogate pair"),
     (prop("a", unitName="\ud800"), "unitName", "must not contain NUL or half a surrogate pair"),
 ]
@@ -198,7 +198,7 @@ def test_a_member_lies_in_a_struct():
     """A member of a number cannot be."""
     found = faults(document(prop("a"), prop("a.b")))
 
-    assert found == {"properties[1].dataSpec.parentId": "names a INT, which holds no members"}
+    assert found == {"properties[1].dataSpec.parentId": "must be a STRUCT or ARRAY. Got INT"}
 
 
 def test_only_an_item_lies_in_an_array_and_only_there():
@@ -230,7 +230,7 @@ def test_nothing_is_writable_inside_of_what_is_not():
     """A member of a read-only STRUCT cannot be written."""
     found = faults(document(prop("s", "STRUCT", "R"), prop("s.a", "INT", "RW")))
 
-    assert found == {"properties[1].accessMode": "is RW inside of a read-only parent"}
+    assert found == {"properties[1].accessMode": "must be R inside a read-only parent. Got RW"}
 
 
 def test_a_property_says_how_it_is_accessed():

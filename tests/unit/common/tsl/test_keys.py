@@ -103,7 +103,7 @@ def test_a_ref_is_answered_in_both_places():
     ("given", "reason"),
     [
         ("b", "is the id of properties[1]"),
-        ("x.y", "must be a key, or begin with"),
+        ("x.y", "must be a single key, or begin with"),
         ("a b", "must not contain ' '"),
         ("$a", "must not start with '$'"),
         ("a*", "must not contain '*'"),

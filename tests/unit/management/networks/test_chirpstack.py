@@ -114,8 +114,8 @@ def test_other_log_entries_are_the_servers_own():
     ("payload", "place"),
     [
         (b'{"deviceInfo": {"devEui": "01"}}', "deviceInfo.devEui"),
-        (b"{", "cannot be read"),
-        (b"\xff\xff", "neither an object of JSON nor protobuf"),
+        (b"{", "cannot be decoded"),
+        (b"\xff\xff", "must be a JSON object or protobuf"),
         (samples.chirpstack(fPort=1, data="a"), "$.data"),
         (samples.chirpstack(fPort=1, fCnt=-1), "counter"),
         (samples.chirpstack(fPort=1, data="QUFB" * 90), "data"),

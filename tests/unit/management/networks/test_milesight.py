@@ -84,7 +84,7 @@ def test_other_notes_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [(b"{", "read"), (changed(devEUI="1"), "DevEUI"), (changed(fCnt=-1), "counter")],
+    [(b"{", "decoded"), (changed(devEUI="1"), "DevEUI"), (changed(fCnt=-1), "counter")],
 )
 def test_nonsense_is_refused(body: bytes, field: str) -> None:
     """With its place."""
