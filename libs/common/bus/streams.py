@@ -6,7 +6,7 @@ therefore has the uplink subjects, and `$MQTT_msgs` is created first with only t
 PUBACK means "stored in UPLINK" (docs/decisions/0003). The other MQTT streams of nats-server are
 created here too, because nats-server creates them without limits.
 With partitions, nats-server maps messages of devices to `uplink.{partition}.{sn}.{channel}` by the
-SN. Each partition has its own stream in addition to `UPLINK` (docs/scale.md).
+SN. Each partition has its own stream in addition to `UPLINK` (docs/explanation/scale.md).
 """
 
 import logging

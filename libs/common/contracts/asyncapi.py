@@ -1,7 +1,7 @@
 """The AsyncAPI 3 document of the public events, generated from their structs.
 
-`python -m libs.common.contracts.asyncapi > docs/asyncapi.json` writes it. A unit test fails when
-the file is outdated, or when a published subject or field is missing.
+`python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json` writes it. A unit test
+fails when the file is outdated, or when a published subject or field is missing.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0
 """
 
@@ -128,7 +128,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Thingway events",
             "version": VERSION,
-            "description": "Events on NATS; docs/nats.md explains how to subscribe.",
+            "description": "Events on NATS; docs/reference/nats.md explains how to subscribe.",
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",

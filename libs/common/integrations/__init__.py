@@ -10,7 +10,7 @@
         await host.things.report("default", "L1", {"on": True})
 
 Integrations may also use the bus directly, in any language: `libs.common.contracts.integrations`
-defines subjects and messages, docs/integrations.md explains them.
+defines subjects and messages, docs/how-to/integrations.md explains them.
 """
 
 from libs.common.contracts.integrations import (
