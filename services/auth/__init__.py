@@ -1,1 +1,1 @@
-"""`auth`: who may do what: log-ins, the accounts of tenants, credentials, the audit log."""
+"""`auth`: accounts, permissions, credentials, tokens and the audit log."""

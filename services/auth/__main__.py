@@ -1,4 +1,4 @@
-"""`python -m services.auth`."""
+"""Run `auth`: `python -m services.auth`."""
 
 from libs.common.http import run_service
 from services.auth.app import main

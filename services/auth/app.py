@@ -47,7 +47,7 @@ OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/use
 def build_app(
     settings: AuthSettings, mongo: Mongo, redis: Redis, bus: Bus, telemetry: Telemetry
 ) -> Litestar:
-    """Compose the packages of `auth` on clients that are connected."""
+    """Compose the packages of `auth` from connected clients."""
     core = Core(settings, mongo, redis, bus)
     accounts, changes, rpc = core.accounts, core.changes, core.rpc_server
 
@@ -67,7 +67,7 @@ def build_app(
         ApplicationService(core.applications, changes, accounts.tenants, core.rpc)
     )
     live_handlers = live.LiveHandlers(
-        live.LivePasswords(core.user_tokens), live.broker_info(settings.public_mqtt_url)
+        live.LivePasswords(core.user_tokens), live.build_broker_info(settings.public_mqtt_url)
     )
     limits = TenantLimitsService(
         changes, accounts.tenants, settings.default_limits, UseQuestions(bus)
@@ -138,7 +138,7 @@ def build_app(
 
 
 async def main() -> None:
-    """Run the service until it is told to end."""
+    """Run the service until the process is terminated."""
     clients = connected(AuthSettings, "auth", MIGRATIONS)
     async with (
         clients as (settings, telemetry, mongo, bus),

@@ -1,7 +1,7 @@
-"""The audit log, which is only added to and read: its entries, its store and its search.
+"""The append-only audit log: entries, store and search.
 
 `audit`: `{_id, tenant, at, actor: {kind, id, name}, action, object: {type, id, name}, address,
-requestId, before, after}`, what is empty left out.
+requestId, before, after}`. Empty fields are absent.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from libs.common.http.guards import super_admins
 from libs.common.http.ids import NamedId
 from libs.common.store.mongo import Database, Session, containing, find_page
 
-MOST_ROWS = 1000
-"""Most entries of one answer: the log has no end, so nobody is given it whole."""
+MAX_ROWS = 1000
+"""Maximum entries per page, because the log can be very large."""
 
 Text = Annotated[str, msgspec.Meta(max_length=255)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
-"""ms, up to the end of the year 9999."""
+"""Unix time in ms, up to the end of the year 9999."""
 
 
 class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What was changed: `user`, `role`, `menu`, `application`, `tenant`, `session`."""
+    """The changed object, such as a `user`, `role`, `menu` or `session`."""
 
     type: str
     id: str
@@ -38,7 +38,7 @@ class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """One change; `before` and `after` never have secrets."""
+    """One change. `before` and `after` never contain secrets."""
 
     action: str
     """`created`, `updated`, `deleted`, `password_changed`, …"""
@@ -48,12 +48,12 @@ class AuditEntry(msgspec.Struct, frozen=True):
 
 
 class AuditSearch(PageRequest):
-    """`POST /audit/search`: an entry is found when it fits everything that is given."""
+    """Body of `POST /audit/search`. An entry must match all given fields."""
 
-    largest: ClassVar[int] = MOST_ROWS
+    largest: ClassVar[int] = MAX_ROWS
 
     keyword: Text | None = None
-    """Part of the actor's or the object's name, in any case."""
+    """Part of the name of the actor or object, ignoring case."""
     action: Text | None = None
     object_type: Text | None = None
     object_id: NamedId | None = None
@@ -61,18 +61,18 @@ class AuditSearch(PageRequest):
     address: Text | None = None
     request_id: Text | None = None
     start_timestamp: Timestamp | None = None
-    """ms; the entry's own time counts as inside at both ends."""
+    """Earliest time in ms. Both limits are inclusive."""
     end_timestamp: Timestamp | None = None
 
     def check(self) -> None:
-        """Raise `InvalidInput` unless the time begins before it ends."""
+        """Raise `InvalidInput` if `start_timestamp` is after `end_timestamp`."""
         start, end = self.start_timestamp, self.end_timestamp
         if start is not None and end is not None and start > end:
-            raise InvalidInput("must not be after end_timestamp", field="start_timestamp")
+            raise InvalidInput("must not be after `end_timestamp`", field="start_timestamp")
 
 
 class ShownActor(msgspec.Struct, omit_defaults=True):
-    """Who did it: a user, an application, or the operator (user `0`)."""
+    """The actor: a user, an application, or the operator (user `0`)."""
 
     kind: str
     id: str
@@ -80,7 +80,7 @@ class ShownActor(msgspec.Struct, omit_defaults=True):
 
 
 class ShownObject(msgspec.Struct, omit_defaults=True):
-    """What it was done to."""
+    """The changed object."""
 
     type: str
     id: str
@@ -88,16 +88,16 @@ class ShownObject(msgspec.Struct, omit_defaults=True):
 
 
 class ShownEntry(Shown):
-    """One entry."""
+    """An entry of the audit log."""
 
     id: str
     created_at: int
-    """ms."""
+    """Unix time in ms."""
     actor: ShownActor
     action: str
     object: ShownObject
     address: str = ""
-    """Where the request came from; absent for the operator's commands."""
+    """IP address of the request. Absent for commands of the operator."""
     request_id: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
@@ -119,7 +119,7 @@ _COLUMNS = {
     "object_name": "object.name",
     "address": "address",
 }
-"""What can be sorted by."""
+"""Sortable columns."""
 _NEWEST = (("at", -1), ("_id", -1))
 
 
@@ -130,12 +130,12 @@ class AuditStore:
         self._audit = database["audit"]
 
     async def add(self, events: Sequence[AccountChanged], session: Session) -> None:
-        """Write entries in the caller's transaction."""
+        """Insert one entry per event in the caller's transaction."""
         if events:
             await self._audit.insert_many(list(map(_document, events)), session=session)
 
     async def search(self, tenant: str, wanted: AuditSearch) -> tuple[list[ShownEntry], int]:
-        """One page of a tenant's entries, and how many there are that fit."""
+        """Return one page of a tenant's entries and the number of all matches."""
         query, order = _query(tenant, wanted), wanted.order(_COLUMNS, _NEWEST)
         skip = (wanted.number - 1) * wanted.size
         found, total = await find_page(self._audit, query, order, skip, wanted.size)
@@ -176,7 +176,7 @@ def _entry(document: dict[str, Any]) -> ShownEntry:
 
 @dataclass(frozen=True)
 class AuditHandlers:
-    """What the search of the audit log needs."""
+    """Dependencies of the search of the audit log."""
 
     audit: AuditStore
 
@@ -185,7 +185,7 @@ class AuditHandlers:
 async def search_audit(
     principal: Requester, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
 ) -> Page[ShownEntry]:
-    """Search the audit log, the newest first; always a page, of 1000 entries at most."""
+    """Search the audit log, newest first, in pages of at most 1000 entries."""
     data.check()
     rows, total = await audit.search(principal.tenant, data)
     return Page(page_size=data.size, page_number=data.number, total=total, content=rows)

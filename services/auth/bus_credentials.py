@@ -1,4 +1,4 @@
-"""Which credentials of users of the bus are valid; each is called by a short hash."""
+"""Lookup of the valid credentials of NATS users, each identified by a short hash."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from services.auth.integration_logins import IntegrationLoginStore
 
 @dataclass(frozen=True)
 class MqttClients:
-    """Asks `workflow`."""
+    """Client of `workflow`, which owns the credentials of MQTT clients."""
 
     rpc: RpcClient
 
     async def login(self, access_key: str, secret: str | None = None) -> MqttLoggedIn:
-        """Who comes in with an access key and its secret; raises what `workflow` answers."""
+        """Return the tenant of an access key; raise the errors of `workflow`."""
         return await self.rpc.call(MQTT_LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)
 
 
@@ -30,38 +30,38 @@ LENGTH = 16
 
 @dataclass(frozen=True)
 class BusCredentials:
-    """The credentials that are good now, as MongoDB and `workflow` have them."""
+    """The currently valid credentials, from MongoDB and `workflow`."""
 
     devices: DeviceStore
     applications: ApplicationStore
     integrations: IntegrationLoginStore
     clients: MqttClients
 
-    async def credentials_of(self, user: str) -> frozenset[str]:
-        """The credentials of a user of the bus: one, and of a device its certificates."""
+    async def list_credentials(self, user: str) -> frozenset[str]:
+        """Return the credentials of a NATS user: of a device its key and certificates."""
         if user.startswith(APPLICATION_PREFIX):
             client_id = user.removeprefix(APPLICATION_PREFIX)
-            application = await self.applications.by_client_id(client_id)
+            application = await self.applications.find_by_client_id(client_id)
             if application is None or not application.events:
                 return frozenset()
-            return frozenset({application_credential(application)})
+            return frozenset({derive_application_credential(application)})
         if user.startswith(LOGIN_PREFIX):
             stored = await self.integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
-            return frozenset() if stored is None else frozenset({credential(stored)})
+            return frozenset() if stored is None else frozenset({derive_credential(stored)})
         if user.startswith(FLOWS_PREFIX):
             found = await self.clients.login(user.removeprefix(FLOWS_PREFIX))
-            return frozenset({credential(found.credential)}) if found.tenant else frozenset()
+            return frozenset({derive_credential(found.credential)}) if found.tenant else frozenset()
         device = await self.devices.get(user)
         if device is None:
             return frozenset()
-        return frozenset(map(credential, (device.key_hash, *device.certificates)))
+        return frozenset(map(derive_credential, (device.key_hash, *device.certificates)))
 
 
-def credential(secret_hash: str) -> str:
-    """The credential that the hash of a secret, or the number of a certificate, stands for."""
+def derive_credential(secret_hash: str) -> str:
+    """Return the short hash that identifies a secret hash or certificate serial."""
     return hashlib.sha256(secret_hash.encode()).hexdigest()[:LENGTH]
 
 
-def application_credential(application: StoredApplication) -> str:
-    """An application's: another one with each generation, which its allow-list changes too."""
-    return credential(f"{application.secret_hash}:{application.generation}")
+def derive_application_credential(application: StoredApplication) -> str:
+    """Return the credential of an application, which changes with its generation."""
+    return derive_credential(f"{application.secret_hash}:{application.generation}")

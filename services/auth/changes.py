@@ -1,9 +1,9 @@
-"""Changes of accounts: what changes, its audit entry, its event and its effect are one.
+"""Account changes: data, audit entry, event and revocations commit together.
 
-A change runs as one MongoDB transaction. The audit entry, the outbox entry, the intended
-revocations and the tenant's new access version are written in it; before the caller is
-answered, tokens are revoked and the version is raised in Redis, so that the very next
-request sees it. What a crash leaves out, the sweeps make good.
+A change runs as one MongoDB transaction, which also writes the audit entry, the outbox entry, the
+pending revocations and the tenant's new access version. Before the caller gets a response, tokens
+are revoked and the version is raised in Redis, so that the next request sees the change. The sweeps
+repeat steps that a crash interrupted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,21 +27,21 @@ from services.auth.revocations import Revocation, RevocationStore, Revoker
 R = TypeVar("R")
 
 OPERATOR = "operator"
-"""Subject of callers that come by the administrator's commands."""
+"""Name of the caller of operator commands."""
 
 
 def operator(tenant: str) -> Caller:
-    """The operator of the platform, who acts by command and not by token."""
+    """Return the platform operator as the caller, for commands without a token."""
     return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="0", name=OPERATOR))
 
 
 @dataclass
 class Change:
-    """One transaction in the making; its parts are written when its function has ended."""
+    """A transaction in progress. Its parts are written after the callback returns."""
 
     session: Session
     reserve: Callable[[str], Awaitable[None]]
-    """Raises `TooManyRequests` when the tenant has as many documents as a limit permits."""
+    """Raises `TooManyRequests` if the tenant has reached the named limit."""
     entries: list[AuditEntry] = field(default_factory=list)
     revocations: list[Revocation] = field(default_factory=list)
     access_changed: bool = False
@@ -53,18 +53,18 @@ class Change:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Add an entry to the audit log, which is published as an event too."""
+        """Add an entry to the audit log, which is also published as an event."""
         self.entries.append(AuditEntry(action, subject, before, after))
 
     def revoke(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
-        """End every token of a subject that is older than `generation`.
+        """Revoke all tokens of a subject older than `generation`.
 
-        With `user`, connections to the bus under that name end that have an earlier credential.
+        With `user`, also close the connections of that NATS user made with an earlier credential.
         """
         self.revocations.append(Revocation(kind, subject, generation, user))
 
     def disconnect(self, user: str) -> None:
-        """End the connections to the bus of a user that have an earlier credential."""
+        """Close a NATS user's connections made with an earlier credential."""
         self.revocations.append(Revocation(None, user, user=user))
 
     def record_access(
@@ -74,18 +74,18 @@ class Change:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Add an entry about a change that may change what users may do."""
+        """Add an audit entry for a change that may affect users' permissions."""
         self.record(action, subject, before, after)
-        self.changes_access()
+        self.mark_access_changed()
 
-    def changes_access(self) -> None:
-        """Let the next request of every user of the tenant be judged anew."""
+    def mark_access_changed(self) -> None:
+        """Make the next request of every user of the tenant reload its permissions."""
         self.access_changed = True
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Runs changes."""
+    """Runs account changes."""
 
     mongo: Mongo
     audit: AuditStore
@@ -96,9 +96,9 @@ class Changes:
     versions: AccessVersions
 
     async def run(self, caller: Caller, write: Callable[[Change], Awaitable[R]]) -> R:
-        """Run `write(change)` in the caller's tenant; it may run again after a conflict.
+        """Run `write(change)` in the caller's tenant; repeat it after a conflict.
 
-        What `write` raises ends the transaction: nothing of it is kept.
+        An exception of `write` aborts the transaction.
         """
 
         async def write_change(session: Session) -> tuple[R, Change, int, list[Document]]:
@@ -106,8 +106,8 @@ class Changes:
             result = await write(change)
             for revocation in change.revocations:
                 await self.revocations.add(caller.tenant, revocation, session)
-            raises = change.access_changed
-            version = await self.tenants.raise_version(caller.tenant, session) if raises else 0
+            bumps = change.access_changed
+            version = await self.tenants.raise_version(caller.tenant, session) if bumps else 0
             return result, change, version, await self._record(caller, change)
 
         result, change, version, outgoing = await self.mongo.transaction(write_change)

@@ -1,10 +1,9 @@
-"""Counts the connections to the bus of each user, and closes those of credentials that have ended.
+"""Counts NATS connections by user, and closes those with revoked credentials.
 
-Users of the bus are devices, applications and integrations. `tw:admitted:{user in capitals}` in
-Redis is a list of the connections that were admitted, with their credentials, the latest first. It
-tells which connections a new key has made, which are never older than the key; so what is not in it
-(any more) is of an earlier one. Written by the callout as it lets somebody in
-(`callout/admit.lua`).
+NATS users are devices, applications and integrations. The Redis list `tw:admitted:{user in
+capitals}` holds the latest admitted connections with their credentials, newest first. The callout
+writes it (`callout/admit.lua`). A connection that is missing from the list is older than every
+connection in it, so it used an earlier credential.
 """
 
 import logging
@@ -30,84 +29,84 @@ from libs.common.contracts.mqtt import CloseMqttClients, login_of
 from libs.common.errors import ThingwayError
 from libs.common.store.redis import Redis
 
-KEPT = 256
-"""Most admissions of one user."""
-LIFE = 3600
-"""Seconds that a user's admissions are kept after the last."""
+MAX_ADMISSIONS = 256
+"""Maximum stored admissions of a user."""
+ADMISSIONS_LIFE = 3600
+"""Seconds that admissions are stored after the latest one."""
 
 
 class AdmissionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admission."""
+    """An admitted connection."""
 
     server: str
     cid: int
     credential: str
     at: int
-    """When, in ms."""
+    """Unix time in ms."""
 
     @property
     def connection(self) -> Connection:
-        """The connection that was let in."""
+        """Return the admitted connection."""
         return Connection(self.server, self.cid)
 
 
 @dataclass(frozen=True)
 class AdmissionLog:
-    """Reads admissions, and stops them."""
+    """Reads admissions, and blocks users temporarily."""
 
     redis: Redis
 
     async def latest(self, user: str) -> list[AdmissionRecord]:
-        """The latest admissions of a user."""
+        """Return the latest admissions of a user."""
         rows = await self.redis.lrange(admissions_key(user), 0, -1)
         return [msgspec.json.decode(row, type=AdmissionRecord) for row in rows]
 
-    async def bar(self, user: str, seconds: int) -> None:
-        """Let a user in again only when `seconds` are over."""
+    async def block(self, user: str, seconds: int) -> None:
+        """Reject all logins of a user for `seconds`."""
         await self.redis.set(barred_key(user), 1, ex=seconds)
 
 
 def barred_key(user: str) -> str:
-    """What stands as long as a user is not let in."""
+    """Return the Redis key that exists while a user is blocked."""
     return f"tw:barred:{user.upper()}"
 
 
 def admissions_key(user: str) -> str:
-    """Where the admissions of a user stand."""
+    """Return the Redis key of a user's admissions."""
     return f"tw:admitted:{user.upper()}"
 
 
-TIMEOUT = 2.0
-"""Seconds that `device` gets."""
+DEVICE_TIMEOUT = 2.0
+"""Timeout of requests to `device`, in seconds."""
 
 
 log = logging.getLogger(__name__)
 
-UNTOLD = 5_000
-"""Milliseconds in which `device` may not have heard yet of a connection that was admitted."""
+REPORT_DELAY_MS = 5_000
+"""Milliseconds after which `device` knows of an admitted connection."""
 
 
 class CurrentCredentials(Protocol):
-    """Knows which credentials of users of the bus are valid."""
+    """Lookup of the valid credentials of NATS users."""
 
-    async def credentials_of(self, user: str) -> Collection[str]:
+    async def list_credentials(self, user: str) -> Collection[str]:
         """Return the valid credentials of a user."""
         ...
 
 
 @dataclass(frozen=True)
 class UserConnections:
-    """The connections of users of the bus."""
+    """Counts and closes the connections of NATS users."""
 
     admissions: AdmissionLog
     rpc: RpcClient
     current: CurrentCredentials
 
     async def has_room(self, user: str, connection: Connection, kept: int, most: int) -> bool:
-        """Tell whether a connection that was just admitted is one of `most` open ones at most.
+        """Return whether a new connection keeps the user within `most` connections.
 
-        `kept` admissions of the user are known. Who has not come more often lately costs nothing
-        more. While `device` is away nobody can tell how many are open, and everybody is let in.
+        `kept` is the number of known admissions of the user; if it is at most `most`, no request is
+        needed. While `device` is unreachable, every connection is allowed.
         """
         if kept <= most:
             return True
@@ -116,48 +115,47 @@ class UserConnections:
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
-        since = now_ms() - UNTOLD
-        untold = {one.connection for one in await self.admissions.latest(user) if one.at > since}
-        return len((found | untold) - {connection}) < most
+        since = now_ms() - REPORT_DELAY_MS
+        latest = await self.admissions.latest(user)
+        unreported = {record.connection for record in latest if record.at > since}
+        return len((found | unreported) - {connection}) < most
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
-        """Close the connections of a user that its current credentials have not made. Repeatable.
+        """Close a user's connections made with revoked credentials. Idempotent.
 
-        Whoever is found has been admitted before, so the admissions are read after that.
-        Raises `Unavailable` and `UpstreamFailed`.
+        Open connections are read before the admissions, because an open connection has always been
+        admitted before. Raises `Unavailable` and `UpstreamFailed`.
         """
         found = await self._open(user, ask_servers=ask_servers)
         if not found:
             return
         admitted = await self.admissions.latest(user)
-        current = await self.current.credentials_of(user)
-        kept = {one.connection for one in admitted if one.credential in current}
-        old = [one for one in found if one not in kept]
-        if old:
-            await self._close(old)
+        current = await self.current.list_credentials(user)
+        kept = {record.connection for record in admitted if record.credential in current}
+        if revoked := [connection for connection in found if connection not in kept]:
+            await self._close(revoked)
 
     async def shut_out(self, user: str) -> None:
-        """Close all connections of a user, which makes no new one for `SHUT_OUT_SECONDS`.
+        """Close all connections of a user and block it for `SHUT_OUT_SECONDS`.
 
-        Raises `Unavailable` and `UpstreamFailed`; it is kept out all the same.
+        Raises `Unavailable` and `UpstreamFailed`; the user is blocked even then.
         """
-        await self.admissions.bar(user, SHUT_OUT_SECONDS)
+        await self.admissions.block(user, SHUT_OUT_SECONDS)
         await self._close(await self._open(user, ask_servers=True))
 
     async def _open(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
-        """The open connections of a user; all of them only when the servers are asked."""
+        """Return a user's known connections; with `ask_servers`, all connections."""
         request = FindConnections(user, ask_servers)
-        answer = await self.rpc.call(FIND_CONNECTIONS, request, Connections, timeout=TIMEOUT)
+        answer = await self.rpc.call(FIND_CONNECTIONS, request, Connections, timeout=DEVICE_TIMEOUT)
         return answer.connections
 
     async def _close(self, connections: list[Connection]) -> None:
-        """Close connections; those that have ended are closed."""
         request = Connections(connections)
-        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=TIMEOUT)
+        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=DEVICE_TIMEOUT)
 
 
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:
-    """Answer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
+    """Offer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
 
     async def shut_out(wanted: ShutOut) -> Done:
         await connections.shut_out(wanted.user)

@@ -1,4 +1,4 @@
-"""What the packages of `auth` share: its clients, its stores, and how accounts are changed."""
+"""Clients and stores that the packages of `auth` share."""
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.identity.access import AccessVersions
@@ -13,22 +13,22 @@ from services.auth.changes import Changes
 from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.device_credentials import DeviceStore
 from services.auth.integration_logins import IntegrationLoginStore
+from services.auth.login_records import RefusedLoginRecorder
 from services.auth.passwords import LoginThrottle, PasswordHashes
-from services.auth.refused_logins import RefusedLoginRecorder
 from services.auth.revocations import RevocationStore, Revoker
 from services.auth.settings import AuthSettings
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
 
 REUSE_GRACE = 60
-"""Seconds in which a console may use a refresh token twice: two tabs, or a late answer."""
+"""Seconds in which a console may reuse a refresh token: two tabs, or a lost response."""
 
 
 class Core:
-    """The clients of the process, and the stores and services that several packages use."""
+    """The clients of the process, and stores and services that several packages use."""
 
     def __init__(self, settings: AuthSettings, mongo: Mongo, redis: Redis, bus: Bus) -> None:
-        """`mongo`, `redis` and `bus` are connected."""
+        """Construct the stores from connected clients."""
         database = mongo.database
         self.settings, self.mongo, self.redis, self.bus = settings, mongo, redis, bus
         self.rpc, self.rpc_server = RpcClient(bus), RpcServer(bus, "auth")

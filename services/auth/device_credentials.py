@@ -1,8 +1,8 @@
-"""Device credentials: keys and certificates that log devices in, over MQTT, NATS and HTTP.
+"""Device credentials: keys and certificates for logins over MQTT, NATS and HTTP.
 
 `device_credentials` in MongoDB: `{_id, sn, tenant, deviceId, keyHash, certificates: [{serial,
-expires}]}`, `_id` is the SN in capitals, `expires` is in ms. A change of them intends its
-revocation.
+expires}]}`. `_id` is the SN in capitals, `expires` is in ms. A change of credentials also stores
+its revocation.
 """
 
 import secrets
@@ -34,13 +34,16 @@ from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy, RefusedLogins, device_key_hash
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
 from libs.common.tls import PeerCertificate
-from services.auth.logins import count_login
+from services.auth.login_records import count_login
 from services.auth.revocations import Revocation, RevocationStore, Revoker
 from services.auth.tokens.device_keys import DeviceCopies, FirstKeys
 
 
-def revocation_of(sn: str, registered: str | None) -> Revocation:
-    """Forget what Redis knows of an SN; end its connections, when it was registered, as what."""
+def device_revocation(sn: str, registered: str | None) -> Revocation:
+    """Return the revocation that drops the copy of an SN's credentials.
+
+    `registered` is the spelling of the SN whose connections are closed, None for no connections.
+    """
     return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
 
 
@@ -53,9 +56,9 @@ class DeviceStore:
         self._revocations = revocations
 
     async def put(self, credentials: DeviceKeyCopy) -> str | None:
-        """Set the credentials of an SN; return how it was registered, None when it was not.
+        """Store the credentials of an SN; return its former spelling, None if new.
 
-        Raises `Conflict` when another tenant has the SN.
+        Raises `Conflict` if another tenant has the SN.
         """
 
         async def put_credentials(session: Session) -> str | None:
@@ -70,12 +73,10 @@ class DeviceStore:
         try:
             return await self._mongo.transaction(put_credentials)
         except DuplicateKey as error:
-            raise Conflict(
-                f"the SN {credentials.sn} has credentials elsewhere", field="sn"
-            ) from error
+            raise Conflict(f"another tenant has the SN {credentials.sn}", field="sn") from error
 
     async def add(self, credentials: DeviceKeyCopy) -> bool:
-        """Set the credentials of an SN that has none; False when it has some."""
+        """Store the credentials of a new SN; return False if it has credentials."""
         identity = {"_id": credentials.sn.upper(), "tenant": credentials.tenant}
         try:
             await self._credentials.insert_one(identity | _fields(credentials))
@@ -84,7 +85,7 @@ class DeviceStore:
         return True
 
     async def remove(self, device: DeviceRef) -> str | None:
-        """Remove the credentials of this very device; return how it was registered."""
+        """Delete the credentials of a device; return the spelling of its SN or None."""
 
         async def delete_credentials(session: Session) -> str | None:
             before = await self._credentials.find_one_and_delete(
@@ -100,9 +101,9 @@ class DeviceStore:
         return await self._mongo.transaction(delete_credentials)
 
     async def add_certificate(self, certificate: DeviceCertificate, now: int) -> bool:
-        """Let a certificate log its device in; False when no such SN has credentials.
+        """Add a certificate; return False if the SN has no credentials.
 
-        Those that have expired by `now` (ms) are forgotten.
+        Certificates that have expired by `now` (ms) are deleted.
         """
         new = {"serial": certificate.serial, "expires": certificate.expires}
         others = {
@@ -123,7 +124,7 @@ class DeviceStore:
         return found.matched_count > 0
 
     async def remove_certificate(self, certificate: DeviceCertificateRef) -> bool:
-        """Take a certificate from its device; False when it has no such one."""
+        """Remove a certificate; return False if the device does not have it."""
 
         async def pull_certificate(session: Session) -> bool:
             serial = {"serial": certificate.serial}
@@ -136,8 +137,8 @@ class DeviceStore:
 
         return await self._mongo.transaction(pull_certificate)
 
-    async def certificates(self, sn: str) -> list[DeviceCertificate]:
-        """The certificates of an SN, the latest first; none when it has no credentials."""
+    async def list_certificates(self, sn: str) -> list[DeviceCertificate]:
+        """Return the certificates of an SN, latest first."""
         found = await self._credentials.find_one({"_id": sn.upper()}) or {}
         return [DeviceCertificate(sn, **one) for one in found.get("certificates", [])]
 
@@ -145,11 +146,11 @@ class DeviceStore:
         if before is None:
             return None
         sn: str = before["sn"]
-        await self._revocations.add(before["tenant"], revocation_of(sn, sn), session)
+        await self._revocations.add(before["tenant"], device_revocation(sn, sn), session)
         return sn
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """The credentials of an SN."""
+        """Return the credentials of an SN."""
         found = await self._credentials.find_one({"_id": sn.upper()})
         if found is None:
             return None
@@ -168,18 +169,18 @@ def _fields(credentials: DeviceKeyCopy) -> Document:
 
 
 MAX_SN = 128
-"""Most characters of an SN."""
-MOST_CERTIFICATES = 16
-"""Certificates of one device that have not expired."""
+"""Maximum characters of an SN."""
+MAX_CERTIFICATES = 16
+"""Maximum unexpired certificates of a device."""
 WRONG_LOGIN = "the SN or the device key is wrong"
-"""One answer for an unknown device and for a wrong key."""
+"""Same message for an unknown device and a wrong key."""
 
 
 class ClientIdRegistry(Protocol):
-    """Knows which MQTT client id belongs to which device."""
+    """The owners of MQTT client ids."""
 
     async def release(self, client_id: str) -> None:
-        """Take an SN from a device that uses it as its MQTT client id."""
+        """Delete the reservation of an SN as another device's MQTT client id."""
         ...
 
 
@@ -195,44 +196,46 @@ class DeviceService:
     refused: RefusedLogins
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
-        """Make a new key; the old one is dead when this returns. Shown only here."""
-        key, credentials = _made(device)
+        """Create a key, which is shown only once; the old key is revoked on return."""
+        key, credentials = _create_key(device)
         replaced = await self.store.put(credentials)
         await self.first_keys.drop(device.sn)
         await self.client_ids.release(device.sn)
-        await self.revoker.apply(revocation_of(device.sn, replaced))
+        await self.revoker.apply(device_revocation(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
     async def issue_first(self, device: FirstKeyWanted) -> FirstDeviceKey:
-        """Make a key unless there is one; a repeatable one is shown again: see `FirstKeys`."""
-        key, credentials = _made(device)
+        """Create a key if there is none, or show a repeatable one again (`FirstKeys`)."""
+        key, credentials = _create_key(device)
         if not await self.store.add(credentials):
             again = await self.first_keys.find(device) if device.repeatable else None
             return FirstDeviceKey(again)
         if device.repeatable:
             await self.first_keys.keep(device, key)
         await self.client_ids.release(device.sn)
-        await self.revoker.apply(revocation_of(device.sn, None))
+        await self.revoker.apply(device_revocation(device.sn, None))
         return FirstDeviceKey(key)
 
     async def revoke(self, device: DeviceRef) -> Done:
-        """Take a device's key away; it is dead when this returns. Repeatable."""
+        """Revoke a device's key before returning. Idempotent."""
         removed = await self.store.remove(device)
         if removed is not None:
             await self.first_keys.drop(device.sn)
-            await self.revoker.apply(revocation_of(device.sn, removed))
+            await self.revoker.apply(device_revocation(device.sn, removed))
         return Done()
 
     async def check(self, login: DeviceLogin) -> DeviceIdentity:
-        """Say whose SN and key these are; raise `Unauthenticated`."""
-        return _identity(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN)
+        """Return the device with an SN and key; raise `Unauthenticated`."""
+        return _identify(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN)
 
     async def log_in(self, sn: str, key: str, over: Way) -> DeviceKeyCopy | None:
-        """The credentials that `key` opens: from Redis, else from MongoDB."""
+        """Return the credentials that `key` matches, from Redis or MongoDB."""
         return await self._log_in(sn, "KEY", over, lambda copy: copy.opens(key))
 
-    async def log_in_with(self, certificate: PeerCertificate, over: Way) -> DeviceKeyCopy | None:
-        """The credentials that a certificate belongs to, which TLS has proved."""
+    async def log_in_with_certificate(
+        self, certificate: PeerCertificate, over: Way
+    ) -> DeviceKeyCopy | None:
+        """Return the credentials of a certificate that TLS has verified."""
         return await self._log_in(
             certificate.subject, "CERTIFICATE", over, lambda copy: copy.knows(certificate)
         )
@@ -240,7 +243,10 @@ class DeviceService:
     async def _log_in(
         self, sn: str, wrong: Wrong, over: Way, is_right: Callable[[DeviceKeyCopy], bool]
     ) -> DeviceKeyCopy | None:
-        """The log-in that Redis had no copy for ends the time of the first key of the device."""
+        """Find and verify credentials.
+
+        A login without a copy in Redis is the first one, which ends the display of the first key.
+        """
         kept = await self.copies.get(sn)
         copy = kept or await self._restore(sn)
         if copy is None:
@@ -253,37 +259,39 @@ class DeviceService:
         return copy
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
-        """Let a certificate log its device in.
+        """Allow a device to log in with a certificate.
 
-        Raises `NotFound` for an SN without credentials, `Conflict` beyond `MOST_CERTIFICATES`.
+        Raises `NotFound` for an SN without credentials, `Conflict` beyond `MAX_CERTIFICATES`.
         """
-        now, known = now_ms(), await self.store.certificates(certificate.sn)
-        if sum(one.expires > now for one in known) >= MOST_CERTIFICATES:
-            raise Conflict(f"{certificate.sn} has {MOST_CERTIFICATES} certificates: revoke one")
+        now, known = now_ms(), await self.store.list_certificates(certificate.sn)
+        if sum(each.expires > now for each in known) >= MAX_CERTIFICATES:
+            raise Conflict(
+                f"{certificate.sn} has {MAX_CERTIFICATES} certificates; revoke one first"
+            )
         if not await self.store.add_certificate(certificate, now):
-            raise NotFound(f"no device with credentials has this very SN: {certificate.sn}")
-        await self.revoker.apply(revocation_of(certificate.sn, None))
+            raise NotFound(f"no device with credentials has the exact SN {certificate.sn}")
+        await self.revoker.apply(device_revocation(certificate.sn, None))
         return Done()
 
     async def revoke_certificate(self, certificate: DeviceCertificateRef) -> Done:
-        """End a certificate, and its connections; raise `NotFound` for one that is not known."""
+        """Revoke a certificate and close its connections; raise `NotFound`."""
         if not await self.store.remove_certificate(certificate):
             raise NotFound(f"{certificate.sn} has no certificate {certificate.serial}")
-        await self.revoker.apply(revocation_of(certificate.sn, certificate.sn))
+        await self.revoker.apply(device_revocation(certificate.sn, certificate.sn))
         return Done()
 
     async def list_certificates(self, wanted: ListDeviceCertificates) -> DeviceCertificates:
-        """The certificates of a device."""
-        return DeviceCertificates(await self.store.certificates(wanted.sn))
+        """Return the certificates of a device."""
+        return DeviceCertificates(await self.store.list_certificates(wanted.sn))
 
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
-        """Say whose certificate this is, which TLS has proved; raise `Unauthenticated`."""
+        """Return the device of a TLS-verified certificate; raise `Unauthenticated`."""
         shown = PeerCertificate(certificate.sn, certificate.serial)
-        found = await self.log_in_with(shown, "HTTP")
-        return _identity(found, "the certificate logs no device in")
+        found = await self.log_in_with_certificate(shown, "HTTP")
+        return _identify(found, "the certificate does not belong to a device")
 
     async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:
-        """The last log-in as this device that was refused, of the last 7 days."""
+        """Return the device's last rejected login of the past 7 days."""
         found = await self.refused.last(device.sn, device.device_id, device.tenant)
         return LastRefusedLogin(found.at, found.over, found.wrong) if found else LastRefusedLogin()
 
@@ -295,20 +303,18 @@ class DeviceService:
         return found
 
 
-def _identity(found: DeviceKeyCopy | None, refusal: str) -> DeviceIdentity:
-    """Count a log-in over HTTP; raise `Unauthenticated` when nothing was found."""
+def _identify(found: DeviceKeyCopy | None, refusal: str) -> DeviceIdentity:
+    """Count a login over HTTP and return its device; raise `Unauthenticated`."""
     count_login("device", ok=found is not None)
     if found is None:
         raise Unauthenticated(refusal)
     return DeviceIdentity(found.sn, found.device_id, found.tenant)
 
 
-def _made(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:
-    """A new key, and what is kept of it; raise `InvalidInput` for an SN that no login can have."""
+def _create_key(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:
+    """Return a new key and its stored form; raise `InvalidInput` for an invalid SN."""
     if len(device.sn) > MAX_SN or not is_token(device.sn):
-        raise InvalidInput(
-            "must be plain characters without blanks and any of . * > / + # $", field="sn"
-        )
+        raise InvalidInput("must not contain blanks or any of . * > / + # $", field="sn")
     key = secrets.token_urlsafe(24)
     return key, DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
 

@@ -1,10 +1,7 @@
-"""Makes, lists and ends the logins of external integrations, for the operator.
+"""Logins of external integrations, which the operator creates, lists and deletes.
 
-What is done is kept in the audit log of the default tenant.
-
-Logins of integrations in MongoDB: `{_id: integration, secretHash, createdAt}`.
-
-An integration is one for all tenants, and so is its login.
+`integration_logins` in MongoDB: `{_id: integration, secretHash, createdAt}`. An integration and its
+login serve all tenants. Changes are recorded in the audit log of the default tenant.
 """
 
 from dataclasses import dataclass
@@ -26,7 +23,7 @@ from libs.common.store.mongo import Database, DuplicateKey, Session
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.logins import new_secret, secret_hash
+from services.auth.client_secrets import generate_secret, hash_secret
 
 
 class IntegrationLoginStore:
@@ -36,7 +33,7 @@ class IntegrationLoginStore:
         self._logins = database["integration_logins"]
 
     async def add(self, integration: str, secret_hash: str, session: Session) -> None:
-        """Add a login; raise `Conflict` when the integration has one."""
+        """Add a login; raise `Conflict` if the integration has one."""
         now = datetime.now(UTC)
         document = {"_id": integration, "secretHash": secret_hash, "createdAt": now}
         try:
@@ -46,61 +43,61 @@ class IntegrationLoginStore:
                 f"integration {integration} has a login already", field="integration"
             ) from error
 
-    async def all(self) -> list[IntegrationLogin]:
-        """All logins by integration."""
+    async def list_all(self) -> list[IntegrationLogin]:
+        """Return all logins, sorted by integration."""
         return [
             IntegrationLogin(found["_id"], login_of(found["_id"]), to_ms(found["createdAt"]))
             async for found in self._logins.find().sort("_id", 1)
         ]
 
     async def secret_hash(self, integration: str) -> str | None:
-        """The hash of an integration's secret; None without a login."""
+        """Return the hash of an integration's secret; None without a login."""
         found = await self._logins.find_one({"_id": integration})
         return None if found is None else str(found["secretHash"])
 
     async def set_secret(self, integration: str, secret_hash: str, session: Session) -> bool:
-        """Set another secret; tell whether there is such a login."""
+        """Replace the secret; return whether the login exists."""
         done = await self._logins.update_one(
             {"_id": integration}, {"$set": {"secretHash": secret_hash}}, session=session
         )
         return bool(done.matched_count)
 
     async def remove(self, integration: str, session: Session) -> bool:
-        """Remove a login; tell whether there was one."""
+        """Delete a login; return whether it existed."""
         done = await self._logins.delete_one({"_id": integration}, session=session)
         return bool(done.deleted_count)
 
 
 @dataclass(frozen=True)
 class IntegrationLoginService:
-    """The operations on logins."""
+    """The operations on logins of integrations."""
 
     store: IntegrationLoginStore
     changes: Changes
 
     async def create(self, wanted: IntegrationRef) -> IntegrationSecret:
-        """Make a login; the secret is shown once. Raises `Conflict`."""
-        integration, secret = wanted.integration, new_secret()
+        """Create a login and return its secret once. Raises `Conflict`."""
+        integration, secret = wanted.integration, generate_secret()
         if integration in BUILT_IN:
             raise Conflict(f"integration {integration} is built in", field="integration")
 
         async def insert_login(change: Change) -> None:
-            await self.store.add(integration, secret_hash(secret), change.session)
+            await self.store.add(integration, hash_secret(secret), change.session)
             change.record("created", _subject(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), insert_login)
         return IntegrationSecret(integration, login_of(integration), secret)
 
-    async def all(self, _: ListIntegrationLogins) -> IntegrationLogins:
-        """All logins by integration."""
-        return IntegrationLogins(await self.store.all())
+    async def list_all(self, _: ListIntegrationLogins) -> IntegrationLogins:
+        """Return all logins, sorted by integration."""
+        return IntegrationLogins(await self.store.list_all())
 
     async def rotate(self, wanted: IntegrationRef) -> IntegrationSecret:
-        """Make a new secret; the old one is dead and its connections end. Raises `NotFound`."""
-        integration, secret = wanted.integration, new_secret()
+        """Replace the secret and close existing connections. Raises `NotFound`."""
+        integration, secret = wanted.integration, generate_secret()
 
         async def replace_secret(change: Change) -> None:
-            if not await self.store.set_secret(integration, secret_hash(secret), change.session):
+            if not await self.store.set_secret(integration, hash_secret(secret), change.session):
                 raise _unknown(integration)
             change.record("rotated", _subject(integration))
             change.disconnect(login_of(integration))
@@ -109,7 +106,7 @@ class IntegrationLoginService:
         return IntegrationSecret(integration, login_of(integration), secret)
 
     async def delete(self, wanted: IntegrationRef) -> Done:
-        """End a login and its connections. Raises `NotFound`."""
+        """Delete a login and close its connections. Raises `NotFound`."""
         integration = wanted.integration
 
         async def delete_login(change: Change) -> None:
@@ -131,8 +128,8 @@ def _unknown(integration: str) -> NotFound:
 
 
 def offer_integration_logins(rpc: RpcServer, service: IntegrationLoginService) -> None:
-    """Offer the operations on logins."""
+    """Offer the operations on logins of integrations as `rpc.auth.…`."""
     rpc.offer("create_integration_login", IntegrationRef, service.create)
-    rpc.offer("list_integration_logins", ListIntegrationLogins, service.all)
+    rpc.offer("list_integration_logins", ListIntegrationLogins, service.list_all)
     rpc.offer("rotate_integration_secret", IntegrationRef, service.rotate)
     rpc.offer("delete_integration_login", IntegrationRef, service.delete)

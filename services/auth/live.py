@@ -1,4 +1,4 @@
-"""Passwords with which pages of consoles receive live updates; they end with the log-in."""
+"""Passwords for live updates of console pages. They expire with the session."""
 
 import secrets
 from dataclasses import dataclass
@@ -22,63 +22,64 @@ from services.auth.tokens.writer import TokenWriter
 
 
 class LiveCredentials(msgspec.Struct):
-    """Answer of `GET /mqtt/web/credentials`; shown only here."""
+    """Response of `GET /mqtt/web/credentials`, shown only once."""
 
     client_id: str
-    """Of this page alone."""
+    """Unique to this page."""
     username: str
     password: str
 
 
 class BrokerInfo(Shown, kw_only=True):
-    """Answer of `GET /mqtt/broker-info`.
+    """Response of `GET /mqtt/broker-info`.
 
-    Neither host nor WebSocket ports: a console takes those of its page, which the gateway serves.
+    It contains neither a host nor WebSocket ports, because consoles use the origin of their page.
     """
 
     ws_path: str
     mqtt_port: int | None = None
-    """Where devices and other clients speak MQTT; None when nobody said."""
+    """Public MQTT port for devices and other clients; None if not configured."""
     mqtts_port: int | None = None
-    """The same over TLS."""
+    """Public MQTT port with TLS."""
 
 
 @dataclass(frozen=True)
 class LivePasswords:
-    """Issues passwords."""
+    """Issues passwords for live updates."""
 
     tokens: TokenWriter
 
     async def issue(self, user: Principal) -> LiveCredentials:
-        """A password for one page of a user; raise `Unauthenticated` when the log-in has ended.
+        """Return a password for one page; raise `Unauthenticated` if the session ended.
 
-        The client id is another one for each page: of two with one id MQTT ends the first.
+        Each page gets a new client id, because MQTT disconnects the first of two clients with one
+        id.
         """
         password, username = secrets.token_urlsafe(32), live_user(user.user_id)
         if not await self.tokens.add_page(user, live_key(password)):
-            raise Unauthenticated("the log-in has ended")
+            raise Unauthenticated("the session has ended; log in again")
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
 
-    async def known(self, login: LoginRef) -> LivePages:
-        """Tell whether any page of a log-in has got a password."""
+    async def has_pages(self, login: LoginRef) -> LivePages:
+        """Return whether any page of a session has a password."""
         return LivePages(await self.tokens.has_pages(login.family))
 
 
 def offer_live(rpc: RpcServer, passwords: LivePasswords) -> None:
     """Offer `rpc.auth.has_live_pages`."""
-    rpc.offer("has_live_pages", LoginRef, passwords.known)
+    rpc.offer("has_live_pages", LoginRef, passwords.has_pages)
 
 
 @dataclass(frozen=True)
 class LiveHandlers:
-    """What the operations on live updates need."""
+    """Dependencies of the operations on live updates."""
 
     live_passwords: LivePasswords
     broker: BrokerInfo
 
 
-def broker_info(public_mqtt_url: str) -> BrokerInfo:
-    """Where MQTT is spoken, as far as the operator has said it (`THINGWAY_PUBLIC_MQTT_URL`)."""
+def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
+    """Return the MQTT ports that `THINGWAY_PUBLIC_MQTT_URL` contains."""
     found = map(urlsplit, filter(None, public_mqtt_url.split(",")))
     ports = {one.scheme: one.port or MQTT_PORTS.get(one.scheme) for one in found}
     return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))
@@ -88,13 +89,13 @@ def broker_info(public_mqtt_url: str) -> BrokerInfo:
 async def get_live_credentials(
     principal: Requester, live_passwords: NamedDependency[LivePasswords]
 ) -> LiveCredentials:
-    """Credentials for MQTT over WebSocket, for one page; they end with the log-in."""
+    """Get credentials for MQTT over WebSocket, for one page until the session ends."""
     return await live_passwords.issue(principal)
 
 
 @get("/broker-info", guards=[users])
 async def get_broker_info(broker: NamedDependency[BrokerInfo]) -> BrokerInfo:
-    """Path of MQTT over WebSocket at the page's own origin, and where other clients go."""
+    """Get the WebSocket path at the page's origin, and the public MQTT ports."""
     return broker
 
 

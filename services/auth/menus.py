@@ -1,16 +1,17 @@
-"""Menus: the tree of pages and functions that roles are given.
+"""Menus: the tree of pages and functions that roles may use.
 
-No entry ever changes its parent, and none that has children is deleted: the tree stays one.
+An entry never changes its parent, and an entry with children cannot be deleted. So the entries
+always form a tree.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
+from msgspec.structs import asdict, replace
 
 from libs.common.errors import Conflict, MalformedRequest, NotFound
 from libs.common.http import RequestCaller
@@ -34,20 +35,20 @@ class NewMenu(msgspec.Struct, kw_only=True):
 
 
 class MenuUpdate(msgspec.Struct, kw_only=True):
-    """Body of `PUT /user/menus/{menu_id}`; code and parent stay."""
+    """Body of `PUT /user/menus/{menu_id}`. Code and parent do not change."""
 
     name: str
     type: MenuType
 
 
 class MenuMade(msgspec.Struct):
-    """Answer of `POST /user/menus`."""
+    """Response of `POST /user/menus`."""
 
     menu_id: str
 
 
 class ShownMenu(Shown):
-    """An entry of a flat list; a root has no `parent_id`."""
+    """An entry of a flat list. A root has no `parent_id`."""
 
     menu_id: str
     code: str
@@ -57,22 +58,25 @@ class ShownMenu(Shown):
 
 
 class MenuNode(ShownMenu, kw_only=True):
-    """An entry of the tree; consoles need `children` on leaves as well."""
+    """An entry of the tree. Consoles require `children` on leaves too."""
 
     children: list["MenuNode"]
 
 
 OWN_PAGES = frozenset({"product"})
-"""Codes of pages that the own console has and others do not: those show a raw key for them."""
+"""Codes of pages that only the built-in console has. Others would show the raw code."""
 
 
-def flat(menus: Iterable[Menu]) -> list[ShownMenu]:
-    """Entries one by one."""
+def flatten_menus(menus: Iterable[Menu]) -> list[ShownMenu]:
+    """Return entries as a flat list."""
     return [ShownMenu.from_fields(menu, menu_id=str(menu.id)) for menu in menus]
 
 
-def tree(menus: Sequence[Menu]) -> list[MenuNode]:
-    """The roots with their children; an entry whose parent is not among `menus` is a root."""
+def build_tree(menus: Sequence[Menu]) -> list[MenuNode]:
+    """Return the roots with their children.
+
+    An entry whose parent is not among `menus` is a root.
+    """
     nodes = {
         menu.id: MenuNode.from_fields(menu, menu_id=str(menu.id), children=[]) for menu in menus
     }
@@ -84,11 +88,11 @@ def tree(menus: Sequence[Menu]) -> list[MenuNode]:
     return roots
 
 
-def visible_to(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
-    """Return the menus that the user's console knows.
+def filter_visible(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
+    """Return the menus that the user's console supports.
 
-    `menus` are all menus of the tenant. For a console other than our own, `OWN_PAGES` and the
-    entries below them are left out.
+    `menus` are all menus of the tenant. For a console other than the built-in one, `OWN_PAGES` and
+    the entries below them are left out.
     """
     if user.uses_own_console:
         return list(menus)
@@ -102,8 +106,8 @@ def visible_to(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
     return [menu for menu in menus if not is_own(menu)]
 
 
-def with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
-    """Those of `menus` that have one of `ids`, and the pages that lead to them.
+def select_with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
+    """Return the `menus` with one of `ids` and their ancestors.
 
     Consoles show a function only below its pages.
     """
@@ -118,9 +122,9 @@ def with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
 
 
 MAX_CODE = 127
-"""Most characters of a code or name."""
+"""Maximum characters of a code or name."""
 DEEPEST = 16
-"""Most entries one below the other. Consoles show three; answers nest as deep as the tree."""
+"""Maximum levels of the tree. Consoles show three, and responses nest as deep as the tree."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +135,12 @@ class MenuService:
     store: MenuStore
     roles: RoleStore
 
-    async def all(self, caller: Caller) -> list[Menu]:
-        """Every entry by rising id."""
-        return await self.store.all(caller.tenant)
+    async def list_all(self, caller: Caller) -> list[Menu]:
+        """Return all entries, sorted by id."""
+        return await self.store.list_all(caller.tenant)
 
     async def create(self, caller: Caller, wanted: NewMenu) -> int:
-        """Add an entry; raise `InvalidInput`, `NotFound` (the parent) or `Conflict` (the code)."""
+        """Add an entry; raise `InvalidInput`, `NotFound` (parent), `Conflict` (code)."""
         menu = Menu(
             id=await self.store.next_id(),
             code=name_of(wanted.code, "code", MAX_CODE),
@@ -151,57 +155,58 @@ class MenuService:
                 await self._check_parent(caller.tenant, menu.parent_id, change.session)
             await change.reserve("records")
             await self.store.insert(caller.tenant, menu, change.session)
-            change.record_access("created", menu.subject, after=_audit_fields(menu))
+            change.record_access("created", menu.subject, after=asdict(menu))
 
         await self.changes.run(caller, insert_menu)
         return menu.id
 
     async def update(self, caller: Caller, menu_id: int, wanted: MenuUpdate) -> None:
-        """Change name and type; raise `InvalidInput` or `NotFound`."""
+        """Store name and type of an entry; raise `InvalidInput` or `NotFound`."""
         name = name_of(wanted.name, most=MAX_CODE)
 
         async def update_menu(change: Change) -> None:
             before = await self._found(caller.tenant, menu_id, change.session)
-            after = msgspec.structs.replace(before, name=name, type=wanted.type)
+            after = replace(before, name=name, type=wanted.type)
             _check_root(after)
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
                 await self._check_leaf(caller.tenant, menu_id, "type", change.session)
             await self.store.update(caller.tenant, after, change.session)
-            change.record_access(
-                "updated", after.subject, _audit_fields(before), _audit_fields(after)
-            )
+            change.record_access("updated", after.subject, asdict(before), asdict(after))
 
         await self.changes.run(caller, update_menu)
 
     async def delete(self, caller: Caller, menu_id: int) -> None:
-        """Remove an entry, from roles too; raise `NotFound`, `Conflict` while it has children."""
+        """Delete an entry and remove it from roles.
+
+        Raises `NotFound`, and `Conflict` if it has children.
+        """
 
         async def delete_menu(change: Change) -> None:
             menu = await self._found(caller.tenant, menu_id, change.session)
             await self._check_leaf(caller.tenant, menu_id, "menu_id", change.session)
             await self.store.delete(caller.tenant, menu_id, change.session)
             await self.roles.drop_menu(caller.tenant, menu_id, change.session)
-            change.record_access("deleted", menu.subject, before=_audit_fields(menu))
+            change.record_access("deleted", menu.subject, before=asdict(menu))
 
         await self.changes.run(caller, delete_menu)
 
     async def _found(self, tenant: str, menu_id: int, session: Session) -> Menu:
         menu = await self.store.get(tenant, menu_id, session)
         if menu is None:
-            raise NotFound(f"there is no menu {menu_id}", field="menu_id")
+            raise NotFound(f"menu {menu_id} does not exist", field="menu_id")
         return menu
 
     async def _check_parent(self, tenant: str, parent_id: int, session: Session) -> None:
         parent = await self.store.get(tenant, parent_id, session)
         if parent is None:
-            raise NotFound(f"there is no menu {parent_id}", field="parent_id")
+            raise NotFound(f"menu {parent_id} does not exist", field="parent_id")
         if parent.type is not MenuType.MENU:
-            raise MalformedRequest("a function has no children", field="parent_id")
+            raise MalformedRequest("a function cannot have children", field="parent_id")
         depth = 1
         while parent is not None and parent.parent_id is not None:
             parent, depth = await self.store.get(tenant, parent.parent_id, session), depth + 1
         if depth >= DEEPEST:
-            raise MalformedRequest(f"the tree is at most {DEEPEST} entries deep", field="parent_id")
+            raise MalformedRequest(f"the tree can have at most {DEEPEST} levels", field="parent_id")
 
     async def _check_leaf(self, tenant: str, menu_id: int, field: str, session: Session) -> None:
         if await self.store.has_children(tenant, menu_id, session):
@@ -210,12 +215,7 @@ class MenuService:
 
 def _check_root(menu: Menu) -> None:
     if menu.type is MenuType.FUNCTION and menu.parent_id is None:
-        raise MalformedRequest("function can not be root", field="parent_id")
-
-
-def _audit_fields(menu: Menu) -> dict[str, Any]:
-    """The entry as the audit log has it."""
-    return msgspec.structs.asdict(menu)
+        raise MalformedRequest("a function must have a parent", field="parent_id")
 
 
 Menus = NamedDependency[MenuService]
@@ -223,20 +223,20 @@ Menus = NamedDependency[MenuService]
 
 @dataclass(frozen=True)
 class MenuHandlers:
-    """What the operations on menus need."""
+    """Dependencies of the operations on menus."""
 
     menus: MenuService
 
 
 @get()
 async def list_menus(caller: RequestCaller, menus: Menus) -> list[MenuNode]:
-    """The whole tree, as far as the console that asks knows it."""
-    return tree(visible_to(caller.principal, await menus.all(caller)))
+    """List the menu tree, without pages that the caller's console does not support."""
+    return build_tree(filter_visible(caller.principal, await menus.list_all(caller)))
 
 
 @post()
 async def create_menu(caller: RequestCaller, menus: Menus, data: JSONBody[NewMenu]) -> MenuMade:
-    """Add a page, or a function below one."""
+    """Add a page, or a function of a page."""
     return MenuMade(str(await menus.create(caller, data)))
 
 
@@ -251,7 +251,7 @@ async def update_menu(
 
 @delete("/{menu_id:str}")
 async def delete_menu(caller: RequestCaller, menus: Menus, menu_id: PathId) -> dict[str, str]:
-    """Remove an entry without children, from roles too."""
+    """Delete an entry without children, and remove it from roles."""
     await menus.delete(caller, menu_id)
     return {}
 

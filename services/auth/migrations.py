@@ -1,4 +1,4 @@
-"""The versions of `auth`'s database."""
+"""Migrations of `auth`'s database."""
 
 from collections.abc import Collection
 from functools import partial
@@ -20,7 +20,7 @@ SETTINGS = (
     "credentials.view",
     "credentials.edit",
 )
-"""Menus that tenants of version 0.1 have not."""
+"""Menus that tenants of version 0.1 do not have."""
 PRODUCTS = ("product", "product.view", "product.manage")
 COLLECTIONS = ("applications", "device_credentials", "revocations", "outbox", "counters")
 
@@ -70,12 +70,12 @@ async def _accounts(database: Database) -> None:
 
 
 async def _index(database: Database, collection: str, *names: str, **options: Any) -> None:
-    """Create an index of fields, all of them ascending."""
+    """Create an ascending index of the fields `names`."""
     await database[collection].create_index([(name, 1) for name in names], **options)
 
 
 async def _add_menus(wanted: Collection[str], database: Database) -> None:
-    """Functions that have come since tenants were made; no role has them until it is given them."""
+    """Add new functions to the menus of existing tenants, but to no role."""
     ids = IdAllocator(database, "menus", len(INITIAL_MENUS))
     codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
@@ -84,7 +84,7 @@ async def _add_menus(wanted: Collection[str], database: Database) -> None:
         for menu in (one for one in INITIAL_MENUS if one.code in wanted and one.code not in known):
             parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:
-                continue  # the tenant has removed the page
+                continue  # the tenant has deleted the page
             first = tenant["_id"] == DEFAULT_TENANT
             known[menu.code] = menu.id if first else await ids.take()
             added = replace(menu, id=known[menu.code], parent_id=parent)
@@ -92,7 +92,7 @@ async def _add_menus(wanted: Collection[str], database: Database) -> None:
 
 
 async def _let_viewers_command(database: Database) -> None:
-    """Keep what viewers of existing tenants could do, with a notice to their super-admins."""
+    """Let viewers of existing tenants keep commanding devices, with a notice."""
     await database["tenants"].update_many(
         {"viewersMayCommand": {"$exists": False}},
         {"$set": {"viewersMayCommand": True, "commandNotice": True}},

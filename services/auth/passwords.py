@@ -1,17 +1,17 @@
-"""Passwords of people: hashes, made in threads of their own, and a throttle of guesses.
+"""Passwords of users: hashing in threads, and a throttle of login attempts.
 
-A hash with Argon2id takes some 30 ms of a core and 19 MiB (OWASP's password storage cheat sheet),
-so a storm of log-ins must not use up the machine: threads are few and give way to everything else.
-Log-ins come first: only as many new passwords as there are threads are hashed beside them, in turns
-of tenants, and what cannot be hashed soon is refused.
+A hash with Argon2id takes about 30 ms of one core and 19 MiB (OWASP's password storage cheat
+sheet). Few low-priority threads compute hashes, so that many logins at once do not exhaust the
+machine. Logins have priority: only as many new passwords as there are threads are hashed
+concurrently, fairly by tenant, and a new password that waits too long is rejected.
 
-The throttle slows down guesses on all replicas together, with two buckets of attempts: one of the
-account, whether it exists or not, and one of the address.
-When the account's is empty there is one attempt in `PAUSE` seconds, by whomever: nobody can
-lock an account for good. A right password fills its bucket again. Attempts are counted before
-they are made, so that many at once are no way around; those of one account take turns, so that
-many right ones at once are not counted against it. Tenants take turns at the attempts of a
-process, and so do the accounts of each; names of tenants that do not exist share one lane.
+The throttle limits guesses across all replicas with two token buckets of attempts: one per account,
+existing or not, and one per address. When an account's bucket is empty, one attempt is allowed
+every `PAUSE` seconds, so nobody can lock an account permanently. A correct password refills the
+account's bucket. Attempts are counted before they are verified, so concurrent attempts cannot
+bypass the limit. Attempts of one account run one at a time, so that concurrent correct ones are not
+counted as failures. Attempts are scheduled fairly by tenant and account; unknown tenants share one
+lane.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ from argon2.exceptions import VerifyMismatchError
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.limits import TokenBuckets, counted_address
 from libs.common.scheduling import Caps, FairScheduler
-from services.auth.accounts.users import email_key
+from services.auth.accounts.users import normalize_email
 
 R = TypeVar("R")
 
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
-"""OWASP's first choice for Argon2id."""
+"""Parameters that OWASP recommends first for Argon2id."""
 QUEUE = 128
-"""New passwords of a tenant that may wait: four seconds of work."""
+"""Maximum waiting new passwords of a tenant: four seconds of hashing."""
 DEADLINE = 20.0
-"""Seconds after which a new password that is not hashed yet is refused."""
+"""Seconds after which a waiting new password is rejected."""
 RETRY_AFTER = 2.0
-"""Seconds after which a refused caller may find the queue shorter."""
+"""Seconds after which a rejected caller should retry."""
 NICENESS = 10
-"""How far the threads stand back behind others who want the core (Linux; 0 to 19)."""
+"""Niceness of the threads (Linux; 0 to 19)."""
 
 _hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
 
 
 class PasswordHashes:
-    """Creates and verifies hashes, `threads` at a time."""
+    """Creates and verifies hashes in `threads` threads."""
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or max(1, (os.cpu_count() or 1) // 2)
-        self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_stand_back)
+        self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_lower_priority)
         self._new = FairScheduler("new passwords", self.threads, items=QUEUE)
 
     async def hash(self, tenant: str, password: str) -> str:
-        """Create a hash in the tenant's turn; raise `LaneFull` or `Unavailable` under a storm."""
+        """Return a hash, scheduled by tenant; raise `LaneFull` or `Unavailable` if busy."""
         try:
             async with self._new.slot(tenant, deadline=DEADLINE):
                 return await self._run(lambda: _hasher.hash(password))
@@ -69,27 +69,27 @@ class PasswordHashes:
             raise Unavailable(reason, retry_after=RETRY_AFTER) from error
 
     async def matches(self, password: str, stored: str | None) -> bool:
-        """Return whether `password` has the hash `stored`: the same work when there is none.
+        """Return whether `password` has the hash `stored`.
 
-        `LoginThrottle.attempt` bounds how many callers do this at a time.
+        It takes the same time if `stored` is None. `LoginThrottle.attempt` limits concurrent calls.
         """
-        same = await self._run(lambda: self._verified(password, stored or _nobodys()))
-        return same and stored is not None
+        is_same = await self._run(lambda: self._verify(password, stored or _dummy_hash()))
+        return is_same and stored is not None
 
     async def renewed(self, password: str, stored: str) -> str | None:
-        """Return a new hash for one made with other parameters than now; None if it is not.
+        """Return a new hash if `stored` has outdated parameters, else None.
 
-        `LoginThrottle.attempt` bounds how many callers do this at a time.
+        `LoginThrottle.attempt` limits concurrent calls.
         """
         if not _hasher.check_needs_rehash(stored):
             return None
         return await self._run(lambda: _hasher.hash(password))
 
     def close(self) -> None:
-        """End the threads; what waits is dropped."""
+        """Stop the threads and drop waiting passwords."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _verified(self, password: str, stored: str) -> bool:
+    def _verify(self, password: str, stored: str) -> bool:
         try:
             return _hasher.verify(stored, password)
         except VerifyMismatchError:
@@ -100,48 +100,48 @@ class PasswordHashes:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait([running])  # a caller that leaves makes no thread free
+            await asyncio.wait([running])  # the thread is busy even if the caller is cancelled
             raise
 
 
-def _stand_back() -> None:
-    """Lower the priority of this thread; Linux keeps one for each."""
+def _lower_priority() -> None:
+    """Lower the priority of this thread. Linux has a priority per thread."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 @cache
-def _nobodys() -> str:
-    """A hash of no password that is known; it is made once in a process."""
+def _dummy_hash() -> str:
+    """Return the hash of a random password, created once per process."""
     return _hasher.hash(secrets.token_urlsafe())
 
 
 ATTEMPTS = 10
-"""Failures in a row that an account takes without a pause."""
+"""Consecutive failures of an account that are allowed without a pause."""
 ADDRESS_ATTEMPTS = 100
-"""The same for an address, behind which a whole office may be."""
+"""Consecutive failures of an address, which a whole office may share."""
 PAUSE = 90.0
-"""Seconds until an empty bucket of an account has one attempt more: ten in 15 minutes."""
+"""Seconds per attempt that refills an account's bucket: ten in 15 minutes."""
 WAITING = 128
-"""Attempts of a tenant that wait for their turn: four seconds of hashing."""
+"""Maximum waiting attempts of a tenant: four seconds of hashing."""
 LOGIN_DEADLINE = 10.0
-"""Seconds that an attempt may wait and take."""
+"""Maximum seconds of an attempt, including waiting."""
 LOGIN_RETRY_AFTER = 2.0
-"""Seconds after which one that was refused may find its turn."""
+"""Seconds after which a rejected attempt should be retried."""
 
 
 @dataclass
 class Attempt:
-    """An attempt in the making; whoever makes it says whether the password was right."""
+    """A login attempt. The caller sets whether the password was correct."""
 
-    right: bool = False
+    is_correct: bool = False
 
 
 class LoginThrottle:
-    """Lets attempts be made; one for all doors where passwords are checked."""
+    """Limits login attempts of all endpoints that verify passwords."""
 
     def __init__(self, buckets: TokenBuckets, threads: int) -> None:
-        """`threads` verify passwords; an attempt also waits for stores, so twice as many run."""
+        """Allow 2 attempts per thread and 2 more, as attempts also wait for stores."""
         self._buckets = buckets
         most = 2 * threads + 2
         self._turns = FairScheduler(
@@ -152,11 +152,11 @@ class LoginThrottle:
     async def attempt(
         self, tenant: str, email: str, address: str, *, exists: bool = True
     ) -> AsyncIterator[Attempt]:
-        """Make an attempt inside the block; one that raises, because it was not made, is forgotten.
+        """Allow one attempt in the block. An exception in the block cancels it.
 
-        `exists` says whether there is such a tenant. Raises `TooManyRequests` when the attempt may
-        not be made now, `LaneFull` when too many of the tenant wait, and `Unavailable` when it has
-        not ended in time.
+        `exists` is whether the tenant exists. Raises `TooManyRequests` if the attempt is not
+        allowed now, `LaneFull` if too many attempts of the tenant wait, and `Unavailable` after
+        `LOGIN_DEADLINE`.
         """
         account = _account(tenant, email)
         lane = tenant if exists else ""
@@ -167,43 +167,47 @@ class LoginThrottle:
                 try:
                     yield attempt
                 except Exception:
-                    await self._give_back(account, ATTEMPTS)
-                    await self._forgive(address)
+                    await self._refund(account, ATTEMPTS)
+                    await self._refund_address(address)
                     raise
-                if attempt.right:
+                if attempt.is_correct:
                     await self._buckets.fill(account)
-                    await self._forgive(address)
+                    await self._refund_address(address)
         except TimeoutError as error:
-            reason = "too many log-ins at the moment"
+            reason = "too many logins at the moment"
             raise Unavailable(reason, retry_after=LOGIN_RETRY_AFTER) from error
 
     async def _count(self, account: str, address: str) -> None:
-        """Count an attempt; an address that is refused uses up no attempts of an account."""
+        """Count an attempt, first by address, so a blocked address costs accounts nothing."""
         if address:
-            await self._take(_address(address), ADDRESS_ATTEMPTS)
-        await self._take(account, ATTEMPTS)
+            await self._spend(_address(address), ADDRESS_ATTEMPTS)
+        await self._spend(account, ATTEMPTS)
 
-    async def _forgive(self, address: str) -> None:
+    async def _refund_address(self, address: str) -> None:
         if address:
-            await self._give_back(_address(address), ADDRESS_ATTEMPTS)
+            await self._refund(_address(address), ADDRESS_ATTEMPTS)
 
-    async def _take(self, key: str, burst: int) -> None:
+    async def _spend(self, key: str, burst: int) -> None:
         granted, wait = await self._buckets.take(key, rate=_rate(burst), burst=burst)
         if not granted:
-            raise TooManyRequests("too many failed log-ins; wait a little", retry_after=wait)
+            raise TooManyRequests("too many failed logins; try again later", retry_after=wait)
 
-    async def _give_back(self, key: str, burst: int) -> None:
+    async def _refund(self, key: str, burst: int) -> None:
         await self._buckets.take(key, rate=_rate(burst), burst=burst, wanted=-1)
 
 
 def _rate(burst: int) -> float:
-    """Attempts per second that come back; all of them in 15 minutes."""
+    """Return the attempts per second that refill a bucket within 15 minutes."""
     return burst / ATTEMPTS / PAUSE
 
 
 def _account(tenant: str, email: str) -> str:
-    """The e-mail address is hashed: it may be long, and mistyped passwords land in this field."""
-    digest = hashlib.sha256(f"{tenant} {email_key(email)}".encode()).hexdigest()
+    """Return the bucket key of an account.
+
+    It contains a hash, because e-mail addresses can be long and users mistype passwords in this
+    field.
+    """
+    digest = hashlib.sha256(f"{tenant} {normalize_email(email)}".encode()).hexdigest()
     return f"account:{digest}"
 
 

@@ -1,15 +1,14 @@
-"""Applies revocations to Redis and to open connections: at once, and once more by the sweep.
+"""Revocations, applied to Redis and open connections at once and by a sweep.
 
-The intent is written in the transaction that makes it true in MongoDB. `apply` runs
-before the caller is answered; the sweep repeats it `SETTLE` seconds later, and so makes
-good what a crash left out, what Redis lost of its last second (`appendfsync everysec`), and
-a log-in that was under way. While connections cannot be closed, it is tried again. Applying
-twice changes nothing: a generation is reached only once, a device's copy is restored by its
-next log-in, and connections of the current credential stay.
+The transaction that revokes credentials in MongoDB also stores the revocation. `apply` runs before
+the caller gets a response. The sweep repeats it `SETTLE` seconds later, which covers crashes, the
+last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It retries while
+connections cannot be closed. Applying is idempotent: a generation is raised only once, the next
+login restores a device's copy, and connections with current credentials stay open.
 
-Revocations in MongoDB, from the transaction that decides them until they have settled.
+`revocations` in MongoDB: `{_id, tenant, kind
 
-`revocations`: `{_id, tenant, kind | null, subject, generation, user, at}`.
+null, subject, generation, user, at}`, until the sweep has applied them.
 """
 
 import logging
@@ -25,20 +24,20 @@ from services.auth.connections import UserConnections
 from services.auth.tokens.device_keys import DeviceCopies
 from services.auth.tokens.writer import TokenWriter
 
-WORKERS, CHUNK = 4, 20
-"""Tenants that have a turn at a time, and revocations of one."""
+WORKERS, BATCH = 4, 20
+"""Concurrent tenants, and revocations per turn of a tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """Everything older than `generation` of an application or user, or the key of a device."""
+    """A revocation: tokens older than `generation`, or the key of a device."""
 
     kind: Kind | None
-    """None: there is nothing but connections."""
+    """None to close connections only."""
     subject: str
     generation: int = 0
     user: str = ""
-    """The user of the bus whose connections of an earlier credential end; empty: nobody's."""
+    """The NATS user whose connections with earlier credentials are closed; may be empty."""
 
 
 class RevocationStore:
@@ -48,7 +47,7 @@ class RevocationStore:
         self._revocations = database["revocations"]
 
     async def add(self, tenant: str, revocation: Revocation, session: Session) -> None:
-        """Write a revocation in the caller's transaction."""
+        """Insert a revocation in the caller's transaction."""
         document = {
             "tenant": tenant,
             "kind": revocation.kind and revocation.kind.value,
@@ -59,15 +58,18 @@ class RevocationStore:
         }
         await self._revocations.insert_one(document, session=session)
 
-    async def tenants(self, seconds: float) -> list[str]:
-        """Return the tenants of revocations of that age; "" for those of older versions."""
+    async def list_tenants(self, seconds: float) -> list[str]:
+        """Return tenants with revocations older than `seconds`.
+
+        "" stands for revocations of earlier versions.
+        """
         tenants = await self._revocations.distinct("tenant", _older_than(seconds))
         return ["", *tenants]
 
-    async def older_than(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
-        """Return up to `CHUNK` revocations of that age, the oldest first, with their ids."""
+    async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
+        """Return up to `BATCH` revocations older than `seconds`, with ids, oldest first."""
         old = {"tenant": tenant or None, **_older_than(seconds)}
-        documents = await self._revocations.find(old).sort("at", 1).to_list(CHUNK)
+        documents = await self._revocations.find(old).sort("at", 1).to_list(BATCH)
         return [
             (
                 document["_id"],
@@ -82,11 +84,11 @@ class RevocationStore:
         ]
 
     async def postpone(self, identity: object) -> None:
-        """Let a revocation be as if it were written now."""
+        """Reset the age of a revocation."""
         await self._revocations.update_one({"_id": identity}, {"$set": {"at": datetime.now(UTC)}})
 
     async def remove(self, identity: object) -> None:
-        """Remove a revocation that is true for good."""
+        """Delete a revocation."""
         await self._revocations.delete_one({"_id": identity})
 
 
@@ -97,57 +99,61 @@ def _older_than(seconds: float) -> Document:
 log = logging.getLogger(__name__)
 
 SETTLE = 6.0
-"""Seconds after which a revocation is applied again: more than Redis may lose, and more than
-NATS waits for the answer to a log-in (`auth_timeout`)."""
+"""Seconds after which a revocation is applied again: longer than the data that Redis may lose and
+than NATS's timeout of a login (`auth_timeout`)."""
 PAUSE = 2.0
 """Seconds between two sweeps."""
 
 
 @dataclass(frozen=True)
 class Revoker:
-    """Makes revocations true."""
+    """Applies revocations."""
 
     tokens: TokenWriter
     copies: DeviceCopies
     connections: UserConnections
 
     async def apply(self, revocation: Revocation) -> None:
-        """Apply one revocation; when this returns, the next look-up sees it.
+        """Apply a revocation; the next lookup sees it.
 
-        Connections that cannot be closed now are left to the sweep.
+        The sweep closes connections that cannot be closed now.
         """
         await self._forget(revocation)
         if revocation.user:
             try:
                 await self.connections.close(revocation.user)
             except ThingwayError as error:
-                log.info("connections of %s are closed later: %s", revocation.user, error)
+                log.info(
+                    "connections of %s were not closed yet, retrying: %s", revocation.user, error
+                )
 
     async def sweep(self, intents: RevocationStore) -> None:
-        """Settle for ever, in turns of tenants; run by the lease holder."""
-        tenants, settle = partial(intents.tenants, SETTLE), partial(self.settle, intents)
+        """Repeat revocations periodically, fairly by tenant; runs in the lease holder."""
+        tenants, settle = partial(intents.list_tenants, SETTLE), partial(self.settle, intents)
         await take_turns("revocations", WORKERS, tenants, settle, PAUSE)
 
     async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
-        """Apply once more the revocations of a tenant that are old enough, and remove them.
+        """Apply a tenant's old revocations again and delete them.
 
-        Those whose connections cannot be closed come again later.
+        Revocations whose connections cannot be closed are postponed.
         """
-        while due := await intents.older_than(SETTLE, tenant):
+        while due := await intents.list_older(SETTLE, tenant):
             for identity, revocation in due:
                 await self._forget(revocation)
                 try:
                     if revocation.user:
                         await self.connections.close(revocation.user, ask_servers=True)
                 except ThingwayError as error:
-                    log.warning("connections of %s are closed later: %s", revocation.user, error)
+                    log.warning(
+                        "connections of %s were not closed, retrying: %s", revocation.user, error
+                    )
                     await intents.postpone(identity)
                 else:
                     await intents.remove(identity)
             yield
 
     async def _forget(self, revocation: Revocation) -> None:
-        """What Redis knows."""
+        """Drop the device's copy or the subject's tokens in Redis."""
         if revocation.kind is Kind.DEVICE:
             await self.copies.drop(revocation.subject)
         elif revocation.kind is not None:

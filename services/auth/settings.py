@@ -12,44 +12,43 @@ from libs.common.store.mongo import MOST_DAYS
 
 @dataclass(frozen=True, kw_only=True)
 class AuthSettings(StoreSettings):
-    """What the service is told."""
+    """Settings of `auth`."""
 
     callout_seed: str
     """Seed of the account key that signs the answers to NATS's auth callout."""
     mqtt_url: str = "mqtt://127.0.0.1:1883"
-    """One or several addresses where NATS takes MQTT connections, separated by commas: abandoned
-    sessions of devices are deleted there."""
+    """MQTT addresses of NATS, separated by commas, for deleting abandoned sessions of devices."""
     public_mqtt_url: str = ""
-    """Where clients outside reach MQTT, as consoles show it: `mqtt://` and `mqtts://` addresses,
-    separated by commas; empty: consoles show nothing."""
+    """Public `mqtt://` and `mqtts://` addresses that consoles show, separated by commas. Empty:
+    consoles show none."""
     access_token_life: Count = 3600
-    """Seconds that an access token of an application lives."""
+    """Lifetime of an application's access token, in seconds."""
     refresh_token_life: Count = 2_592_000
-    """Seconds that a refresh token of an application lives."""
+    """Lifetime of an application's refresh token, in seconds."""
     user_access_token_life: Count = 86_400
-    """Seconds that an access token of a user lives; consoles refresh theirs every hour."""
+    """Lifetime of a user's access token, in seconds. Consoles refresh it every hour."""
     user_refresh_token_life: Count = 604_800
-    """Seconds that a refresh token of a user lives: how long one may be away and stay signed in."""
+    """Lifetime of a user's refresh token, in seconds: how long an inactive user stays logged in."""
     console_client_id: str = ""
-    """Client id that consoles sign people of any tenant in with; empty means that only the
-    tenants' own clients are known."""
+    """Client id of consoles that serve all tenants. Empty: only clients of single tenants are
+    valid."""
     console_client_secret: str = ""
-    """Its secret."""
+    """Secret of `console_client_id`."""
     console: Literal["on", "off"] = "on"
-    """Whether people may sign in at the console of the gateway, with its public client."""
+    """Whether users may log in at the built-in console of the gateway."""
     tenant_limits: str = ""
-    """Limits of tenants that have none of their own, as a JSON object with those that differ
-    from the platform's: `{"requests": 512, "eachPolls": 2}`."""
+    """Default limits of tenants, as a JSON object of those that differ from the platform's:
+    `{"requests": 512, "eachPolls": 2}`."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MOST_DAYS)] = 365
-    """Days that entries of the audit log are kept; 0 keeps them for ever."""
+    """Retention of audit log entries in days. 0 keeps them forever."""
 
     def __post_init__(self) -> None:
-        """Raise `SettingsInvalid` for limits that cannot be read."""
-        self.default_limits  # noqa: B018 - it is read again where it is needed
+        """Raise `SettingsInvalid` for invalid limits."""
+        self.default_limits  # noqa: B018 - validates the limits
 
     @property
     def default_limits(self) -> Limits:
-        """The limits of tenants that have none of their own."""
+        """Return the limits of tenants without individual limits."""
         try:
             return msgspec.json.decode(self.tenant_limits or "{}", type=Limits)
         except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""The construction of the packages of `auth` that are more than one service."""
+"""Construction of the packages of `auth` that have several services."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from services.auth.core import Core
 from services.auth.device_credentials import DeviceService, offer_devices
 from services.auth.grants.access import AccessService, offer_access
 from services.auth.grants.console import GrantHandlers
-from services.auth.grants.deleted_resources import GrantSweep, consumer_of_deletions
+from services.auth.grants.deleted_resources import GrantSweep, create_deletion_consumer
 from services.auth.grants.listings import RoleListings
 from services.auth.grants.owners import ResourceOwners
 from services.auth.grants.service import GrantService, offer_grants
@@ -31,7 +31,7 @@ from services.auth.tokens.device_keys import FirstKeys
 
 @dataclass(frozen=True)
 class SignInHandlers:
-    """What the token endpoints need."""
+    """Dependencies of the token endpoints."""
 
     tokens: ApplicationTokenService
     sign_in: UserTokenService
@@ -63,7 +63,7 @@ def wire_sign_in(core: Core) -> SignInHandlers:
 
 @dataclass(frozen=True)
 class GrantParts:
-    """What grants need of the process."""
+    """The handlers and background tasks of grants."""
 
     handlers: GrantHandlers
     sweep: GrantSweep
@@ -71,7 +71,7 @@ class GrantParts:
 
 
 def wire_grants(core: Core, *, roles: RoleService) -> GrantParts:
-    """Construct grants, and offer their operations to other services."""
+    """Construct grants and offer their operations to other services."""
     owners = ResourceOwners(core.rpc)
     grants = GrantService(core.changes, roles, core.accounts, owners)
     access = AccessService(core.mongo, Accounts(core.mongo.direct), core.versions)
@@ -80,13 +80,13 @@ def wire_grants(core: Core, *, roles: RoleService) -> GrantParts:
     return GrantParts(
         GrantHandlers(grants, RoleListings(roles, core.accounts, owners)),
         GrantSweep(grants),
-        consumer_of_deletions(core.bus, grants),
+        create_deletion_consumer(core.bus, grants),
     )
 
 
 @dataclass(frozen=True)
 class CalloutParts:
-    """What runs beside the HTTP operations."""
+    """The callout and the parts that the process has to run and stop."""
 
     callout: Callout
     registry: AdmissionRegistry
@@ -94,7 +94,7 @@ class CalloutParts:
 
 
 def wire_callout(core: Core) -> CalloutParts:
-    """Construct the callout, and offer the operations on device credentials and connections."""
+    """Construct the callout; offer operations on device credentials and connections."""
     settings, redis, bus = core.settings, core.redis, core.bus
     refused_devices = RefusedLogins(redis)
     registry = AdmissionRegistry(

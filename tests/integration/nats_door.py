@@ -130,10 +130,10 @@ async def answer_callouts(client: Client, issuer: KeyPair) -> None:
         elif name in APPLICATIONS and secret == "secret":
             permissions = application_permissions(name, APPLICATIONS[name])
         else:
-            await message.respond(jwt.refuse(request, "unknown", issuer))
+            await message.respond(jwt.build_rejection(request, "unknown", issuer))
             return
-        user = jwt.user_jwt(request, name=name, permissions=permissions, key=issuer)
-        await message.respond(jwt.accept(request, user, issuer))
+        user = jwt.build_user_jwt(request, name=name, permissions=permissions, key=issuer)
+        await message.respond(jwt.build_acceptance(request, user, issuer))
 
     await client.subscribe("$SYS.REQ.USER.AUTH", cb=decide)
     await client.flush()

@@ -1,8 +1,8 @@
-"""What belongs to a tenant: its users, roles, menus, grants and console clients, as stored.
+"""Stored account data of tenants: users, roles, menus, grants, console clients.
 
-One module for each collection: its struct and its store. The packages of the operations (`users`,
-`roles`, `menus`, `grants`, `tenants`) are above, because most of them touch several collections.
-Every query names the tenant; writes take part in the transaction of their session.
+Each module holds one collection: its struct and its store. Operations are in the packages above
+(`users`, `roles`, `menus`, `grants`, `tenants`), because most of them use several collections.
+Every query names the tenant. Writes join the transaction of their session.
 """
 
 from libs.common.contracts.limits import Limits
@@ -14,7 +14,7 @@ from services.auth.accounts.users import UserStore
 
 
 class Accounts:
-    """The stores of one process."""
+    """The account stores of one process."""
 
     def __init__(self, database: Database, defaults: Limits | None = None) -> None:
         self.tenants = TenantStore(database, defaults)

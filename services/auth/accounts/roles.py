@@ -1,10 +1,11 @@
-"""Roles and menus in MongoDB, and the menu tree that every tenant begins with.
+"""Roles and menus in MongoDB, and the initial menu tree of a tenant.
 
-`roles`: `{_id, tenant, name, description, menus: [menuId], createdAt, updatedAt}`; which users
-have a role stands in `users.roles`, what it shows them in `grants`.
+`roles`: `{_id, tenant, name, description, menus: [menuId], createdAt, updatedAt}`. `users.roles`
+holds which users have a role, `grants` which resources it grants.
 
-`menus`: `{_id, tenant, code, name, type, parentId | null}`. The menus of the default tenant have
-the ids of `INITIAL_MENUS`; those of other tenants get ids of their own.
+`menus`: `{_id, tenant, code, name, type, parentId
+
+null}`. The menus of the default tenant have the ids of `INITIAL_MENUS`; other tenants get new ids.
 """
 
 from collections.abc import Iterable
@@ -32,14 +33,14 @@ from services.auth.audit import Subject
 
 
 class MenuType(StrEnum):
-    """A page, or what may be done on one."""
+    """A page of the console, or a function on a page."""
 
     MENU = "MENU"
     FUNCTION = "FUNCTION"
 
 
 class Menu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An entry of the tree of a console."""
+    """An entry of a tenant's menu tree."""
 
     id: int = msgspec.field(name="_id")
     code: str
@@ -49,7 +50,7 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def subject(self) -> Subject:
-        """The entry in the audit log."""
+        """Return the entry as an audit log object."""
         return Subject("menu", str(self.id), self.name)
 
 
@@ -60,48 +61,50 @@ class MenuStore:
         self._menus = database["menus"]
         self.next_id = IdAllocator(database, "menus", len(INITIAL_MENUS)).take
 
-    async def all(self, tenant: str, session: Session | None = None) -> list[Menu]:
-        """Every entry of a tenant by rising id."""
+    async def list_all(self, tenant: str, session: Session | None = None) -> list[Menu]:
+        """Return all entries of a tenant, sorted by id."""
         return await self._find({"tenant": tenant}, session)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[Menu]:
-        """The entries of a tenant that have one of `ids`, by rising id."""
+        """Return the tenant's entries with one of `ids`, sorted by id."""
         return await self._find({"_id": {"$in": list(ids)}, "tenant": tenant}, session)
 
-    async def codes(self, tenant: str, ids: Iterable[int], session: Session) -> frozenset[str]:
-        """The codes of those of `ids` that are FUNCTIONs."""
+    async def list_function_codes(
+        self, tenant: str, ids: Iterable[int], session: Session
+    ) -> frozenset[str]:
+        """Return the codes of the FUNCTION entries among `ids`."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant, "type": "FUNCTION"}
         found = self._menus.find(query, {"code": 1}, session=session)
         return frozenset([menu["code"] async for menu in found])
 
     async def get(self, tenant: str, menu_id: int, session: Session) -> Menu | None:
-        """One entry of a tenant."""
+        """Return one entry of a tenant."""
         found = await self.find(tenant, [menu_id], session)
         return found[0] if found else None
 
     async def has_children(self, tenant: str, menu_id: int, session: Session) -> bool:
-        """Tell whether any entry has this one for its parent."""
+        """Return whether an entry has children."""
         query = {"tenant": tenant, "parentId": menu_id}
         return await self._menus.find_one(query, {"_id": 1}, session=session) is not None
 
     async def insert(self, tenant: str, menu: Menu, session: Session) -> None:
-        """Add an entry; raise `Conflict` when the tenant has one of that code."""
+        """Add an entry; raise `Conflict` if the tenant has one with that code."""
         try:
             await self.insert_all(tenant, [menu], session)
         except BulkFailed as error:
             raise Conflict(
-                "code already exist", field="code", code="parameter_syntax_error"
+                "a menu has this code already", field="code", code="parameter_syntax_error"
             ) from error
 
     async def insert_all(self, tenant: str, menus: Iterable[Menu], session: Session) -> None:
-        """Add the entries that a tenant begins with."""
+        """Add the initial entries of a tenant."""
         documents = [menu_document(tenant, menu) for menu in menus]
         await self._menus.insert_many(documents, session=session)
 
     async def update(self, tenant: str, menu: Menu, session: Session) -> None:
-        """Set name and type."""
+        """Store the name and type of an entry."""
         await self._menus.update_one(
             {"_id": menu.id, "tenant": tenant},
             {"$set": {"name": menu.name, "type": menu.type.value}},
@@ -109,7 +112,7 @@ class MenuStore:
         )
 
     async def delete(self, tenant: str, menu_id: int, session: Session) -> None:
-        """Remove an entry."""
+        """Delete an entry."""
         await self._menus.delete_one({"_id": menu_id, "tenant": tenant}, session=session)
 
     async def _find(self, query: Document, session: Session | None = None) -> list[Menu]:
@@ -118,7 +121,7 @@ class MenuStore:
 
 
 def menu_document(tenant: str, menu: Menu) -> Document:
-    """Return the entry as it is stored."""
+    """Return the entry as stored in MongoDB."""
     return {"tenant": tenant, **msgspec.to_builtins(menu)}
 
 
@@ -126,7 +129,6 @@ _FUNCTIONS = frozenset(Function)
 
 
 def _initial_menu(identity: int, code: str, parent: int | None = None) -> Menu:
-    """What is a `Function` is a FUNCTION, the pages are MENUs."""
     kind = MenuType.FUNCTION if code in _FUNCTIONS else MenuType.MENU
     return Menu(id=identity, code=code, name=code, type=kind, parent_id=parent)
 
@@ -171,11 +173,11 @@ INITIAL_MENUS = (
     _initial_menu(9001, "entity_tag.view", 9000),
     _initial_menu(9002, "entity_tag.manage", 9000),
 )
-"""Parents stand before their children."""
+"""Parents come before their children."""
 
 
 SUPER_ADMIN = "super_admin"
-"""The role whose users may do everything; it is known by this name."""
+"""Name of the role whose users have all permissions."""
 SUPER_ADMIN_ID = 1
 """The id of the role `super_admin` in the default tenant."""
 _COLUMNS = {
@@ -185,7 +187,7 @@ _COLUMNS = {
     "description": "description",
     "created_at": "createdAt",
 }
-"""What a search may be sorted by."""
+"""Sortable columns."""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -199,7 +201,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def subject(self) -> Subject:
-        """The role in the audit log."""
+        """Return the role as an audit log object."""
         return Subject("role", str(self.id), self.name)
 
 
@@ -211,20 +213,20 @@ class RoleStore:
         self.next_id = IdAllocator(database, "roles", ID_BLOCK).take
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
-        """One role of a tenant."""
+        """Return one role of a tenant."""
         found = await self.find(tenant, [role_id], session)
         return found.get(role_id)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> dict[int, Role]:
-        """Those of `ids` that are roles of the tenant."""
+        """Return the tenant's roles with one of `ids`, by id."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
         found = await self._roles.find(query, session=session).to_list(None)
         return {role.id: role for role in msgspec.convert(found, list[Role])}
 
     async def super_admin(self, tenant: str, session: Session | None = None) -> int | None:
-        """The id of a tenant's role `super_admin`, None when there is no such tenant."""
+        """Return the id of the role `super_admin`; None if no such tenant exists."""
         query = {"tenant": tenant, "name": SUPER_ADMIN}
         role = await self._roles.find_one(query, {"_id": 1}, session=session)
         return None if role is None else int(role["_id"])
@@ -232,7 +234,7 @@ class RoleStore:
     async def search(
         self, tenant: str, keyword: str, wanted: PageRequest
     ) -> tuple[list[Role], int]:
-        """The page of the roles whose name contains the keyword, and how many there are."""
+        """Return one page of the roles matching `keyword`, and the number of all."""
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
             query["name"] = containing(keyword)
@@ -242,7 +244,7 @@ class RoleStore:
         return msgspec.convert(found, list[Role]), total
 
     async def insert(self, tenant: str, role: Role, session: Session) -> None:
-        """Add a role; raise `Conflict` when the tenant has one of that name."""
+        """Add a role; raise `Conflict` if the tenant has one with that name."""
         document: Document = msgspec.to_builtins(role, builtin_types=(datetime,))
         document |= {"tenant": tenant, "updatedAt": role.created_at}
         try:
@@ -251,7 +253,7 @@ class RoleStore:
             raise _name_taken() from error
 
     async def update(self, tenant: str, role: Role, session: Session) -> None:
-        """Set name, description and menus; raise `Conflict` when another one has the name."""
+        """Store name, description and menus; raise `Conflict` for a duplicate name."""
         changes = {
             "name": role.name,
             "description": role.description,
@@ -266,15 +268,15 @@ class RoleStore:
             raise _name_taken() from error
 
     async def delete(self, tenant: str, role_id: int, session: Session) -> None:
-        """Remove a role."""
+        """Delete a role."""
         await self._roles.delete_one({"_id": role_id, "tenant": tenant}, session=session)
 
     async def drop_menu(self, tenant: str, menu_id: int, session: Session) -> None:
-        """Take a menu from every role."""
+        """Remove a menu from all roles of a tenant."""
         await self._roles.update_many(
             {"tenant": tenant, "menus": menu_id}, {"$pull": {"menus": menu_id}}, session=session
         )
 
 
 def _name_taken() -> Conflict:
-    return Conflict("name is exist", field="name", code="name_repeated")
+    return Conflict("a role has this name already", field="name", code="name_repeated")

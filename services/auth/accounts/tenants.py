@@ -1,10 +1,10 @@
-"""Tenants in MongoDB, and the version of what their users may do.
+"""Tenants in MongoDB, and the version of their users' permissions.
 
 `tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?, additions?, purge?,
-viewersMayCommand, commandNotice?}`; `access` is the version of its users, roles, menus and grants,
-`limits` has the limits of its own by name, `additions` counts what was added under limits, `purge`
-has the last purge of its events. `viewersMayCommand` is the setting of decision 0048,
-`commandNotice` says that an upgrade turned it on.
+viewersMayCommand, commandNotice?}`. `access` is the version of the tenant's users, roles, menus and
+grants. `limits` holds its individual limits by name. `additions` counts additions under a limit.
+`purge` holds the latest purge of its events. `viewersMayCommand` is the setting of decision 0048,
+and `commandNotice` is true if an upgrade turned it on.
 """
 
 import logging
@@ -28,14 +28,14 @@ from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
-"""The tenant that is there from the first start on."""
+"""The tenant that the first start creates."""
 TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""A tenant is one token of a bus subject."""
+"""Tenant names are tokens of NATS subjects."""
 TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
 SETTLE = 2.0
-"""Seconds between sweeps of the versions."""
+"""Seconds between two copies of the versions."""
 RECENT = timedelta(seconds=30)
-"""How far back a sweep looks: longer than a crash and a take-over last."""
+"""Age of the versions to copy: longer than a crash and a takeover last."""
 COUNTED: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
     "roles": ("roles", {}),
@@ -43,16 +43,16 @@ COUNTED: dict[str, tuple[str, Document]] = {
     "consumers": ("applications", {"events": True}),
     "records": ("menus", {}),
 }
-"""Limits that are enforced here: the collection that counts, and the documents of it."""
+"""Limits enforced here: the counted collection and the filter of its documents."""
 
 
 class TenantSettings(msgspec.Struct, kw_only=True):
-    """`GET /tenant/settings`."""
+    """Response of `GET /tenant/settings`."""
 
     viewers_may_command: bool
-    """Whether functions to view suffice to set values and call services."""
+    """Whether view permissions allow users to set values and call services."""
     notice: bool
-    """Whether an upgrade turned `viewers_may_command` on, and no super-admin has set it since."""
+    """True if an upgrade turned `viewers_may_command` on and no super-admin has set it since."""
 
 
 class TenantStore:
@@ -64,11 +64,11 @@ class TenantStore:
         self._defaults: dict[str, int] = msgspec.to_builtins(defaults or Limits())
 
     async def exists(self, tenant: str) -> bool:
-        """Tell whether there is such a tenant."""
+        """Return whether a tenant exists."""
         return await self._tenants.find_one({"_id": tenant}, {"_id": 1}) is not None
 
     async def insert(self, tenant: str, session: Session) -> None:
-        """Add a tenant; raise `Conflict` when it is there."""
+        """Add a tenant; raise `Conflict` if it exists."""
         now = datetime.now(UTC)
         document = {
             "_id": tenant,
@@ -80,10 +80,10 @@ class TenantStore:
         try:
             await self._tenants.insert_one(document, session=session)
         except DuplicateKey as error:
-            raise Conflict(f"there is a tenant {tenant} already", field="name") from error
+            raise Conflict(f"tenant `{tenant}` exists already", field="name") from error
 
-    async def all(self, users: Mapping[str, int]) -> list[Tenant]:
-        """Every tenant by name, with how many `users` it has."""
+    async def list_all(self, users: Mapping[str, int]) -> list[Tenant]:
+        """Return all tenants sorted by name, with the number of their users."""
         return [
             Tenant(
                 name=document["_id"],
@@ -96,14 +96,15 @@ class TenantStore:
     async def own_limits(
         self, tenant: str, session: Session | None = None
     ) -> dict[str, int] | None:
-        """The limits that are the tenant's own, None when there is no such tenant."""
+        """Return the tenant's individual limits; None if it does not exist."""
         found = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
         return None if found is None else found.get("limits", {})
 
     async def reserve(self, tenant: str, session: Session, limit: str) -> None:
-        """Raise `TooManyRequests` when a tenant has as many documents as `limit` permits.
+        """Raise `TooManyRequests` if a tenant has reached `limit`.
 
-        The update makes concurrent additions of a tenant conflict in MongoDB, so none slips past.
+        The update makes concurrent additions of a tenant conflict in MongoDB, so none exceeds the
+        limit.
         """
         found = await self._tenants.find_one_and_update(
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
@@ -115,8 +116,8 @@ class TenantStore:
             count_limited(limit, tenant)
             raise limit_reached(limit, most)
 
-    async def used(self, tenant: str) -> dict[str, int]:
-        """Return how many documents a tenant has under each limit that only `auth` counts."""
+    async def count_usage(self, tenant: str) -> dict[str, int]:
+        """Return the usage of each limit that only `auth` counts."""
         return {
             limit: await self._database[name].count_documents({"tenant": tenant, **only})
             for limit, (name, only) in COUNTED.items()
@@ -124,7 +125,7 @@ class TenantStore:
         }
 
     async def event_limits(self, below: float) -> dict[str, int]:
-        """Return how many bytes of events tenants may retain, of those that may fewer than so."""
+        """Return limits of retained event bytes by tenant, if smaller than `below`."""
         name = "retainedEventBytes"
         default = self._defaults[name]
         query = {} if default < below else {f"limits.{name}": {"$lt": below}}
@@ -133,27 +134,27 @@ class TenantStore:
         return {tenant: most for tenant, most in limits.items() if most < below}
 
     async def record_purge(self, tenant: str, events: int, share: int) -> None:
-        """Store that `events` of a tenant were purged, which exceeded its share (bytes)."""
+        """Record that `events` beyond a tenant's share (bytes) were purged."""
         now = {"purge.at": datetime.now(UTC), "purge.share": share}
         change = {"$set": now, "$inc": {"purge.events": events}}
         await self._tenants.update_one({"_id": tenant}, change)
 
     async def last_purge(self, tenant: str) -> Document | None:
-        """Return `at`, `share` and `events` of a tenant's purges, None when there was none."""
+        """Return `at`, `share` and `events` of a tenant's purges, or None."""
         found = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
         return None if found is None else found.get("purge")
 
     async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
-        """Set the limits that are the tenant's own."""
+        """Store the tenant's individual limits."""
         await self._tenants.update_one(
             {"_id": tenant}, {"$set": {"limits": limits}}, session=session
         )
 
     async def settings(self, tenant: str, session: Session | None = None) -> TenantSettings | None:
-        """Return whether the tenant's viewers may command devices, None without the tenant.
+        """Return the settings of a tenant; None if it does not exist.
 
-        A tenant without the field is older than the setting (such as one moved in from an older
-        installation): there it is on, with the notice.
+        A tenant without the field is older than the setting, for example moved from an older
+        installation. Its viewers may command devices, and the notice is shown.
         """
         fields = {"viewersMayCommand": 1, "commandNotice": 1}
         found = await self._tenants.find_one({"_id": tenant}, fields, session=session)
@@ -168,17 +169,17 @@ class TenantStore:
     async def set_settings(
         self, tenant: str, session: Session, *, viewers_may_command: bool
     ) -> None:
-        """Store the setting, which ends the notice."""
+        """Store the setting and end the notice."""
         fields = {"viewersMayCommand": viewers_may_command, "commandNotice": False}
         await self._tenants.update_one({"_id": tenant}, {"$set": fields}, session=session)
 
     async def version(self, tenant: str, session: Session) -> int:
-        """The version of the tenant's access, 0 when there is no such tenant."""
+        """Return the tenant's access version; 0 if it does not exist."""
         found = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
         return int(found["access"]) if found else 0
 
     async def raise_version(self, tenant: str, session: Session) -> int:
-        """Raise the version in the caller's transaction; raise `NotFound` without the tenant."""
+        """Raise the version in the caller's transaction; raise `NotFound`."""
         document = await self._tenants.find_one_and_update(
             {"_id": tenant},
             {"$inc": {"access": 1}, "$set": {"accessChangedAt": datetime.now(UTC)}},
@@ -186,33 +187,36 @@ class TenantStore:
             session=session,
         )
         if document is None:
-            raise NotFound(f"there is no tenant {tenant}", field="tenant")
+            raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
         return int(document["access"])
 
     async def settle_versions(self, versions: AccessVersions) -> None:
-        """Make good, for ever, what a crash left out between MongoDB and Redis."""
+        """Copy recent versions from MongoDB to Redis, repeatedly."""
 
         async def settle() -> None:
             recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
             async for document in self._tenants.find(recent, {"access": 1}):
                 await versions.reach(document["_id"], document["access"])
 
-        await repeat(settle, SETTLE, "access versions are settled later")
+        await repeat(settle, SETTLE, "access versions were not copied to Redis; retrying")
 
 
 class ConsoleClients:
-    """The collection `console_clients`: `{_id: client id, secretHash, tenant, createdAt}`."""
+    """The collection `console_clients`: `{_id, secretHash, tenant, createdAt}`.
+
+    `_id` is the client id.
+    """
 
     def __init__(self, database: Database) -> None:
         self._clients = database["console_clients"]
 
     async def get(self, client_id: str) -> tuple[str | None, str | None]:
-        """The secret's hash and the tenant; no hash when there is no such client."""
+        """Return a client's secret hash and tenant; (None, None) if unknown."""
         found = await self._clients.find_one({"_id": client_id}, {"secretHash": 1, "tenant": 1})
         return (found["secretHash"], found["tenant"]) if found else (None, None)
 
     async def insert(self, client_id: str, secret_hash: str, tenant: str, session: Session) -> None:
-        """Add the client of a tenant."""
+        """Add the console client of a tenant."""
         document = {
             "_id": client_id,
             "secretHash": secret_hash,

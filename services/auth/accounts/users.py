@@ -1,4 +1,4 @@
-"""Users in MongoDB; `users.roles` holds the ids of a user's roles."""
+"""Users in MongoDB. `users.roles` holds the ids of a user's roles."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from libs.common.store.mongo import (
 from services.auth.audit import Subject
 
 ID_BLOCK = 10
-"""Ids are allocated rarely, and a restart wastes at most this many."""
+"""Ids allocated at a time. A restart wastes at most this many."""
 EMAIL_EXISTS = "user_register_email_exist"
 _COLUMNS = {
     "user_id": "_id",
@@ -33,8 +33,8 @@ _COLUMNS = {
     "created_at": "createdAt",
     "enabled": "enabled",
 }
-"""What lists of users may be sorted by."""
-_PEOPLE_COLUMNS = {
+"""Sortable columns of users."""
+_ROLE_USER_COLUMNS = {
     "id": "_id",
     "user_id": "_id",
     "email": "email",
@@ -43,12 +43,12 @@ _PEOPLE_COLUMNS = {
     "user_nickname": "nickname",
     "created_at": "createdAt",
 }
-"""What lists of the users of roles may be sorted by."""
-_PERSON = {"email": 1, "nickname": 1}
+"""Sortable columns of the users of a role."""
+_SUMMARY = {"email": 1, "nickname": 1}
 
 
 class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A user with the hash of its password."""
+    """A user with the hash of the password."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -56,7 +56,7 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nickname: str
     password_hash: str
     generation: int
-    """Counts what ended the user's tokens; tokens of an earlier one are void."""
+    """Incremented to end the user's tokens. Tokens of an earlier generation are invalid."""
     enabled: bool = True
     roles: tuple[int, ...] = ()
     created_at: datetime
@@ -64,25 +64,25 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def principal(self) -> Principal:
-        """The principal that its tokens stand for; what it may do is added to each request."""
+        """Return the principal of the user's tokens, without permissions."""
         return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
 
     @property
     def subject(self) -> Subject:
-        """The user in the audit log."""
+        """Return the user as an audit log object."""
         return Subject("user", str(self.id), self.email)
 
 
-class Person(msgspec.Struct, frozen=True):
-    """A user, as far as roles and grants show it."""
+class UserSummary(msgspec.Struct, frozen=True):
+    """The public fields of a user."""
 
     id: int = msgspec.field(name="_id")
     email: str
     nickname: str
 
 
-def email_key(email: str) -> str:
-    """What two spellings of an address have in common: its case does not matter."""
+def normalize_email(email: str) -> str:
+    """Return the normalized address, which ignores case."""
     return email.strip().lower()
 
 
@@ -96,36 +96,39 @@ class UserStore:
     async def get(
         self, tenant: str, user_id: int, session: Session | None = None
     ) -> StoredUser | None:
-        """One user of a tenant."""
+        """Return one user of a tenant."""
         found = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
         return msgspec.convert(found, StoredUser | None)
 
-    async def by_email(
+    async def find_by_email(
         self, tenant: str, email: str, session: Session | None = None
     ) -> StoredUser | None:
-        """The user with an e-mail address, in any case."""
-        query = {"tenant": tenant, "emailKey": email_key(email)}
+        """Return the user with an e-mail address, ignoring case."""
+        query = {"tenant": tenant, "emailKey": normalize_email(email)}
         found = await self._users.find_one(query, session=session)
         return msgspec.convert(found, StoredUser | None)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[StoredUser]:
-        """Those of `ids` that are users of the tenant."""
+        """Return the tenant's users with one of `ids`."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
         found = await self._users.find(query, session=session).to_list(None)
         return msgspec.convert(found, list[StoredUser])
 
-    async def people(self, tenant: str, ids: Iterable[int]) -> dict[int, Person]:
-        """Those of `ids` that are users of the tenant, by id."""
+    async def find_summaries(self, tenant: str, ids: Iterable[int]) -> dict[int, UserSummary]:
+        """Return the public fields of the tenant's users with one of `ids`, by id."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        found = await self._users.find(query, _PERSON).to_list(None)
-        return {person.id: person for person in msgspec.convert(found, list[Person])}
+        found = await self._users.find(query, _SUMMARY).to_list(None)
+        return {user.id: user for user in msgspec.convert(found, list[UserSummary])}
 
-    async def roles_of(
+    async def list_role_ids(
         self, tenant: str, user_id: int, session: Session, *, enabled: bool = False
     ) -> list[int] | None:
-        """The ids of a user's roles, None without the user; `enabled`: nor when it is disabled."""
+        """Return the role ids of a user; None if it does not exist.
+
+        With `enabled`, also return None for a disabled user.
+        """
         query = {"_id": user_id, "tenant": tenant, **({"enabled": True} if enabled else {})}
         user = await self._users.find_one(query, {"roles": 1}, session=session)
         return None if user is None else user["roles"]
@@ -133,41 +136,41 @@ class UserStore:
     async def search(
         self, tenant: str, keyword: str, wanted: PageRequest
     ) -> tuple[list[StoredUser], int]:
-        """Users whose nickname or address contains `keyword`, and how many there are in all."""
+        """Return one page of the users matching `keyword`, and the number of all."""
         found, total = await self._page({"tenant": tenant}, keyword, wanted, _COLUMNS, None)
         return msgspec.convert(found, list[StoredUser]), total
 
-    async def search_people(
+    async def search_by_role(
         self, tenant: str, role_id: int, keyword: str, wanted: PageRequest, *, having: bool
-    ) -> tuple[list[Person], int]:
-        """The page of the users who have a role, or have it not, and how many there are."""
+    ) -> tuple[list[UserSummary], int]:
+        """Return one page of the users with a role (or without), and the number of all."""
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
-        found, total = await self._page(query, keyword, wanted, _PEOPLE_COLUMNS, _PERSON)
-        return msgspec.convert(found, list[Person]), total
+        found, total = await self._page(query, keyword, wanted, _ROLE_USER_COLUMNS, _SUMMARY)
+        return msgspec.convert(found, list[UserSummary]), total
 
-    async def any(
+    async def exists(
         self, tenant: str, session: Session | None = None, **conditions: int | bool | None
     ) -> bool:
-        """Tell whether a tenant has a user whose fields fit `conditions`."""
+        """Return whether a tenant has a user with the given field values."""
         query = {"tenant": tenant, **conditions}
         return await self._users.find_one(query, {"_id": 1}, session=session) is not None
 
     async def count_by_tenant(self) -> dict[str, int]:
-        """How many users each tenant has."""
-        return await self._counted({"$group": {"_id": "$tenant", "count": {"$sum": 1}}})
+        """Return the number of users by tenant."""
+        return await self._count({"$group": {"_id": "$tenant", "count": {"$sum": 1}}})
 
     async def count_by_role(self, tenant: str, roles: Sequence[int]) -> dict[int, int]:
-        """How many users have each of `roles`."""
-        return await self._counted(
+        """Return the number of users of each of `roles`."""
+        return await self._count(
             {"$match": {"tenant": tenant, "roles": {"$in": list(roles)}}},
             {"$unwind": "$roles"},
             {"$group": {"_id": "$roles", "count": {"$sum": 1}}},
         )
 
     async def insert(self, user: StoredUser, session: Session) -> None:
-        """Add a user; raise `Conflict` when the tenant has one with its address."""
+        """Add a user; raise `Conflict` if the e-mail address is in use."""
         document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
-        document["emailKey"] = email_key(user.email)
+        document["emailKey"] = normalize_email(user.email)
         try:
             await self._users.insert_one(document, session=session)
         except DuplicateKey as error:
@@ -181,13 +184,13 @@ class UserStore:
         *,
         ends_tokens: bool = False,
     ) -> StoredUser:
-        """Set stored fields of a user, with `ends_tokens` into a new generation; return it after.
+        """Set stored fields of a user and return it.
 
-        Raises `Conflict` when another has its address.
+        With `ends_tokens`, raise its generation. Raises `Conflict` if the e-mail address is in use.
         """
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
-            fields["emailKey"] = email_key(changes["email"])
+            fields["emailKey"] = normalize_email(changes["email"])
         try:
             document = await self._users.find_one_and_update(
                 {"_id": user.id, "tenant": user.tenant},
@@ -200,26 +203,26 @@ class UserStore:
         return msgspec.convert(present(document), StoredUser)
 
     async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
-        """Keep another hash of the same password, unless the password has changed since."""
+        """Replace the hash unless the password has changed meanwhile."""
         query = {"_id": user.id, "tenant": user.tenant, "passwordHash": user.password_hash}
         await self._users.update_one(query, {"$set": {"passwordHash": hashed}}, session=session)
 
     async def delete(self, tenant: str, ids: Sequence[int], session: Session) -> None:
-        """Remove users; their roles are in them."""
+        """Delete users."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
         await self._users.delete_many(query, session=session)
 
     async def add_role(
         self, tenant: str, role_id: int, ids: Sequence[int], session: Session
     ) -> list[int]:
-        """Give a role to users; return those of `ids` who had it not and have it now."""
+        """Assign a role to users; return the ids of users who did not have it."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant, "roles": {"$ne": role_id}}
         return await self._set_roles(query, {"$addToSet": {"roles": role_id}}, session)
 
     async def remove_role(
         self, tenant: str, role_id: int, ids: Sequence[int], session: Session
     ) -> list[int]:
-        """Take a role from users; return those of `ids` who had it."""
+        """Remove a role from users; return the ids of users who had it."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant, "roles": role_id}
         return await self._set_roles(query, {"$pull": {"roles": role_id}}, session)
 
@@ -245,7 +248,7 @@ class UserStore:
         order = wanted.order(columns)
         return await find_page(self._users, query, order, wanted.skip, wanted.limit, fields)
 
-    async def _counted(self, *stages: Document) -> dict[Any, int]:
+    async def _count(self, *stages: Document) -> dict[Any, int]:
         rows = await self._users.aggregate(list(stages))
         return {row["_id"]: row["count"] async for row in rows}
 

@@ -1,1 +1,1 @@
-"""Applications: who may call the device open API, and with which secret."""
+"""Applications: third-party clients of the device open API."""

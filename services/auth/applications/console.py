@@ -1,4 +1,4 @@
-"""`/application`: applications of the device open API, for super-admins."""
+"""`/application`: management of applications by super-admins."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.contracts.auth import ApplicationSecret
 from libs.common.http import RequestCaller
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import super_admins
@@ -27,7 +26,7 @@ Applications = NamedDependency[ApplicationService]
 
 @dataclass(frozen=True)
 class ApplicationHandlers:
-    """What the operations on applications need."""
+    """Dependencies of the operations on applications."""
 
     applications: ApplicationService
 
@@ -36,8 +35,8 @@ class ApplicationHandlers:
 async def create_application(
     caller: RequestCaller, applications: Applications, data: JSONBody[NewApplication]
 ) -> ShownSecret:
-    """Create an application; its secret is shown only here."""
-    return _secret(await applications.create(caller, data))
+    """Create an application and return its secret, which is shown only once."""
+    return ShownSecret.from_fields(await applications.create(caller, data))
 
 
 @post("/search")
@@ -53,7 +52,7 @@ async def search_applications(
 async def get_application(
     caller: RequestCaller, applications: Applications, application_id: PathId
 ) -> ShownApplication:
-    """Get an application, without its secret."""
+    """Get an application without its secret."""
     return (await applications.get(caller, application_id)).response
 
 
@@ -64,7 +63,7 @@ async def update_application(
     application_id: PathId,
     data: JSONBody[ApplicationUpdate],
 ) -> None:
-    """Rename an application, and say whether it may read events."""
+    """Rename an application and set whether it may read events."""
     await applications.update(caller, application_id, data)
 
 
@@ -72,7 +71,7 @@ async def update_application(
 async def delete_application(
     caller: RequestCaller, applications: Applications, application_id: PathId
 ) -> None:
-    """Delete an application; its tokens end at once."""
+    """Delete an application and revoke its tokens immediately."""
     await applications.delete(caller, application_id)
 
 
@@ -80,8 +79,11 @@ async def delete_application(
 async def regenerate_application_secret(
     caller: RequestCaller, applications: Applications, application_id: PathId
 ) -> ShownSecret:
-    """Make a new secret, shown only here; the old one and all tokens end at once."""
-    return _secret(await applications.rotate(caller, application_id))
+    """Replace the secret and revoke the old secret and all tokens immediately.
+
+    The new secret is shown only once.
+    """
+    return ShownSecret.from_fields(await applications.rotate(caller, application_id))
 
 
 @put("/{application_id:str}/allowed-addresses")
@@ -91,8 +93,13 @@ async def set_allowed_addresses(
     application_id: PathId,
     data: JSONBody[AllowedAddresses],
 ) -> AllowedAddresses:
-    """Set the addresses and networks that the application may call from; its tokens end."""
-    changed = await applications.allow(caller, application_id, data.allowed_addresses)
+    """Set the addresses and networks that may use the application.
+
+    All its tokens are revoked.
+    """
+    changed = await applications.set_allowed_addresses(
+        caller, application_id, data.allowed_addresses
+    )
     return AllowedAddresses(allowed_addresses=list(changed.allowed_addresses))
 
 
@@ -100,23 +107,19 @@ async def set_allowed_addresses(
 async def give_device(
     caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
 ) -> None:
-    """Let the application have a device of the console, with its values, history and key.
+    """Assign a device to an application, with its values, history and key.
 
-    409 while another application or an RPS record has it.
+    Returns 409 if another application or an RPS record has the device.
     """
-    await applications.give(caller, application_id, device_id)
+    await applications.assign_device(caller, application_id, device_id)
 
 
 @delete("/{application_id:str}/devices/{device_id:str}")
 async def take_device(
     caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
 ) -> None:
-    """Take a device back from the application: it is the users' again, and its key goes on."""
-    await applications.take(caller, application_id, device_id)
-
-
-def _secret(made: ApplicationSecret) -> ShownSecret:
-    return ShownSecret.from_fields(made)
+    """Return a device from an application to the users. Its key stays valid."""
+    await applications.reclaim_device(caller, application_id, device_id)
 
 
 ROUTER = Router(

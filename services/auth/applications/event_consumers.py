@@ -1,6 +1,6 @@
-"""Ends the consumers on `EVENTS` of applications that are gone or hear events no longer.
+"""Deletes `EVENTS` consumers of applications that may no longer read events.
 
-Such a consumer would keep its place, and hold what it has not acknowledged, for ever.
+Otherwise JetStream would keep their unacknowledged messages forever.
 """
 
 import logging
@@ -16,9 +16,9 @@ from services.auth.applications.store import ApplicationStore
 log = logging.getLogger(__name__)
 
 PERIOD = 300.0
-"""Seconds between two looks."""
+"""Seconds between two sweeps."""
 WAIT = 5.0
-"""Seconds that JetStream gets to answer."""
+"""Timeout of JetStream requests, in seconds."""
 
 
 class _Names(msgspec.Struct):
@@ -28,23 +28,23 @@ class _Names(msgspec.Struct):
 
 @dataclass(frozen=True)
 class EventConsumers:
-    """The durable consumers of applications, each named as its client id."""
+    """The durable consumers of applications, each named after its client id."""
 
     bus: Bus
     applications: ApplicationStore
 
     async def sweep(self) -> None:
-        """End those that nobody may use, for ever; run by the lease holder."""
-        await repeat(self.end_abandoned, PERIOD, "consumers of applications are looked at later")
+        """Delete abandoned consumers periodically; runs in the lease holder."""
+        await repeat(self.end_abandoned, PERIOD, "consumers were not checked; retrying")
 
     async def end_abandoned(self) -> None:
-        """Look at each consumer once."""
+        """Delete each consumer whose application is deleted or may not read events."""
         for name in await self._names():
             if _is_client_id(name):
-                application = await self.applications.by_client_id(name)
+                application = await self.applications.find_by_client_id(name)
                 if application is None or not application.events:
                     await self._ask(f"$JS.API.CONSUMER.DELETE.{EVENTS}.{name}")
-                    log.info("the consumer of application %s is deleted", name)
+                    log.info("deleted the EVENTS consumer of application %s", name)
 
     async def _names(self) -> list[str]:
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""Applications: as this service keeps them, and on the wire of the management API."""
+"""Applications as stored, and their requests and responses."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -14,12 +14,12 @@ from libs.common.identity.networks import is_inside
 from services.auth.audit import Subject
 
 MAX_ALLOWED = 100
-"""Most addresses and networks of an allow-list."""
+"""Maximum entries of an allow-list."""
 
 AllowList = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=MAX_ALLOWED)
 ]
-"""IPv4 and IPv6 addresses, and networks in CIDR; empty means that any address may call."""
+"""IPv4 and IPv6 addresses, and networks in CIDR notation. Empty allows all addresses."""
 
 
 class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -29,17 +29,17 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     tenant: str
     name: str
     client_id: str
-    """A UUID, unique over all tenants."""
+    """A UUID, unique across all tenants."""
     secret_hash: str
     generation: int
-    """Counts the secrets and allow-lists it has had; tokens of an earlier one are void."""
+    """Incremented with the secret and the allow-list. Tokens of an earlier one are invalid."""
     events: bool
     allowed_addresses: tuple[str, ...] = ()
     created_at: datetime
 
     @property
     def principal(self) -> Principal:
-        """The principal that its tokens stand for."""
+        """Return the principal of the application's tokens."""
         return Principal(
             kind=Kind.APPLICATION,
             tenant=self.tenant,
@@ -50,21 +50,21 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     @property
     def user(self) -> str:
-        """The name of its connections to the bus."""
+        """Return the NATS user of the application's connections."""
         return application_user(self.client_id)
 
     def may_call_from(self, address: str) -> bool:
-        """Tell whether `address` is one that the application may call from."""
+        """Return whether the allow-list includes `address`."""
         return not self.allowed_addresses or is_inside(address, self.allowed_addresses)
 
     @property
     def subject(self) -> Subject:
-        """The application as the audit log names it."""
+        """Return the application as an audit log object."""
         return Subject("application", str(self.id), self.name)
 
     @property
     def audit_fields(self) -> dict[str, Any]:
-        """What the audit log may say of it."""
+        """Return the fields for the audit log."""
         return {
             "name": self.name,
             "client_id": self.client_id,
@@ -74,7 +74,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     @property
     def contract(self) -> Application:
-        """What other services may know."""
+        """Return the fields for other services."""
         return Application(
             application_id=self.id,
             name=self.name,
@@ -86,7 +86,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     @property
     def response(self) -> "ShownApplication":
-        """What the management API shows."""
+        """Return the response of the management API."""
         return ShownApplication.from_fields(
             self,
             application_id=str(self.id),
@@ -96,32 +96,32 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class NewApplication(msgspec.Struct, kw_only=True):
-    """`POST /application`."""
+    """Body of `POST /application`."""
 
     name: str
     events: bool = False
-    """May read its tenant's events on NATS."""
+    """Whether the application may read its tenant's events on NATS."""
     allowed_addresses: AllowList = []
 
 
 class ApplicationUpdate(msgspec.Struct, kw_only=True):
-    """`PUT /application/{application_id}`; what is left out stays as it is."""
+    """Body of `PUT /application/{application_id}`. Absent fields do not change."""
 
     name: str
     events: bool | None = None
 
 
 class AllowedAddresses(msgspec.Struct, kw_only=True):
-    """`PUT /application/{application_id}/allowed-addresses`: the whole list."""
+    """The whole allow-list of `PUT /application/{application_id}/allowed-addresses`."""
 
     allowed_addresses: AllowList
 
 
 class ApplicationSearch(PageRequest):
-    """`POST /application/search`."""
+    """Body of `POST /application/search`."""
 
     keyword: Annotated[str, msgspec.Meta(max_length=255)] | None = None
-    """Part of the name or of the client id, in any case."""
+    """Part of the name or client id, ignoring case."""
 
 
 class ShownApplication(Shown):
@@ -134,11 +134,11 @@ class ShownApplication(Shown):
     events: bool
     allowed_addresses: list[str]
     created_at: int
-    """ms."""
+    """Unix time in ms."""
 
 
 class ShownSecret(Shown):
-    """An application with its secret, which is shown only here."""
+    """An application with its secret, which is shown only once."""
 
     application_id: str
     name: str

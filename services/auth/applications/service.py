@@ -1,4 +1,4 @@
-"""Creates, finds, changes and deletes applications: for super-admins and for other services."""
+"""Operations on applications, for super-admins and other services."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ from services.auth.applications.model import (
 )
 from services.auth.applications.store import ApplicationStore
 from services.auth.changes import Change, Changes, operator
-from services.auth.logins import new_secret, secret_hash
+from services.auth.client_secrets import generate_secret, hash_secret
 
 MAX_NAME = 64
-"""Most characters of an application's name."""
+"""Maximum characters of an application's name."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +50,24 @@ class ApplicationService:
     changes: Changes
     tenants: TenantStore
     rpc: RpcClient
-    """Gives devices to applications, and takes them back."""
+    """Client of `device`, which assigns devices to applications."""
 
     async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
-        """Add an application; the secret is shown once.
+        """Add an application and return it with its secret.
 
-        Raises `InvalidInput`, `Conflict`, and `NotFound` when there is no such tenant.
+        Raises `InvalidInput`, `Conflict`, and `NotFound` if the tenant does not exist.
         """
         name = name_of(wanted.name, most=MAX_NAME)
-        allowed = allow_list(wanted.allowed_addresses)
+        allowed = parse_allow_list(wanted.allowed_addresses)
         if not await self.tenants.exists(caller.tenant):
-            raise NotFound(f"there is no tenant {caller.tenant!r}", field="tenant")
-        secret = new_secret()
+            raise NotFound(f"tenant `{caller.tenant}` does not exist", field="tenant")
+        secret = generate_secret()
         application = StoredApplication(
             id=await self.store.next_id(),
             tenant=caller.tenant,
             name=name,
             client_id=str(uuid4()),
-            secret_hash=secret_hash(secret),
+            secret_hash=hash_secret(secret),
             generation=1,
             events=wanted.events,
             allowed_addresses=allowed,
@@ -87,27 +87,27 @@ class ApplicationService:
     async def get(
         self, caller: Caller, application_id: int, session: Session | None = None
     ) -> StoredApplication:
-        """One application; raise `NotFound`."""
+        """Return one application; raise `NotFound`."""
         found = await self.store.get(application_id, caller.tenant, session)
         if found is None:
-            raise NotFound(f"there is no application {application_id}", field="application_id")
+            raise NotFound(f"application {application_id} does not exist", field="application_id")
         return found
 
-    async def all(self, caller: Caller) -> Sequence[StoredApplication]:
-        """All applications by name."""
-        return await self.store.all(caller.tenant)
+    async def list_all(self, caller: Caller) -> Sequence[StoredApplication]:
+        """Return all applications, sorted by name."""
+        return await self.store.list_all(caller.tenant)
 
     async def search(
         self, caller: Caller, wanted: ApplicationSearch
     ) -> tuple[Sequence[StoredApplication], int]:
-        """The applications that were asked for, and how many there are of them."""
+        """Return one page of the matching applications and the number of all."""
         return await self.store.search(caller.tenant, wanted)
 
     async def update(self, caller: Caller, application_id: int, wanted: ApplicationUpdate) -> None:
-        """Rename an application and say whether it may read events.
+        """Rename an application and set whether it may read events.
 
-        Without events its connections to the bus end. Raises `InvalidInput`, `NotFound`
-        and `Conflict`.
+        Without events, its NATS connections are closed. Raises `InvalidInput`, `NotFound` and
+        `Conflict`.
         """
         name = name_of(wanted.name, most=MAX_NAME)
 
@@ -117,56 +117,56 @@ class ApplicationService:
 
         await self._change(caller, application_id, alter)
 
-    async def allow(
+    async def set_allowed_addresses(
         self, caller: Caller, application_id: int, addresses: Sequence[str]
     ) -> StoredApplication:
-        """Set the addresses that it may call from; tokens and connections of before end.
+        """Set the allow-list; revoke tokens and close connections.
 
         Raises `InvalidInput` and `NotFound`.
         """
-        allowed = allow_list(addresses)
+        allowed = parse_allow_list(addresses)
 
         def alter(before: StoredApplication) -> StoredApplication:
             if allowed == before.allowed_addresses:
                 return before
-            return replace(raised(before), allowed_addresses=allowed)
+            return replace(with_next_generation(before), allowed_addresses=allowed)
 
         return await self._change(caller, application_id, alter)
 
     async def rotate(self, caller: Caller, application_id: int) -> ApplicationSecret:
-        """Make a new secret; the old one and every token are dead when this returns."""
-        secret = new_secret()
+        """Replace the secret; the old secret and all tokens are revoked on return."""
+        secret = generate_secret()
 
         def alter(before: StoredApplication) -> StoredApplication:
-            return replace(raised(before), secret_hash=secret_hash(secret))
+            return replace(with_next_generation(before), secret_hash=hash_secret(secret))
 
         return _with_secret(await self._change(caller, application_id, alter, "rotated"), secret)
 
     async def delete(self, caller: Caller, application_id: int) -> None:
-        """Remove an application; its tokens are dead when this returns."""
+        """Delete an application; its tokens are revoked on return."""
 
         async def delete_application(change: Change) -> None:
             application = await self.get(caller, application_id, change.session)
             await self.store.remove(application, change.session)
             change.record("deleted", application.subject, before=application.audit_fields)
-            generation = raised(application).generation
+            generation = with_next_generation(application).generation
             user = application.user if application.events else ""
             change.revoke(Kind.APPLICATION, str(application_id), generation, user)
 
         await self.changes.run(caller, delete_application)
 
-    async def give(self, caller: Caller, application_id: int, device_id: int) -> None:
-        """Let the application have a device; raise `NotFound` and `Conflict`. Repeatable.
+    async def assign_device(self, caller: Caller, application_id: int, device_id: int) -> None:
+        """Assign a device to the application; raise `NotFound` and `Conflict`.
 
-        Each repetition is told again, so that none is lost when something breaks in between.
+        Idempotent. Each repetition is recorded, so that no assignment is missing after a crash.
         """
         application = await self.get(caller, application_id)
         wanted = GiveDevice(application.tenant, device_id, application.id, application.name)
         device = await self.rpc.call(GIVE_DEVICE, wanted, OwnedDevice)
         await self._record_device(caller, application, "device_given", device_id, device)
 
-    async def take(self, caller: Caller, application_id: int, device_id: int) -> None:
-        """Let the users have a device of the application again; as `give`."""
+    async def reclaim_device(self, caller: Caller, application_id: int, device_id: int) -> None:
+        """Return a device of the application to the users; raises as `assign_device`."""
         application = await self.get(caller, application_id)
         user_id = caller.principal.user_id
         wanted = TakeDevice(application.tenant, device_id, application.id, user_id)
@@ -191,7 +191,7 @@ class ApplicationService:
         alter: Callable[[StoredApplication], StoredApplication],
         action: str = "updated",
     ) -> StoredApplication:
-        """Read, alter and write; what changes nothing is neither written nor told."""
+        """Store and record an altered application; skip an unchanged one."""
 
         async def update_application(change: Change) -> StoredApplication:
             before = await self.get(caller, application_id, change.session)
@@ -214,13 +214,13 @@ class ApplicationService:
         return await self.changes.run(caller, update_application)
 
 
-def raised(application: StoredApplication) -> StoredApplication:
-    """The application one generation on, which voids every token that it has."""
+def with_next_generation(application: StoredApplication) -> StoredApplication:
+    """Return the application with the next generation, which revokes its tokens."""
     return replace(application, generation=application.generation + 1)
 
 
-def allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
-    """The list in its shortest spelling, each entry once; raise `InvalidInput`."""
+def parse_allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Return the normalized allow-list without duplicates; raise `InvalidInput`."""
     found: dict[str, None] = {}
     for at, text in enumerate(addresses):
         try:
@@ -240,14 +240,14 @@ def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecr
 
 
 def offer_applications(rpc: RpcServer, service: ApplicationService) -> None:
-    """Offer the operations on applications; who asks is the operator of the tenant it names."""
+    """Offer the operations on applications, called as the tenant's operator."""
 
     async def create(wanted: CreateApplication) -> ApplicationSecret:
         new = NewApplication(name=wanted.name, events=wanted.events)
         return await service.create(operator(wanted.tenant), new)
 
     async def every(wanted: ListApplications) -> Applications:
-        found = await service.all(operator(wanted.tenant))
+        found = await service.list_all(operator(wanted.tenant))
         return Applications([application.contract for application in found])
 
     async def get(wanted: ApplicationRef) -> Application:

@@ -17,7 +17,7 @@ _COLUMNS = {
     "events": "events",
     "created_at": "createdAt",
 }
-"""What can be sorted by."""
+"""Sortable columns."""
 
 
 class ApplicationStore:
@@ -28,7 +28,7 @@ class ApplicationStore:
         self.next_id = IdAllocator(database, "applications", ID_BLOCK).take
 
     async def add(self, application: StoredApplication, session: Session) -> None:
-        """Add an application; raise `Conflict` when the tenant has one of that name."""
+        """Add an application; raise `Conflict` if the tenant has one with that name."""
         try:
             await self._applications.insert_one(_document(application), session=session)
         except DuplicateKey as error:
@@ -37,30 +37,30 @@ class ApplicationStore:
     async def get(
         self, application_id: int, tenant: str, session: Session | None = None
     ) -> StoredApplication | None:
-        """One application of a tenant."""
+        """Return one application of a tenant."""
         query = {"_id": application_id, "tenant": tenant}
         found = await self._applications.find_one(query, session=session)
         return msgspec.convert(found, StoredApplication | None)
 
-    async def by_id(self, application_id: int) -> StoredApplication | None:
-        """One application, whosever it is."""
+    async def find_by_id(self, application_id: int) -> StoredApplication | None:
+        """Return one application of any tenant."""
         found = await self._applications.find_one({"_id": application_id})
         return msgspec.convert(found, StoredApplication | None)
 
-    async def by_client_id(self, client_id: str) -> StoredApplication | None:
-        """The application that logs in with `client_id`."""
+    async def find_by_client_id(self, client_id: str) -> StoredApplication | None:
+        """Return the application with a client id, of any tenant."""
         found = await self._applications.find_one({"clientId": client_id})
         return msgspec.convert(found, StoredApplication | None)
 
-    async def all(self, tenant: str) -> list[StoredApplication]:
-        """All applications of a tenant by name."""
+    async def list_all(self, tenant: str) -> list[StoredApplication]:
+        """Return all applications of a tenant, sorted by name."""
         found = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
         return msgspec.convert(found, list[StoredApplication])
 
     async def search(
         self, tenant: str, wanted: ApplicationSearch
     ) -> tuple[list[StoredApplication], int]:
-        """The applications of a tenant that were asked for, and how many there are of them."""
+        """Return one page of the matching applications and the number of all."""
         query: Document = {"tenant": tenant}
         if wanted.keyword:
             part = containing(wanted.keyword)
@@ -71,7 +71,7 @@ class ApplicationStore:
         return msgspec.convert(found, list[StoredApplication]), total
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
-        """Write an application anew; raise `Conflict` when its name is taken."""
+        """Replace an application; raise `Conflict` if its name is in use."""
         try:
             await self._applications.replace_one(
                 {"_id": application.id, "tenant": application.tenant},
@@ -82,14 +82,14 @@ class ApplicationStore:
             raise _taken(application) from error
 
     async def remove(self, application: StoredApplication, session: Session) -> None:
-        """Remove an application."""
+        """Delete an application."""
         query = {"_id": application.id, "tenant": application.tenant}
         await self._applications.delete_one(query, session=session)
 
 
 def _taken(application: StoredApplication) -> Conflict:
     return Conflict(
-        f"there is an application {application.name!r} already",
+        f"another application has the name `{application.name}`",
         field="name",
         code="name_repeated",
     )

@@ -1,5 +1,6 @@
-"""The answer to NATS's auth callout: who may connect to the bus from outside, and to say what.
+"""The NATS auth callout: authorizes external connections to NATS.
 
-nats-server asks on `$SYS.REQ.USER.AUTH` about every connection that is not one of the services'
-own users (https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout).
+nats-server sends a request to `$SYS.REQ.USER.AUTH` for every connection that is not one of the
+services' users
+(https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout).
 """

@@ -1,9 +1,9 @@
-"""Lets users into the bus in one round trip to Redis: may it log in now, with this MQTT client id?
+"""Admits NATS users in one round trip to Redis, and reserves MQTT client ids.
 
-Who comes with a client id takes over the MQTT session of it, whosever it is: nats-server knows one
-space of ids. So an id belongs to the device that uses it: its SN always, as the record has it
-(another spelling is an id like any), any other one as long as no other device has it. A device has
-a few ids; with a further one it loses the oldest, whose session is deleted.
+A client that connects with an MQTT client id takes over the session of that id, because nats-server
+has one namespace of ids for all users. So an id belongs to one device: its SN always (in the exact
+spelling), any other id if no other device has it. A device has at most `MAX_CLIENT_IDS` further
+ids. With one more it loses the oldest, and the session of that id is deleted.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ from libs.common.identity.users import TENANT_LIFE, tenant_key
 from libs.common.jobs import Beside
 from libs.common.limits import TAKE, bucket_key
 from libs.common.store.redis import Redis
-from services.auth.callout.permissions import MOST_CLIENTS, Admission
+from services.auth.callout.permissions import MAX_SHARED_CLIENTS, Admission
 from services.auth.connections import (
-    KEPT,
-    LIFE,
+    ADMISSIONS_LIFE,
+    MAX_ADMISSIONS,
     AdmissionRecord,
     admissions_key,
     barred_key,
@@ -39,30 +39,30 @@ from services.auth.device_credentials import DeviceStore
 log = logging.getLogger(__name__)
 
 LOG_IN_RATE = 1.0
-"""Log-ins per second of one device, application or integration."""
+"""Logins per second of one device, application or integration."""
 LOG_IN_BURST = 60
-"""Log-ins that it may make at once."""
-MOST = 8
-"""Client ids of a device beside its SN."""
+"""Burst of logins of one device, application or integration."""
+MAX_CLIENT_IDS = 8
+"""Maximum client ids of a device in addition to its SN."""
 CLAIM_LIFE = int(SESSION_DAYS * DAY)
-"""Seconds that an id stays with its device; nats-server keeps its session no longer."""
-DELETIONS = 1000
-"""Sessions that wait to be deleted; of more the server keeps what it has until its end."""
-WAIT = 5.0
-"""Seconds that nats-server gets to answer."""
+"""Seconds that an id stays reserved; nats-server keeps its session as long."""
+MAX_DELETIONS = 1000
+"""Maximum sessions waiting to be deleted. Further sessions expire in nats-server."""
+TIMEOUT = 5.0
+"""Timeout of requests to nats-server, in seconds."""
 OTHERS, OWN, NEW = range(3)
-"""Whose an id was (`admit.lua`)."""
+"""Previous owner of an id, as `admit.lua` returns it."""
 _PREFIX = "tw:mqtt-id:"
 _DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
 
-class Entry(NamedTuple):
-    """What came of a log-in with the right credentials."""
+class AdmissionResult(NamedTuple):
+    """The result of a login with valid credentials."""
 
     wait: float = 0.0
-    """Seconds until it may be tried again; 0 when it was let in."""
+    """Seconds until the next attempt is allowed; 0 if the user was admitted."""
     kept: int = 0
-    """How many admissions of the user are known, this one too."""
+    """Number of known admissions of the user, including this one."""
 
 
 class _Session(msgspec.Struct):
@@ -70,7 +70,7 @@ class _Session(msgspec.Struct):
 
 
 class AdmissionRegistry:
-    """Takes note of who comes in, and gives MQTT client ids to devices."""
+    """Registers admissions, and reserves MQTT client ids for devices."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class AdmissionRegistry:
         user: str,
         password: str,
     ) -> None:
-        """`doors` are where MQTT is (`mqtt_doors`), `user` and `password` open them."""
+        """Use `doors`, the MQTT endpoints (`mqtt_doors`), as `user` to delete sessions."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
@@ -92,13 +92,13 @@ class AdmissionRegistry:
         self._admit = redis.register_script(TAKE + script)
         self._deleting = Beside()
 
-    async def enter(
+    async def admit(
         self, admission: Admission, connection: Connection, client_id: str | None
-    ) -> Entry | None:
-        """Note an admission; None when the MQTT `client_id` is another device's.
+    ) -> AdmissionResult | None:
+        """Register an admission; return None if another device has `client_id`.
 
-        An id that is new is claimed before the SNs are looked at, and an SN is released after
-        its device got a key: one of both sees the other.
+        A new id is reserved before it is compared with all SNs, and an SN is released after its
+        device got a key. So one of two concurrent operations sees the other.
         """
         user, key = admission.name, admission.name.upper()
         entry = msgspec.json.encode(
@@ -110,35 +110,35 @@ class AdmissionRegistry:
             tenant_key(user),
             barred_key(user),
         ]
-        args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, KEPT, LIFE]
+        args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, MAX_ADMISSIONS, ADMISSIONS_LIFE]
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
             keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
-            most = MOST_CLIENTS if admission.shared else MOST
+            most = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
             args += [key, client_id, CLAIM_LIFE, most, _PREFIX]
-        whose, wait_ms, kept, *lost = await self._admit(keys=keys, args=args)
-        if whose == OTHERS:
+        owner, wait_ms, kept, *evicted = await self._admit(keys=keys, args=args)
+        if owner == OTHERS:
             return None
-        new = client_id if client_id and whose == NEW and client_id.upper() != key else None
+        new = client_id if client_id and owner == NEW and client_id.upper() != key else None
         if new and await self._devices.get(new):
             await self.release(new)
             await self._redis.lrem(admissions_key(user), 1, entry)
             return None
-        for one in lost:
-            if len(self._deleting) < DELETIONS:
-                self._deleting.begin(one, partial(self._delete, one.decode()))
-        return Entry(wait_ms / 1000, kept)
+        for evicted_id in evicted:
+            if len(self._deleting) < MAX_DELETIONS:
+                self._deleting.begin(evicted_id, partial(self._delete, evicted_id.decode()))
+        return AdmissionResult(wait_ms / 1000, kept)
 
     async def release(self, client_id: str) -> None:
-        """Take an id from the device that has claimed it, as it is the SN of another one."""
+        """Delete the reservation of an id that is the SN of another device."""
         await self._redis.delete(f"{_PREFIX}{client_id}")
 
     async def stop(self) -> None:
-        """Leave what is not deleted yet to its end on the server."""
+        """Stop deleting sessions; nats-server expires the rest."""
         await self._deleting.stop()
 
     async def _delete(self, client_id: str) -> None:
-        """Delete a session at the first server that lets in."""
+        """Delete a session at the first endpoint that answers."""
         for door in self._doors:
             try:
                 if await self._exists(client_id):
@@ -149,13 +149,13 @@ class AdmissionRegistry:
                 return
 
     async def _replace(self, client_id: str, door: Mapping[str, Any]) -> None:
-        """Delete a session as MQTT does it: by a clean one with the same id."""
+        """Delete a session as MQTT defines it: by a clean session with the same id."""
         async with aiomqtt.Client(
             **door,
             username=self._user,
             password=self._password,
             identifier=client_id,
-            timeout=WAIT,
+            timeout=TIMEOUT,
         ):
             pass
 
@@ -164,12 +164,12 @@ class AdmissionRegistry:
         answer = await self._bus.client.request(
             f"$JS.API.STREAM.MSG.GET.{SESSIONS}",
             msgspec.json.encode({"last_by_subj": subject}),
-            timeout=WAIT,
+            timeout=TIMEOUT,
         )
         return msgspec.json.decode(answer.data, type=_Session).error is None
 
 
 def _hash(client_id: str) -> str:
-    """Under which nats-server keeps a session (2.15: 8 digits of a SHA-256)."""
+    """Return the session's key in nats-server 2.15: 8 digits of a SHA-256."""
     digest = hashlib.sha256(client_id.encode()).digest()[:8]
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()

@@ -1,8 +1,8 @@
-"""The three JWTs of NATS's auth callout: the server's request, our answer, the user inside it.
+"""JWTs of the NATS auth callout: the request, the response and the user in it.
 
 Source: nats-server 2.15 `server/auth_callout.go` and https://github.com/nats-io/jwt (v2,
-`authorization_claims.go`, `user_claims.go`, `claims.go`). NATS's JWTs are signed with NKEYS under
-an algorithm of its own (`ed25519-nkey`), which general JWT libraries do not know.
+`authorization_claims.go`, `user_claims.go`, `claims.go`). NATS signs JWTs with NKEYS and its own
+algorithm (`ed25519-nkey`), which general JWT libraries do not support.
 """
 
 import base64
@@ -18,27 +18,27 @@ from services.auth.callout.permissions import Permissions
 _VERSION = 2
 _UNLIMITED = -1
 _ANSWER = {"max": 1, "ttl": 60_000_000_000}
-"""One answer to each request, within a minute (ns)."""
+"""At most one response per request, within a minute (ns)."""
 _REQUEST_AUDIENCE = "nats-authorization-request"
 _REQUEST_TYPE = "authorization_request"
 
 
 class InvalidRequestError(ValueError):
-    """A callout request that is not one, or is not signed by the server it names."""
+    """A callout request that is malformed or not signed by its server."""
 
 
 class ServerId(msgspec.Struct, frozen=True):
-    """The nats-server that asks."""
+    """The nats-server that sent the request."""
 
     id: str
-    """Its public key, and the audience of the answer."""
+    """The server's public key and the audience of the response."""
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
-    """The connection that wants in, as the server sees it."""
+    """The connection to authorize."""
 
     host: str = ""
-    """Its address."""
+    """IP address."""
     id: int = 0
     """The connection id (`cid`) within the server."""
     type: str = ""
@@ -48,18 +48,18 @@ class ClientInfo(msgspec.Struct, frozen=True):
 
 
 class ConnectOptions(msgspec.Struct, frozen=True):
-    """What the client said of itself: over MQTT user name and password."""
+    """The credentials of the client: over MQTT its user name and password."""
 
     user: str = ""
     password: str = msgspec.field(name="pass", default="")
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True):
-    """The `nats` part of a request: who asks, about whom, with which credentials."""
+    """The `nats` claim of a callout request."""
 
     server_id: ServerId
     user_nkey: str
-    """A public key made for this one connection; the answer must be about it."""
+    """A public key for this connection only, and the subject of the user JWT."""
     client_info: ClientInfo
     connect_opts: ConnectOptions
     type: str = ""
@@ -84,7 +84,7 @@ _HEADER = _b64(b'{"typ":"JWT","alg":"ed25519-nkey"}')
 
 
 def _sign(claims: dict[str, Any], key: KeyPair) -> str:
-    """Encode and sign `claims`; their `jti` is the hash of themselves without it."""
+    """Encode and sign `claims`, with the hash of the claims as `jti`."""
     digest = hashlib.new("sha512_256", msgspec.json.encode(claims)).digest()
     jti = base64.b32encode(digest).decode().rstrip("=")
     body = f"{_HEADER}.{_b64(msgspec.json.encode({'jti': jti, **claims}))}"
@@ -92,11 +92,11 @@ def _sign(claims: dict[str, Any], key: KeyPair) -> str:
 
 
 def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRequest:
-    """Read a callout request and check that the server it names signed it, and lately.
+    """Decode a callout request and verify its signature and expiry.
 
-    The signature matters: anyone who may make a JetStream request can name this very subject as
-    its reply subject, and nats-server does not check where a reply goes. Checking it costs 0.1 ms.
-    Raises `InvalidRequestError`.
+    The signature matters: any client that may send JetStream requests can name this subject as its
+    reply subject, and nats-server does not check reply subjects. Verification takes 0.1 ms. Raises
+    `InvalidRequestError`.
     """
     try:
         header, payload, signature = token.decode("ascii").split(".")
@@ -109,23 +109,23 @@ def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRe
     if not signed or claims.iss != claims.nats.server_id.id:
         raise InvalidRequestError("the request is not signed by the server it names")
     if claims.aud != _REQUEST_AUDIENCE or claims.nats.type != _REQUEST_TYPE:
-        raise InvalidRequestError("a JWT of another purpose")
+        raise InvalidRequestError("the JWT is not an authorization request")
     if claims.exp < (time.time() if now is None else now):
         raise InvalidRequestError("the request has expired")
     return claims.nats
 
 
-def user_jwt(
+def build_user_jwt(
     request: AuthorizationRequest,
     *,
     name: str,
     permissions: Permissions,
     key: KeyPair,
 ) -> str:
-    """Build the JWT of the user that the connection becomes.
+    """Return the JWT of the user that the connection gets.
 
-    `name` replaces the user name the client gave, and is what system events and `CONNZ` show;
-    the audience is the account that it is put into. The key must be the configured `issuer`.
+    `name` replaces the user name of the client and appears in system events and `CONNZ`. The
+    audience is the NATS account of the user. `key` must be the configured `issuer`.
     """
     return _sign(
         {
@@ -149,15 +149,15 @@ def user_jwt(
     )
 
 
-def accept(request: AuthorizationRequest, user: str, key: KeyPair) -> bytes:
-    """Build the response that lets the connection in as `user` (a user JWT)."""
+def build_acceptance(request: AuthorizationRequest, user: str, key: KeyPair) -> bytes:
+    """Return the response that admits the connection as `user` (a user JWT)."""
     return _response(request, {"jwt": user}, key)
 
 
-def refuse(request: AuthorizationRequest, reason: str, key: KeyPair) -> bytes:
-    """Build the response that turns the connection away.
+def build_rejection(request: AuthorizationRequest, reason: str, key: KeyPair) -> bytes:
+    """Return the response that rejects the connection.
 
-    The client only hears "authorization violation"; `reason` goes to the server's log.
+    nats-server logs `reason`; the client receives only "authorization violation".
     """
     return _response(request, {"error": reason}, key)
 

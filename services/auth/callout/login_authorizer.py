@@ -1,5 +1,4 @@
-"""Decides who comes in to the bus: devices by key or certificate, applications and integrations
-by secret."""
+"""Authorizes NATS logins of devices, applications, integrations and MQTT clients."""
 
 import logging
 import re
@@ -15,10 +14,14 @@ from libs.common.identity.header import PassVerifier
 from libs.common.limits.tenants import KnownLimits, count_limited
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
-from services.auth.bus_credentials import MqttClients, application_credential, credential
+from services.auth.bus_credentials import (
+    MqttClients,
+    derive_application_credential,
+    derive_credential,
+)
 from services.auth.callout.admission_registry import AdmissionRegistry
 from services.auth.callout.permissions import (
-    MOST_CLIENTS,
+    MAX_SHARED_CLIENTS,
     Admission,
     InvalidIdentityError,
     application_permissions,
@@ -26,22 +29,22 @@ from services.auth.callout.permissions import (
     device_permissions,
     integration_permissions,
 )
+from services.auth.client_secrets import secret_matches
 from services.auth.connections import UserConnections
 from services.auth.device_credentials import DeviceService
 from services.auth.integration_logins import IntegrationLoginStore
-from services.auth.logins import Door, count_login, secret_matches
-from services.auth.refused_logins import RefusedLoginRecorder
+from services.auth.login_records import LoginMethod, RefusedLoginRecorder, count_login
 
 log = logging.getLogger(__name__)
 
 ACCESS_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
 LATER = 1.5
-"""Seconds after which somebody with too many connections may try again."""
+"""Seconds after which a user with too many connections may retry."""
 
 
 @dataclass(frozen=True)
 class LoginAuthorizer:
-    """Admits connections; reads the state anew for each, so that revocation is immediate."""
+    """Authorizes logins from the current state, so revocation is immediate."""
 
     devices: DeviceService
     applications: ApplicationStore
@@ -61,48 +64,52 @@ class LoginAuthorizer:
         connection: Connection,
         mqtt_id: str | None = None,
     ) -> Admission | None:
-        """Admit a device (SN as its record has it, key or the gateway's pass for its certificate),
-        an application (client id, secret), an integration (`integration.` and its id, secret) or a
-        client of a tenant (access key, secret).
+        """Return the admission of a valid login, else None.
 
-        Topics and subjects tell capitals from small letters: a device that came in under another
-        spelling of its SN would say and hear nothing, and not be told.
+        The login is one of: a device (SN with its key, or with the gateway's pass for its
+        certificate), an application (client id and secret), an integration (`integration.` and its
+        id, and its secret), or an MQTT client of a tenant (access key and secret). A user name in
+        the form of a UUID belongs to an application if that application exists; any other name is
+        an SN.
 
-        `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices and such
-        clients come in, each with an id that is no other's. Nobody comes more often than
-        `LOG_IN_RATE`, as each log-in makes nats-server and the watch of connections work, and
-        has more connections than its tenant's limit.
+        The spelling of an SN must be exact. Topics and subjects are case-sensitive, so a device
+        with another spelling could neither send nor receive anything.
 
-        An application comes in only from an `address` that it may call from. A user name in
-        the form of a UUID is an application's when there is such an application; anything
-        else is an SN. Raises `TooManyRequests`.
+        `mqtt_id` is the MQTT client id, None over plain NATS. Only devices and MQTT clients of
+        tenants may connect over MQTT, and each client id has one owner. An application needs an
+        `address` of its allow-list.
+
+        Raises `TooManyRequests` beyond `LOG_IN_RATE`, because each login costs nats-server and the
+        connection watch time, and beyond the tenant's limit of connections.
         """
         if not user or not password:
             return None
-        door, admission = await self._known(user, password, address, mqtt_id)
-        entry = None
+        method, admission = await self._verify(user, password, address, mqtt_id)
+        result = None
         if admission is not None:
-            entry = await self.registry.enter(admission, connection, mqtt_id)
-        count_login(door, ok=entry is not None)
-        if admission is None or entry is None:
+            result = await self.registry.admit(admission, connection, mqtt_id)
+        count_login(method, ok=result is not None)
+        if admission is None or result is None:
             return None
-        if entry.wait:
-            raise TooManyRequests("too many log-ins", retry_after=entry.wait)
+        if result.wait:
+            raise TooManyRequests("too many logins", retry_after=result.wait)
         most = self.limits.of(admission.tenant).each_connections
         if admission.shared:
-            most = max(most, MOST_CLIENTS)
-        if not await self.connections.has_room(admission.name, connection, entry.kept, most):
+            most = max(most, MAX_SHARED_CLIENTS)
+        if not await self.connections.has_room(admission.name, connection, result.kept, most):
             count_limited("eachConnections", admission.tenant)
             raise TooManyRequests("too many connections", retry_after=LATER)
         return admission
 
-    async def _known(
+    async def _verify(
         self, user: str, password: str, address: str, mqtt_id: str | None
-    ) -> tuple[Door, Admission | None]:
+    ) -> tuple[LoginMethod, Admission | None]:
         if mqtt_id is None:
             if user.startswith(LOGIN_PREFIX):
                 return "nats_integration", await self._integration(user, password)
-            application = await self.applications.by_client_id(user) if _is_uuid(user) else None
+            application = (
+                await self.applications.find_by_client_id(user) if _is_uuid(user) else None
+            )
             if application is not None:
                 return "nats_application", self._application(application, password, address)
         elif ACCESS_KEY(user):
@@ -121,7 +128,10 @@ class LoginAuthorizer:
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(
-            application.user, permissions, application_credential(application), application.tenant
+            application.user,
+            permissions,
+            derive_application_credential(application),
+            application.tenant,
         )
 
     async def _integration(self, user: str, secret: str) -> Admission | None:
@@ -129,7 +139,7 @@ class LoginAuthorizer:
         stored = await self.integrations.secret_hash(integration)
         if not secret_matches(secret, stored) or stored is None:
             return None
-        return Admission(user, integration_permissions(integration), credential(stored))
+        return Admission(user, integration_permissions(integration), derive_credential(stored))
 
     async def _client(self, access_key: str, secret: str) -> Admission | None:
         found = await self.clients.login(access_key, secret)
@@ -138,7 +148,7 @@ class LoginAuthorizer:
         return Admission(
             login_of(access_key),
             client_permissions(access_key),
-            credential(found.credential),
+            derive_credential(found.credential),
             found.tenant,
             shared=True,
         )
@@ -153,14 +163,16 @@ class LoginAuthorizer:
         if found is None:
             return None
         if found.sn != sn:
-            log.info("callout: the SN %s is written %s", sn, found.sn)
+            log.info("callout: rejected SN %s, because its exact spelling is %s", sn, found.sn)
             self.devices.refused.note(found, "SN", over)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)
         except InvalidIdentityError:
             return None
-        return Admission(found.sn, permissions, credential(shown or found.key_hash), found.tenant)
+        return Admission(
+            found.sn, permissions, derive_credential(shown or found.key_hash), found.tenant
+        )
 
 
 def _is_uuid(text: str) -> bool:

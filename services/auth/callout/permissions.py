@@ -1,10 +1,10 @@
-"""What a connection from outside may say and hear on the bus: pure functions of who it is.
+"""NATS permissions of external connections, as pure functions of their identity.
 
-Over MQTT devices stand in the account of JetStream: MQTT can set neither a reply subject nor a
-header. Everybody else stands in `OUTSIDE`, where only `gateway-bus` hears what they say
-(docs/decisions/0020).
+Devices over MQTT use the account of JetStream, because MQTT can set neither a reply subject nor a
+header. All other connections use the account `OUTSIDE`, where only `gateway-bus` receives their
+messages (docs/decisions/0020).
 
-Replies come to an inbox under a prefix of its own (`libs.common.bus.accounts.inbox`).
+Each identity receives replies below its own inbox prefix (`libs.common.bus.accounts.inbox`).
 """
 
 import msgspec
@@ -20,57 +20,57 @@ from libs.common.contracts.integrations import (
 )
 
 CHANNELS = ("report", "event", "reply")
-"""What a device may say."""
-MOST_CLIENTS = 64
-"""Connections with one credential of a tenant."""
+"""Message channels that a device may publish to."""
+MAX_SHARED_CLIENTS = 64
+"""Maximum connections per access key of a tenant."""
 
 
 class InvalidIdentityError(ValueError):
-    """An SN, client id or tenant that would mean something else inside a NATS subject."""
+    """An SN, client id or tenant that is not one token of a NATS subject."""
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """Subjects a connection may publish and subscribe to; everything else is refused."""
+    """Subjects that a connection may publish to and subscribe to."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     account: str = OUTSIDE
-    """The account of nats-server that it is put into."""
+    """The connection's account in nats-server."""
     answers: bool = False
-    """May answer each request that it receives once, within a minute."""
+    """Whether it may respond once to each received request, within a minute."""
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """A connection that may come in, by the name that others see, and what it may do."""
+    """An authorized connection: its public name and its permissions."""
 
     name: str
     permissions: Permissions
     credential: str
-    """Which key or secret it came with."""
+    """Hash of the key or secret of the login."""
     tenant: str = ""
-    """Whose it is; empty for an integration, which serves all."""
+    """The owner; empty for an integration, which serves all tenants."""
     shared: bool = False
-    """Whether many clients come in with it: `MOST_CLIENTS`, and as many client ids."""
+    """Whether up to `MAX_SHARED_CLIENTS` clients and client ids share the credentials."""
 
 
 def _token(text: str, name: str) -> str:
     if not is_token(text):
-        raise InvalidIdentityError(f"{name} {text!r} cannot be a token of a NATS subject")
+        raise InvalidIdentityError(f"{name} {text!r} must be one token of a NATS subject")
     return text
 
 
 def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
-    """Return what the device `sn` may do: report about itself, hear its own commands.
+    """Return the permissions of a device: to report and to receive its commands.
 
-    - `thing.{sn}.down` beside `thing.{sn}.down.>`: an MQTT filter `thing/{sn}/down/#` also means
-      its parent level, for which nats-server makes a second subscription.
-    - `uplink.*.{sn}.>`, over MQTT only: nats-server looks at the subject that it has mapped.
-    - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. Its last token
-      is random and is made by the server, so it cannot be narrowed. An MQTT client cannot subscribe
-      to it itself; a client of plain NATS could, and would hear every QoS 1 command there is.
-    - Its inbox, over NATS only, for a device that wants its JetStream publish acknowledged.
+    - `thing.{sn}.down` in addition to `thing.{sn}.down.>`: the MQTT filter `thing/{sn}/down/#` also
+      matches its parent level, for which nats-server makes a second subscription.
+    - `uplink.*.{sn}.>`, over MQTT only: nats-server checks the mapped subject.
+    - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. nats-server
+      generates its last token randomly, so the permission cannot be narrower. An MQTT client cannot
+      subscribe to it; a client of plain NATS could, and would receive all commands of QoS 1.
+    - Its inbox, over NATS only, for a device that wants JetStream to acknowledge its messages.
 
-    Raises `InvalidIdentityError` when `sn` is not one plain token.
+    Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
     sn = _token(sn, "the SN")
     mapped = [partitioned(sn, channel, "*") for channel in CHANNELS]
@@ -83,10 +83,9 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
 
 
 def client_permissions(access_key: str) -> Permissions:
-    """Return what an MQTT client of a tenant may do that is no device: speak below its own prefix.
+    """Return the permissions of an MQTT client: topics below its access key.
 
-    And hear what others say there. Raises `InvalidIdentityError` when the access key is not one
-    plain token.
+    Raises `InvalidIdentityError` if the access key is not one plain token.
     """
     topics = outside_topics(_token(access_key, "the access key"))
     return Permissions(
@@ -97,15 +96,15 @@ def client_permissions(access_key: str) -> Permissions:
 
 
 def application_permissions(client_id: str, tenant: str) -> Permissions:
-    """Return what the application `client_id` of `tenant` may do: hear its tenant's events.
+    """Return the permissions of an application: to read its tenant's events.
 
-    Live (`event.{tenant}.>`), or through one durable pull consumer on `EVENTS` that is named
-    exactly like the client id, with exactly one filter. The filter is part of the API subject of
-    its creation and nats-server refuses a request whose body says otherwise; the older
+    It reads events live (`event.{tenant}.>`) or through one durable pull consumer on `EVENTS`,
+    which is named after the client id and has exactly one filter. The filter is part of the
+    creation subject, and nats-server rejects a request whose body differs from it. The older
     creation subjects (`…CONSUMER.DURABLE.CREATE.…`, and `…CREATE.…` without the filter) are not
-    granted, for they would let the body choose the filter.
+    granted, because there the body chooses the filter.
 
-    Raises `InvalidIdentityError` when an argument is not one plain token.
+    Raises `InvalidIdentityError` if an argument is not one plain token.
     """
     client_id = _token(client_id, "the client id")
     tenant = _token(tenant, "the tenant")
@@ -123,11 +122,11 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
 
 
 def integration_permissions(integration: str) -> Permissions:
-    """Return what the process that is `integration` may do: be asked, announce, tell of its own.
+    """Return the permissions of an integration: to announce, forward and respond.
 
-    Every subject ends with its id, so it speaks for no other one.
+    Every subject ends with its id, so it cannot act for another integration.
 
-    Raises `InvalidIdentityError` when the id is not one plain token.
+    Raises `InvalidIdentityError` if the id is not one plain token.
     """
     integration = _token(integration, "the integration")
     return Permissions(

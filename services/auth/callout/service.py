@@ -1,7 +1,7 @@
-"""Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, in turns of tenants.
+"""Responds to the NATS auth callout on `$SYS.REQ.USER.AUTH`, fairly by tenant.
 
-The tenant is the one that the user name logged in for last. Names that have not logged in yet
-share one lane, because anybody can invent them.
+A user name counts for the tenant of its latest login. Unknown user names share one lane, because
+anyone can invent them.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from services.auth.callout.jwt import (
     AuthorizationRequest,
     InvalidRequestError,
-    accept,
+    build_acceptance,
+    build_rejection,
+    build_user_jwt,
     decode_request,
-    refuse,
-    user_jwt,
 )
 from services.auth.callout.login_authorizer import LoginAuthorizer
 
@@ -35,48 +35,50 @@ log = logging.getLogger(__name__)
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
 MQTT = "mqtt"
-HELD = 1.5
-"""Seconds that a refusal is held back from who comes too often: nats-server, which gives a log-in
-five, has the less to do with it. Clients wait for two or longer."""
-MOST_HELD = 2_000
-"""Refusals that are held back at a time; more are told at once."""
+REJECTION_DELAY = 1.5
+"""Seconds by which rejections for too many logins are delayed, to slow down the clients. The
+timeout is 5 seconds in nats-server and at least 2 seconds in clients."""
+MAX_DELAYED = 2_000
+"""Maximum delayed rejections. Further rejections are sent immediately."""
 CONCURRENCY = 16
-"""Log-ins that are handled at a time, half of them of one tenant alone. More would not be quicker,
-and a crowd would use up the process although others have a turn."""
+"""Maximum concurrent logins; one tenant may use half of them. More would not be faster and would
+exhaust the process."""
 WAITING = 2_000
-"""Log-ins of a tenant that wait; more are refused: nats-server gives up those that wait longer."""
+"""Maximum waiting logins of a tenant; nats-server would time out further ones."""
 LOOK_UPS = "?"
-"""The lane in which the tenants of user names are looked up; no tenant has this name."""
+"""Lane for looking up the tenants of user names; no tenant has this name."""
 
 _Step = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
 
 
 class Callout:
-    """The subscription; replicas share the requests as one queue group."""
+    """The callout subscription. Replicas share the requests as one queue group."""
 
     def __init__(
-        self, bus: Bus, doorkeeper: LoginAuthorizer, key: KeyPair, tenants: TenantsOfUsers
+        self, bus: Bus, authorizer: LoginAuthorizer, key: KeyPair, tenants: TenantsOfUsers
     ) -> None:
         self._bus = bus
-        self._doorkeeper = doorkeeper
+        self._authorizer = authorizer
         self._key = key
         self._tenants = tenants
         self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING)
-        self._held = Beside()
+        self._delayed = Beside()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
-        """Begin to answer."""
-        self._subscription = await self._bus.client.subscribe(SUBJECT, queue="auth", cb=self._take)
+        """Subscribe to callout requests."""
+        self._subscription = await self._bus.client.subscribe(
+            SUBJECT, queue="auth", cb=self._handle
+        )
 
     async def stop(self) -> None:
-        """Stop taking requests and finish those in hand."""
+        """Unsubscribe and finish pending requests."""
         if self._subscription and self._bus.connected:
             await self._subscription.unsubscribe()
         await self._log_ins.finish()
-        await self._held.stop()
+        await self._delayed.stop()
 
-    async def _take(self, message: Msg) -> None:
+    async def _handle(self, message: Msg) -> None:
         try:
             request = decode_request(message.data)
         except InvalidRequestError as error:
@@ -100,33 +102,33 @@ class Callout:
 
     async def _answer(self, message: Msg, request: AuthorizationRequest) -> None:
         try:
-            await self._tell(message, await self._decide(request))
+            await self._respond(message, await self._decide(request))
         except TooManyRequests as error:
             self._refuse_later(message, request, error)
 
     def _refuse_later(
         self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
     ) -> None:
-        """Refuse after `HELD` seconds, or at once when many refusals are held back."""
-        answer = refuse(request, str(error), self._key)
-        late = self._tell_later if len(self._held) < MOST_HELD else self._tell
+        """Reject after `HELD` seconds, or immediately if too many responses are delayed."""
+        answer = build_rejection(request, str(error), self._key)
+        respond = self._respond_later if len(self._delayed) < MAX_DELAYED else self._respond
         connection = (request.server_id.id, request.client_info.id)
-        self._held.begin(connection, partial(late, message, answer))
+        self._delayed.begin(connection, partial(respond, message, answer))
 
-    async def _tell_later(self, message: Msg, answer: bytes) -> None:
-        await asyncio.sleep(HELD)
-        await self._tell(message, answer)
+    async def _respond_later(self, message: Msg, answer: bytes) -> None:
+        await asyncio.sleep(REJECTION_DELAY)
+        await self._respond(message, answer)
 
-    async def _tell(self, message: Msg, answer: bytes) -> None:
+    async def _respond(self, message: Msg, answer: bytes) -> None:
         try:
             await message.respond(answer)
         except NatsError as error:
-            log.warning("callout: the answer could not be sent: %r", error)
+            log.warning("callout: the response was not sent: %r", error)
 
     async def _decide(self, request: AuthorizationRequest) -> bytes:
         options, client = request.connect_opts, request.client_info
         try:
-            admission = await self._doorkeeper.admit(
+            admission = await self._authorizer.admit(
                 options.user,
                 options.password,
                 client.host,
@@ -136,12 +138,12 @@ class Callout:
         except TooManyRequests:
             raise
         except Exception:
-            log.exception("callout: a log-in could not be checked")
-            return refuse(request, "the log-in cannot be checked at the moment", self._key)
+            log.exception("callout: a login could not be verified")
+            return build_rejection(request, "the login cannot be verified at the moment", self._key)
         if admission is None:
-            return refuse(request, "wrong credentials", self._key)
+            return build_rejection(request, "wrong credentials", self._key)
         self._tenants.learn(options.user, admission.tenant)
-        user = user_jwt(
+        user = build_user_jwt(
             request, name=admission.name, permissions=admission.permissions, key=self._key
         )
-        return accept(request, user, self._key)
+        return build_acceptance(request, user, self._key)

@@ -1,1 +1,1 @@
-"""Grants: which resources a role shows its users, and what users may do at all."""
+"""Grants: the resources that roles may see, and the permissions of users."""

@@ -1,8 +1,8 @@
-"""What a user may do and see, as the gateway and the services ask for it.
+"""Permissions and grants of a user, for the gateway and other services.
 
-A transaction reads everything at one point in time that is committed by a majority, so the
-version belongs to exactly the content it is read with, and what was answered to a caller is in
-it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
+A transaction reads a majority-committed snapshot, so the version matches the content and includes
+every change that a caller has got a response for
+(https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
 """
 
 from collections.abc import Collection
@@ -17,24 +17,24 @@ from libs.common.store.mongo import Mongo, Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 
-MOST_GRANTS = 50_000
-"""Most grants of one answer: of the longest ids as many fit into a message of the bus."""
+MAX_USER_GRANTS = 50_000
+"""Maximum grants per response. As many of the longest ids fit into one NATS message."""
 _FUNCTIONS = frozenset(Function)
 
 
 @dataclass(frozen=True)
 class AccessService:
-    """Answers `get_access` and `get_grants`."""
+    """Responds to `get_access` and `get_grants`."""
 
     mongo: Mongo
     accounts: Accounts
     """The stores of `mongo.direct`."""
     versions: AccessVersions
 
-    async def access(self, user: UserRef) -> Access:
-        """A user's functions; raise `Unauthenticated` when it is gone or disabled.
+    async def get_access(self, user: UserRef) -> Access:
+        """Return a user's permissions; raise `Unauthenticated` if deleted or disabled.
 
-        Restores the tenant's version where the next request looks it up, should it be lost.
+        Restores the tenant's version in Redis if it was lost.
         """
         tenant, stores = user.tenant, self.accounts
 
@@ -44,7 +44,8 @@ class AccessService:
             settings = await stores.tenants.settings(tenant, session)
             return Access(
                 version=await stores.tenants.version(tenant, session),
-                functions=await stores.menus.codes(tenant, held, session) & _FUNCTIONS,
+                functions=await stores.menus.list_function_codes(tenant, held, session)
+                & _FUNCTIONS,
                 super_admin=any(role.name == SUPER_ADMIN for role in roles),
                 viewers_may_command=settings is not None and settings.viewers_may_command,
             )
@@ -53,19 +54,19 @@ class AccessService:
         await self.versions.reach(tenant, access.version)
         return access
 
-    async def grants(self, user: UserRef) -> GrantedResources:
-        """A user's grants; raise `Unauthenticated` when it is gone or disabled.
+    async def get_grants(self, user: UserRef) -> GrantedResources:
+        """Return a user's grants; raise `Unauthenticated` if deleted or disabled.
 
-        Raises `Conflict` when its roles together grant more than can be answered.
+        Raises `Conflict` if its roles together grant more than `MAX_USER_GRANTS` resources.
         """
         tenant, stores = user.tenant, self.accounts
 
         async def read_grants(session: Session) -> GrantedResources:
             roles = [role.id for role in await self._roles(user, session)]
             ids = await stores.grants.ids_by_type(tenant, roles, session)
-            if sum(map(len, ids.values())) > MOST_GRANTS:
+            if sum(map(len, ids.values())) > MAX_USER_GRANTS:
                 raise Conflict(
-                    f"the roles of the user grant more than {MOST_GRANTS} resources together; "
+                    f"the roles of the user grant more than {MAX_USER_GRANTS} resources together; "
                     "grant their integrations or groups instead"
                 )
             return GrantedResources(
@@ -81,14 +82,15 @@ class AccessService:
         return await self.mongo.at_one_moment(read_grants)
 
     async def _roles(self, user: UserRef, session: Session) -> Collection[Role]:
-        """The roles of a user that is there and enabled."""
-        ids = await self.accounts.users.roles_of(user.tenant, user.user_id, session, enabled=True)
+        ids = await self.accounts.users.list_role_ids(
+            user.tenant, user.user_id, session, enabled=True
+        )
         if ids is None:
-            raise Unauthenticated("the user is gone or disabled")
+            raise Unauthenticated("the user is deleted or disabled")
         return (await self.accounts.roles.find(user.tenant, ids, session)).values()
 
 
 def offer_access(rpc: RpcServer, access: AccessService) -> None:
-    """Offer what users may do and see as `rpc.auth.…`."""
-    rpc.offer("get_access", UserRef, access.access)
-    rpc.offer("get_grants", UserRef, access.grants)
+    """Offer permissions and grants of users as `rpc.auth.…`."""
+    rpc.offer("get_access", UserRef, access.get_access)
+    rpc.offer("get_grants", UserRef, access.get_grants)

@@ -21,7 +21,7 @@ from services.auth.grants.schemas import (
     RoleDevice,
     RoleIntegration,
     ShownResource,
-    resources_of,
+    parse_resources,
 )
 from services.auth.grants.service import GrantService
 from services.auth.roles.console import SearchBody
@@ -33,7 +33,7 @@ Lists = NamedDependency[RoleListings]
 
 @dataclass(frozen=True)
 class GrantHandlers:
-    """What the operations on the resources of roles need."""
+    """Dependencies of the operations on the resources of roles."""
 
     grants: GrantService
     listings: RoleListings
@@ -46,7 +46,7 @@ async def list_role_resources(
     role_id: PathId,
     data: JSONBody[ResourceSearch | None] = None,
 ) -> list[ShownResource] | Page[ShownResource]:
-    """What a role is granted, of one type or of all."""
+    """List the resources that a role is granted, of one type or of all."""
     wanted = data or ResourceSearch()
     found, total = await grants.search(caller, role_id, wanted)
     shown = [ShownResource(resource_id=str(each.id), resource_type=each.type) for each in found]
@@ -58,7 +58,7 @@ async def add_role_resources(
     caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> dict[str, str]:
     """Grant resources to a role."""
-    await grants.add(caller, role_id, resources_of(data.resources))
+    await grants.add(caller, role_id, parse_resources(data.resources))
     return {}
 
 
@@ -66,8 +66,8 @@ async def add_role_resources(
 async def remove_role_resources(
     caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> dict[str, str]:
-    """Take resources of exactly these types and ids from a role."""
-    await grants.remove(caller, role_id, resources_of(data.resources))
+    """Revoke resources of a role by type and id."""
+    await grants.remove(caller, role_id, parse_resources(data.resources))
     return {}
 
 
@@ -75,9 +75,9 @@ async def remove_role_resources(
 async def list_role_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
-    """The integrations that a role is granted."""
+    """List the integrations that a role is granted."""
     wanted = data or Search()
-    found = await listings.integrations(caller, role_id, wanted, granted=True)
+    found = await listings.list_integrations(caller, role_id, wanted, granted=True)
     shown = [
         RoleIntegration(
             integration_id=each.id,
@@ -94,9 +94,9 @@ async def list_role_integrations(
 async def list_other_integrations(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
-    """The integrations that a role is not granted."""
+    """List the integrations that a role is not granted."""
     wanted = data or Search()
-    found = await listings.integrations(caller, role_id, wanted, granted=False)
+    found = await listings.list_integrations(caller, role_id, wanted, granted=False)
     shown = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
     ]
@@ -107,27 +107,27 @@ async def list_other_integrations(
 async def list_role_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDevice] | Page[RoleDevice]:
-    """The devices that a role shows, by themselves or through their integration."""
+    """List the devices that a role can see, directly, by group or by integration."""
     wanted = data or Search()
-    return wanted.listed(*await listings.devices(caller, role_id, wanted))
+    return wanted.listed(*await listings.list_devices(caller, role_id, wanted))
 
 
 @post("/undistributed-devices")
 async def list_other_devices(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
-    """The devices that a role does not show."""
+    """List the devices that a role cannot see."""
     wanted = data or Search()
-    return wanted.listed(*await listings.other_devices(caller, role_id, wanted))
+    return wanted.listed(*await listings.list_other_devices(caller, role_id, wanted))
 
 
 @post("/dashboards")
 async def list_role_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
-    """The dashboards that a role is granted."""
+    """List the dashboards that a role is granted."""
     wanted = data or Search()
-    found = await listings.dashboards(caller, role_id, wanted, granted=True)
+    found = await listings.list_dashboards(caller, role_id, wanted, granted=True)
     return wanted.cut(found)
 
 
@@ -135,9 +135,9 @@ async def list_role_dashboards(
 async def list_other_dashboards(
     caller: RequestCaller, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
-    """The dashboards that a role is not granted."""
+    """List the dashboards that a role is not granted."""
     wanted = data or Search()
-    found = await listings.dashboards(caller, role_id, wanted, granted=False)
+    found = await listings.list_dashboards(caller, role_id, wanted, granted=False)
     return wanted.cut(found)
 
 

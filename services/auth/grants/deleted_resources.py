@@ -1,4 +1,4 @@
-"""Removes the grants of deleted resources: when events tell of it, and by a sweep."""
+"""Deletes the grants of deleted resources, on events and in an hourly sweep."""
 
 import asyncio
 import logging
@@ -15,15 +15,12 @@ from libs.common.scheduling.turns import repeat
 from services.auth.accounts.grants import Resource
 from services.auth.grants.service import GrantService
 
-DURABLE = "auth"
-DELETED = "event.*.device.*.deleted"
-BATCH = 200
 TENANTS = 4
-"""Tenants whose events are handled at the same time."""
+"""Maximum tenants whose events are handled concurrently."""
 
 
-def consumer_of_deletions(bus: Bus, grants: GrantService) -> BatchConsumer:
-    """Forgets the grants of devices when events tell that they were deleted."""
+def create_deletion_consumer(bus: Bus, grants: GrantService) -> BatchConsumer:
+    """Return the consumer that deletes the grants of deleted devices."""
 
     async def handle(messages: list[Msg]) -> None:
         names = [message.subject.split(".")[3] for message in messages]
@@ -34,11 +31,11 @@ def consumer_of_deletions(bus: Bus, grants: GrantService) -> BatchConsumer:
     return BatchConsumer(
         bus=bus,
         stream=EVENTS,
-        durable=DURABLE,
-        subject=DELETED,
+        durable="auth",
+        subject="event.*.device.*.deleted",
         handle=handle,
         lane=event_tenant,
-        batch=BATCH,
+        batch=200,
         concurrency=TENANTS,
     )
 
@@ -46,35 +43,39 @@ def consumer_of_deletions(bus: Bus, grants: GrantService) -> BatchConsumer:
 log = logging.getLogger(__name__)
 
 PERIOD = 3600.0
-"""Seconds between two sweeps; the first comes that late too, when all services are there."""
+"""Seconds between two sweeps, and before the first one, when all services are running."""
 PAUSE = 0.5
 """Seconds between two pages of a sweep."""
 FRESH = timedelta(hours=1)
-"""Younger grants are left alone: what they are of may be in the making."""
+"""Minimum age of checked grants, because a newer grant's resource may not exist yet."""
 
 
 @dataclass(frozen=True)
 class GrantSweep:
-    """Walks through all grants, page by page."""
+    """Deletes the grants of missing resources, page by page."""
 
     grants: GrantService
 
     async def run(self) -> None:
-        """Sweep once an hour, for ever; run by the lease holder."""
+        """Sweep every hour; runs in the lease holder."""
         await asyncio.sleep(PERIOD)
-        await repeat(self.once, PERIOD, "the sweep of grants waits")
+        await repeat(self.sweep, PERIOD, "the sweep of grants failed; retrying")
 
-    async def once(self) -> None:
-        """Look at every grant."""
+    async def sweep(self) -> None:
+        """Check every grant once."""
         after: Any = None
-        while page := await self.grants.accounts.grants.older(FRESH, after):
+        while page := await self.grants.accounts.grants.list_older(FRESH, after):
             tenants: dict[str, list[Resource]] = defaultdict(list)
             after = page[-1][0]
             for _, tenant, resource in page:
                 tenants[tenant].append(resource)
             for tenant, resources in tenants.items():
-                gone = await self.grants.owners.missing(tenant, list(dict.fromkeys(resources)))
-                if gone:
-                    log.info("%d grants in %s are of what is gone", len(gone), tenant)
-                    await self.grants.forget_all(tenant, gone)
+                missing = await self.grants.owners.find_missing(
+                    tenant, list(dict.fromkeys(resources))
+                )
+                if missing:
+                    log.info(
+                        "tenant %s: deleting grants of %d missing resources", tenant, len(missing)
+                    )
+                    await self.grants.forget_all(tenant, missing)
             await asyncio.sleep(PAUSE)

@@ -1,4 +1,4 @@
-"""What a role shows, and what it could show, with the names that the owners know."""
+"""Resources that a role is granted or could be granted, with their names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from libs.common.contracts.names import (
 )
 from libs.common.identity import Caller
 from services.auth.accounts import Accounts
-from services.auth.accounts.users import Person
+from services.auth.accounts.users import UserSummary
 from services.auth.grants.owners import ResourceOwners
 from services.auth.grants.schemas import CandidateDevice, RoleDashboard, RoleDevice
 from services.auth.roles.service import RoleService, Search
@@ -43,42 +43,42 @@ _DASHBOARD_COLUMNS = {
     "dashboard_name": "name",
     "created_at": "created_at",
 }
-"""What each list may be sorted by."""
+"""Sortable columns of each list."""
 _BY_NAME = (("name", 1),)
 
 
 @dataclass(frozen=True)
 class RoleListings:
-    """Resources of the roles of the caller's tenant; each raises `NotFound` without the role."""
+    """Lists resources of a role in the caller's tenant. Each raises `NotFound`."""
 
     roles: RoleService
     accounts: Accounts
     owners: ResourceOwners
 
-    async def integrations(
+    async def list_integrations(
         self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
     ) -> list[DescribedIntegration]:
-        """Every integration that a role is granted, or every other one."""
+        """Return all integrations that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         order = wanted.order(_INTEGRATION_COLUMNS, _BY_NAME)
         ids = [integration for integration in held if integration != HIDDEN_INTEGRATION]
         if granted and not ids:
             return []
         asked = ids if granted else None
-        found = await self.owners.integrations(caller.tenant, asked, wanted.keyword or "")
+        found = await self.owners.list_integrations(caller.tenant, asked, wanted.keyword or "")
         hidden = set() if granted else {HIDDEN_INTEGRATION, *held}
         return _ordered([each for each in found if each.id not in hidden], order)
 
-    async def dashboards(
+    async def list_dashboards(
         self, caller: Caller, role_id: int, wanted: Search, *, granted: bool
     ) -> list[RoleDashboard]:
-        """Every dashboard that a role is granted, or every other one."""
+        """Return all dashboards that a role is granted (or is not granted)."""
         held = await self._granted(caller, role_id, ResourceType.DASHBOARD)
         order = wanted.order(_DASHBOARD_COLUMNS, _BY_NAME)
         if granted and not held:
             return []
         asked = held if granted else None
-        found = await self.owners.dashboards(caller.tenant, asked, wanted.keyword or "")
+        found = await self.owners.list_dashboards(caller.tenant, asked, wanted.keyword or "")
         hidden = set() if granted else set(held)
         chosen = _ordered([each for each in found if each.id not in hidden], order)
         people = await self._people(caller, chosen)
@@ -92,10 +92,10 @@ class RoleListings:
             for each in chosen
         ]
 
-    async def devices(
+    async def list_devices(
         self, caller: Caller, role_id: int, wanted: Search
     ) -> tuple[list[RoleDevice], int]:
-        """The page of the devices that a role shows: granted, or of what is granted."""
+        """Return one page of the devices that a role can see, and the total."""
         granted = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
@@ -112,10 +112,10 @@ class RoleListings:
             for device, fields in rows
         ], total
 
-    async def other_devices(
+    async def list_other_devices(
         self, caller: Caller, role_id: int, wanted: Search
     ) -> tuple[list[CandidateDevice], int]:
-        """The page of the devices that a role does not show."""
+        """Return one page of the devices that a role cannot see, and the total."""
         request = await self._request(caller, wanted)
         request.exclude_ids = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
@@ -132,7 +132,7 @@ class RoleListings:
     async def _request(self, caller: Caller, wanted: Search) -> DescribeDevices:
         tenant, keyword = caller.tenant, wanted.keyword or ""
         order = wanted.order(_DEVICE_COLUMNS, ())
-        named = await self.owners.integrations(tenant, keyword=keyword) if keyword else []
+        named = await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []
         return DescribeDevices(
             tenant=tenant,
             keyword=keyword,
@@ -145,10 +145,10 @@ class RoleListings:
     async def _rows(
         self, caller: Caller, request: DescribeDevices
     ) -> tuple[list[tuple[DescribedDevice, dict[str, Any]]], int]:
-        """The devices of a page, each with the fields of `CandidateDevice`, and their total."""
-        found = await self.owners.devices(request)
+        """Return devices with their fields of `CandidateDevice`, and the total."""
+        found = await self.owners.list_devices(request)
         ids = sorted({device.integration for device in found.devices})
-        described = await self.owners.integrations(request.tenant, ids) if ids else []
+        described = await self.owners.list_integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
         people = await self._people(caller, found.devices)
         rows = [
@@ -169,13 +169,12 @@ class RoleListings:
 
     async def _people(
         self, caller: Caller, found: Iterable[DescribedDevice | DescribedDashboard]
-    ) -> dict[int, Person]:
-        """The users who made what was found, as far as they are still there."""
+    ) -> dict[int, UserSummary]:
         ids = {each.user_id for each in found if each.user_id is not None}
-        return await self.accounts.users.people(caller.tenant, sorted(ids)) if ids else {}
+        return await self.accounts.users.find_summaries(caller.tenant, sorted(ids)) if ids else {}
 
 
-def _user_fields(user_id: int | None, people: Mapping[int, Person]) -> dict[str, str | None]:
+def _user_fields(user_id: int | None, people: Mapping[int, UserSummary]) -> dict[str, str | None]:
     person = people.get(user_id or 0)
     return {
         "user_id": None if user_id is None else str(user_id),
@@ -185,7 +184,7 @@ def _user_fields(user_id: int | None, people: Mapping[int, Person]) -> dict[str,
 
 
 def _ordered(found: Sequence[T], order: Sequence[tuple[str, int]]) -> list[T]:
-    """Sort by several criteria: a stable sort for each, the last one first."""
+    """Sort by several columns: one stable sort each, the last column first."""
     rows = list(found)
     for field, way in reversed(order):
         if field != "_id":

@@ -1,4 +1,4 @@
-"""Asks the owners of resources which of them there are, and what they are called."""
+"""Requests to the owners of resources: existing ids, and names."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,18 +19,24 @@ from libs.common.device_client import DeviceClient
 from libs.common.http.console import LARGEST_PAGE
 from services.auth.accounts.grants import Resource
 
-AT_ONCE = 200
-"""Resources of one question about what there is, so that its answer fits into a message."""
+BATCH = 200
+"""Resources per request, so that the response fits into one NATS message."""
 
 
 @dataclass(frozen=True)
 class ResourceOwners:
-    """`device`, `management` and `workflow`; each call raises `Unavailable` when one is late."""
+    """Client of `device`, `management` and `workflow`.
+
+    Each method raises `Unavailable` if a service does not respond in time.
+    """
 
     rpc: RpcClient
 
-    async def devices(self, wanted: names.DescribeDevices) -> names.DescribedDevices:
-        """As many devices as are wanted, however many that are; 0 means all."""
+    async def list_devices(self, wanted: names.DescribeDevices) -> names.DescribedDevices:
+        """Return the requested devices in as many requests as needed.
+
+        A limit of 0 means all devices.
+        """
         most = wanted.limit or LARGEST_PAGE
         part = msgspec.structs.replace(wanted, limit=min(most, names.MOST_DEVICES))
         found = await self.rpc.call(names.DEVICES, part, names.DescribedDevices)
@@ -43,10 +49,10 @@ class ResourceOwners:
             found.devices.extend(newest)
         return found
 
-    async def integrations(
+    async def list_integrations(
         self, tenant: str, ids: Sequence[str] | None = None, keyword: str = ""
     ) -> list[names.DescribedIntegration]:
-        """Integrations by name; none where nobody offers any."""
+        """Return integrations sorted by name; empty if no service offers integrations."""
         wanted = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
             found = await self.rpc.call(names.INTEGRATIONS, wanted, names.DescribedIntegrations)
@@ -54,42 +60,42 @@ class ResourceOwners:
             return []
         return found.integrations
 
-    async def dashboards(
+    async def list_dashboards(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
-        """Dashboards by name; none where nobody offers any."""
+        """Return dashboards sorted by name; empty if no service offers dashboards."""
         try:
-            return await self._dashboards(tenant, ids, keyword)
+            return await self._request_dashboards(tenant, ids, keyword)
         except NobodyAnswers:
             return []
 
-    async def _dashboards(
+    async def _request_dashboards(
         self, tenant: str, ids: Sequence[int] | None, keyword: str = ""
     ) -> list[names.DescribedDashboard]:
         wanted = names.DescribeDashboards(tenant, None if ids is None else list(ids), keyword)
         found = await self.rpc.call(names.DASHBOARDS, wanted, names.DescribedDashboards)
         return found.dashboards
 
-    async def missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
-        """Those that there are not, in order; what nobody is there to tell of is not among them.
+    async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
+        """Return the resources that do not exist, in order.
 
-        Raises `Unavailable` when an owner is late.
+        Resources whose owner is not installed count as existing.
         """
         ids: dict[ResourceType, list[Any]] = defaultdict(list)
         for resource in resources:
             ids[resource.type].append(resource.id)
-        there: set[Resource] = set()
+        existing: set[Resource] = set()
         for kind, wanted in ids.items():
-            for first in range(0, len(wanted), AT_ONCE):
-                part = wanted[first : first + AT_ONCE]
+            for first in range(0, len(wanted), BATCH):
+                part = wanted[first : first + BATCH]
                 try:
-                    found = await self._found(kind, tenant, part)
+                    found = await self._find_existing(kind, tenant, part)
                 except NobodyAnswers:
                     found = part
-                there |= {Resource(kind, one) for one in found}
-        return [resource for resource in resources if resource not in there]
+                existing |= {Resource(kind, each) for each in found}
+        return [resource for resource in resources if resource not in existing]
 
-    async def _found(self, kind: ResourceType, tenant: str, ids: list[Any]) -> list[Any]:
+    async def _find_existing(self, kind: ResourceType, tenant: str, ids: list[Any]) -> list[Any]:
         match kind:
             case ResourceType.DEVICE:
                 devices = await DeviceClient(self.rpc).describe_devices(tenant, ids)
@@ -106,7 +112,7 @@ class ResourceOwners:
                 known = await self.rpc.call(GET_INTEGRATIONS, GetIntegrations(), KnownIntegrations)
                 return [one.manifest.id for one in known.integrations]
             case ResourceType.DASHBOARD:
-                return [one.id for one in await self._dashboards(tenant, ids)]
+                return [one.id for one in await self._request_dashboards(tenant, ids)]
             case ResourceType.WORKFLOW:
                 flows = await self.rpc.call(
                     names.FLOWS, names.DescribeFlows(tenant, ids), names.DescribedFlows

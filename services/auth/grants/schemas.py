@@ -1,4 +1,4 @@
-"""Resources of roles on the wire."""
+"""Requests and responses of the resources of roles."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -26,13 +26,13 @@ class ResourceList(msgspec.Struct):
 
 
 class ResourceSearch(PageRequest, kw_only=True):
-    """Body of `resources`; without a type all are listed."""
+    """Body of `resources`. Without a type, all types are listed."""
 
     resource_type: ResourceType | None = None
 
 
 class ShownResource(Shown):
-    """What a role is granted."""
+    """A resource that a role is granted."""
 
     resource_id: str
     resource_type: ResourceType
@@ -55,7 +55,10 @@ class CandidateIntegration(Shown):
 
 
 class CandidateDevice(Shown):
-    """A device that a role could be granted; `created_at` in ms; the user is who added it."""
+    """A device that a role could be granted.
+
+    `created_at` is in ms; the user is its creator.
+    """
 
     device_id: str
     device_name: str
@@ -68,14 +71,17 @@ class CandidateDevice(Shown):
 
 
 class RoleDevice(CandidateDevice, kw_only=True):
-    """A device that a role shows."""
+    """A device that a role can see."""
 
     role_integration: bool
-    """Whether it comes through the grant of its integration or its group, and not alone."""
+    """Whether a grant of its integration or group includes it."""
 
 
 class RoleDashboard(Shown):
-    """A dashboard; `created_at` in ms; the user is who made it."""
+    """A dashboard.
+
+    `created_at` is in ms; the user is its creator.
+    """
 
     dashboard_id: str
     dashboard_name: str
@@ -86,13 +92,13 @@ class RoleDashboard(Shown):
 
 
 MAX_INTEGRATION = 127
-"""Most characters of an integration's id."""
+"""Maximum characters of an integration's id."""
 
 
-def resources_of(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
-    """The resources, each once, in the order they came; raise `InvalidInput` that names one."""
+def parse_resources(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
+    """Return the distinct resources in order; raise `InvalidInput` for an invalid id."""
     if not sent:
-        raise MalformedRequest("resources is empty", field="resources")
+        raise MalformedRequest("must not be empty", field="resources")
     found = (
         Resource(each.type, _id(each.type, each.id, f"resources[{at}].id"))
         for at, each in enumerate(sent)
@@ -100,8 +106,8 @@ def resources_of(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
     return list(dict.fromkeys(found))
 
 
-def shown_ids(resources: Iterable[Resource]) -> list[str]:
-    """Resources as the audit log has them, such as `DEVICE 1000000`."""
+def format_resources(resources: Iterable[Resource]) -> list[str]:
+    """Return resources in the form of the audit log, such as `DEVICE 1000000`."""
     return [f"{resource.type.value} {resource.id}" for resource in resources]
 
 
@@ -113,7 +119,7 @@ def _id(kind: ResourceType, sent: int | str, field: str) -> int | str:
 
 def _integration(sent: int | str, field: str) -> str:
     if not isinstance(sent, str) or not sent.strip() or not sent.isprintable():
-        raise InvalidInput("the id of an INTEGRATION is its name", field=field)
+        raise InvalidInput("must be the id of an integration, such as `chirpstack`", field=field)
     if len(sent) > MAX_INTEGRATION:
         raise InvalidInput(f"must have at most {MAX_INTEGRATION} characters", field=field)
     return sent

@@ -1,4 +1,4 @@
-"""Grants resources to roles and takes them back."""
+"""Grants resources to roles and revokes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from services.auth.accounts.grants import Resource
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
 from services.auth.grants.owners import ResourceOwners
-from services.auth.grants.schemas import ResourceSearch, resources_of, shown_ids
-from services.auth.roles.service import RoleService, listed
+from services.auth.grants.schemas import ResourceSearch, format_resources, parse_resources
+from services.auth.roles.service import RoleService, summarize_ids
 
 MAX_GRANTS = 20_000
-"""Most resources of one role. A user's grants have to fit into one message of the bus; a role
-that shows more is granted the integration, or a group."""
+"""Maximum resources of a role, because a user's grants must fit into one NATS message. A role
+that needs more is granted the integration or a group."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ class GrantService:
     async def search(
         self, caller: Caller, role_id: int, wanted: ResourceSearch
     ) -> tuple[list[Resource], int]:
-        """The page of a role's resources, and how many match; raise `NotFound`."""
+        """Return one page of a role's resources and the total; raise `NotFound`."""
         await self.roles.get(caller, role_id)
         tenant, kind = caller.tenant, wanted.resource_type
         return await self.accounts.grants.search(tenant, role_id, kind, wanted)
 
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
-        """Grant resources; raise `NotFound`, or `Conflict` when they are too many.
+        """Grant resources; raise `NotFound`, or `Conflict` beyond `MAX_GRANTS`.
 
-        Raises `InvalidInput` for a resource that there is not. What nobody is there to tell of is
-        granted; the sweep removes it when there turns out to be none.
+        Raises `InvalidInput` for a resource that does not exist. A resource whose owner is not
+        installed is granted; the sweep deletes the grant if the resource turns out to be missing.
         """
         await self.roles.get(caller, role_id)
         if len(resources) > MAX_GRANTS:
             raise _too_many()
-        missing = await self.owners.missing(caller.tenant, resources)
+        missing = await self.owners.find_missing(caller.tenant, resources)
         if missing:
-            raise InvalidInput(f"there is no {shown_ids(missing)[0]}", field="resources")
+            raise InvalidInput(f"{format_resources(missing)[0]} does not exist", field="resources")
 
         async def insert_grants(change: Change) -> None:
             role = await self.roles.get(caller, role_id, change.session)
@@ -59,90 +59,90 @@ class GrantService:
             )
             if not added:
                 return
-            await self._bound(caller.tenant, role_id, change.session)
-            told = {"resources": listed(shown_ids(added))}
-            change.record_access("resources_added", role.subject, after=told)
+            await self._check_count(caller.tenant, role_id, change.session)
+            _record(change, "resources_added", role.subject, after=added)
 
         await self.changes.run(caller, insert_grants)
 
     async def remove(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
-        """Take resources back; those that the role has not are passed over; raise `NotFound`."""
+        """Revoke resources, ignoring those not granted; raise `NotFound`."""
 
         async def delete_grants(change: Change) -> None:
             role = await self.roles.get(caller, role_id, change.session)
             removed = await self.accounts.grants.remove(
                 caller.tenant, role_id, resources, change.session
             )
-            if removed:
-                told = {"resources": listed(shown_ids(removed))}
-                change.record_access("resources_removed", role.subject, before=told)
+            _record(change, "resources_removed", role.subject, before=removed)
 
         await self.changes.run(caller, delete_grants)
 
     async def share(self, wanted: ShareWithRoles) -> Done:
-        """Grant what a user made to all of its roles; nothing happens without any.
+        """Grant resources that a user created to all roles of the user.
 
-        Raises `Conflict` when one of them has as many as it may: whoever may make things could
-        otherwise make the grants of others too many to be answered.
+        Raises `Conflict` if a role reaches `MAX_GRANTS`. Otherwise users who create resources could
+        exceed the size limit of other users' grants.
         """
-        resources = resources_of(wanted.resources)
+        resources = parse_resources(wanted.resources)
         user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
 
         async def insert_grants(change: Change) -> None:
             tenant, session = wanted.tenant, change.session
             for role_id in (
-                await self.accounts.users.roles_of(tenant, wanted.user_id, session) or ()
+                await self.accounts.users.list_role_ids(tenant, wanted.user_id, session) or ()
             ):
                 added = await self.accounts.grants.add(tenant, role_id, resources, session)
-                await self._bound(tenant, role_id, session)
-                _record(change, "resources_added", role_id, after=added)
+                await self._check_count(tenant, role_id, session)
+                _record(change, "resources_added", _role(role_id), after=added)
 
         await self.changes.run(Caller(user), insert_grants)
         return Done()
 
     async def forget(self, wanted: ForgetResources) -> Done:
-        """Remove the grants of resources that are gone."""
-        await self.forget_all(wanted.tenant, resources_of(wanted.resources))
+        """Delete the grants of deleted resources."""
+        await self.forget_all(wanted.tenant, parse_resources(wanted.resources))
         return Done()
 
     async def forget_all(self, tenant: str, resources: Sequence[Resource]) -> None:
-        """Remove the grants of resources from every role; mostly there are none.
+        """Delete the grants of resources from all roles, including a device's entities.
 
-        A device takes the grants of its entities along.
+        Checks first without a transaction, because usually no grant exists.
         """
-        if not await self.accounts.grants.granted(tenant, resources):
+        if not await self.accounts.grants.has_grants(tenant, resources):
             return
 
         async def delete_grants(change: Change) -> None:
             forgotten = await self.accounts.grants.forget(tenant, resources, change.session)
             for role_id, removed in forgotten.items():
-                _record(change, "resources_removed", role_id, before=removed)
+                _record(change, "resources_removed", _role(role_id), before=removed)
 
         await self.changes.run(operator(tenant), delete_grants)
 
-    async def _bound(self, tenant: str, role_id: int, session: Session) -> None:
-        """Raise `Conflict` when a role has more resources than it may."""
+    async def _check_count(self, tenant: str, role_id: int, session: Session) -> None:
         if await self.accounts.grants.count(tenant, role_id, session) > MAX_GRANTS:
             raise _too_many()
 
 
 def offer_grants(rpc: RpcServer, grants: GrantService) -> None:
-    """Offer the changes that owners of resources make as `rpc.auth.…`."""
+    """Offer changes of grants by the owners of resources as `rpc.auth.…`."""
     rpc.offer("share_with_roles", ShareWithRoles, grants.share)
     rpc.offer("forget_resources", ForgetResources, grants.forget)
 
 
 def _too_many() -> Conflict:
     return Conflict(
-        f"a role has at most {MAX_GRANTS} resources; grant it their integration or their group",
+        f"a role can have at most {MAX_GRANTS} resources; grant an integration or group instead",
         field="resources",
     )
+
+
+def _role(role_id: int) -> Subject:
+    return Subject("role", str(role_id))
 
 
 def _record(
     change: Change,
     action: str,
-    role_id: int,
+    role: Subject,
     before: Sequence[Resource] = (),
     after: Sequence[Resource] = (),
 ) -> None:
@@ -150,7 +150,7 @@ def _record(
         return
     change.record_access(
         action,
-        Subject("role", str(role_id)),
-        before={"resources": listed(shown_ids(before))} if before else None,
-        after={"resources": listed(shown_ids(after))} if after else None,
+        role,
+        before={"resources": summarize_ids(format_resources(before))} if before else None,
+        after={"resources": summarize_ids(format_resources(after))} if after else None,
     )

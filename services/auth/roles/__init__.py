@@ -1,1 +1,1 @@
-"""Roles: which users may call which functions, and what they see."""
+"""Roles: which functions users may call, and which resources they see."""

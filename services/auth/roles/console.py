@@ -14,7 +14,7 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Caller
 from services.auth.accounts.roles import Role
-from services.auth.menus import ShownMenu, flat
+from services.auth.menus import ShownMenu, flatten_menus
 from services.auth.roles.service import (
     MenuIds,
     RoleBody,
@@ -33,13 +33,13 @@ Roles = NamedDependency[RoleService]
 
 @dataclass(frozen=True)
 class RoleHandlers:
-    """What the operations on roles need."""
+    """Dependencies of the operations on roles."""
 
     roles: RoleService
 
 
 SearchBody = JSONBody[Search | None]
-"""Searches for everything come without a body as well."""
+"""The body is optional; without it, all are listed."""
 
 Keyword = Annotated[str | None, QueryParameter(max_length=255)]
 PageSize = Annotated[int | None, QueryParameter(ge=1)]
@@ -48,7 +48,7 @@ PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 @post(example={"name": "Caretakers", "description": "Who look after the roofs"})
 async def create_role(caller: RequestCaller, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
-    """Create a role that has no users, menus and resources yet."""
+    """Create a role without users, menus and resources."""
     return RoleMade(str(await roles.create(caller, data)))
 
 
@@ -63,7 +63,7 @@ async def update_role(
 
 @delete("/{role_id:str}")
 async def delete_role(caller: RequestCaller, roles: Roles, role_id: PathId) -> dict[str, str]:
-    """Delete a role without users, and what it grants."""
+    """Delete a role without users, and its grants."""
     await roles.delete(caller, role_id)
     return {}
 
@@ -84,22 +84,25 @@ async def search_roles_by_get(
     page_size: PageSize = None,
     page_number: PageNumber = None,
 ) -> list[ShownRole] | Page[ShownRole]:
-    """The same search, as one reference has it."""
+    """Search roles by part of their name.
+
+    Same as `POST /user/roles/search`, for clients that use GET.
+    """
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _search(caller, roles, wanted)
 
 
 @get("/{role_id:str}/menus")
 async def list_role_menus(caller: RequestCaller, roles: Roles, role_id: PathId) -> list[ShownMenu]:
-    """The menus that a role was given, one by one."""
-    return flat(await roles.menus(caller, role_id))
+    """List the menus of a role."""
+    return flatten_menus(await roles.list_menus(caller, role_id))
 
 
 @post("/{role_id:str}/associate-menu")
 async def set_role_menus(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
 ) -> dict[str, str]:
-    """Set the complete set of menus of a role."""
+    """Replace the menus of a role."""
     await roles.set_menus(caller, role_id, ids_of(data.menu_ids))
     return {}
 
@@ -108,7 +111,7 @@ async def set_role_menus(
 async def list_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[ShownMember] | Page[ShownMember]:
-    """The users of a role, searched by part of their e-mail or nickname."""
+    """List the users of a role, filtered by part of their e-mail or nickname."""
     return await _members(caller, roles, role_id, data or Search())
 
 
@@ -121,7 +124,10 @@ async def list_role_members_by_get(
     page_size: PageSize = None,
     page_number: PageNumber = None,
 ) -> list[ShownMember] | Page[ShownMember]:
-    """The same list, as one reference has it."""
+    """List the users of a role, filtered by part of their e-mail or nickname.
+
+    Same as the POST operation, for clients that use GET.
+    """
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _members(caller, roles, role_id, wanted)
 
@@ -130,9 +136,9 @@ async def list_role_members_by_get(
 async def list_other_users(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> list[ShownCandidate] | Page[ShownCandidate]:
-    """The users who do not have a role."""
+    """List the users without a role."""
     wanted = data or Search()
-    found, total = await roles.members(caller, role_id, wanted, having=False)
+    found, total = await roles.list_members(caller, role_id, wanted, having=False)
     shown = [
         ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
@@ -144,7 +150,7 @@ async def list_other_users(
 async def add_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
-    """Give a role to users."""
+    """Assign a role to users."""
     await roles.add_members(caller, role_id, ids_of(data.user_ids))
     return {}
 
@@ -153,7 +159,7 @@ async def add_role_members(
 async def remove_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
-    """Take a role from users."""
+    """Remove a role from users."""
     await roles.remove_members(caller, role_id, ids_of(data.user_ids))
     return {}
 
@@ -177,7 +183,7 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
 async def _members(
     caller: Caller, roles: RoleService, role_id: int, wanted: Search
 ) -> list[ShownMember] | Page[ShownMember]:
-    found, total = await roles.members(caller, role_id, wanted)
+    found, total = await roles.list_members(caller, role_id, wanted)
     shown = [
         ShownMember(
             role_id=str(role_id),

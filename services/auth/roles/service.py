@@ -1,4 +1,4 @@
-"""Creates, changes, finds and deletes roles: what they let their users do, and who has them."""
+"""Creates, changes, finds and deletes roles, with their menus and users."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
-from services.auth.accounts.users import Person
+from services.auth.accounts.users import UserSummary
 from services.auth.changes import Change, Changes
-from services.auth.menus import visible_to
+from services.auth.menus import filter_visible
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
-"""Part of a name, in any case."""
+"""Part of a name, ignoring case."""
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
-    """How many users have a role, and how many integrations it is granted."""
+    """The number of users of a role, and of its granted integrations."""
 
     users: int = 0
     integrations: int = 0
@@ -31,7 +31,7 @@ class RoleCounts(msgspec.Struct, frozen=True):
 class RoleBody(msgspec.Struct, kw_only=True):
     """Body of `POST /user/roles` and `PUT /user/roles/{role_id}`.
 
-    An update without `description` leaves it as it is.
+    An update without `description` does not change it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class RoleBody(msgspec.Struct, kw_only=True):
 
 
 class Search(PageRequest, kw_only=True):
-    """Body of the searches; an empty keyword counts as none."""
+    """Body of the searches. An empty keyword matches everything."""
 
     keyword: Keyword | None = None
 
@@ -51,19 +51,19 @@ class UserIds(msgspec.Struct):
 
 
 class MenuIds(msgspec.Struct):
-    """Body of `associate-menu`: all that the role is to have."""
+    """All menus of a role, as the body of `associate-menu`."""
 
     menu_ids: Ids
 
 
 class RoleMade(msgspec.Struct):
-    """Answer of `POST /user/roles`."""
+    """Response of `POST /user/roles`."""
 
     role_id: str
 
 
 class ShownRole(Shown):
-    """A role of the list; its counts are strings, `created_at` is in ms."""
+    """A role. Counts are strings; `created_at` is in ms."""
 
     role_id: str
     name: str
@@ -83,7 +83,7 @@ class ShownMember(Shown):
 
 
 class ShownCandidate(Shown):
-    """A user who could be added to a role."""
+    """A user without a role."""
 
     user_id: str
     nickname: str
@@ -91,15 +91,15 @@ class ShownCandidate(Shown):
 
 
 MAX_NAME = 127
-"""Most characters of a role's name."""
+"""Maximum characters of a role's name."""
 MAX_DESCRIPTION = 255
 LISTED = 1000
-"""Most ids that an audit entry lists; events have to fit into a message of the bus."""
+"""Maximum ids in an audit entry, because events must fit into a NATS message."""
 
 
 @dataclass(frozen=True)
 class RoleService:
-    """The roles of the caller's tenant; what names a role raises `NotFound` without it."""
+    """The roles of the caller's tenant. Operations on one role raise `NotFound`."""
 
     changes: Changes
     accounts: Accounts
@@ -107,7 +107,7 @@ class RoleService:
     async def search(
         self, caller: Caller, wanted: Search
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
-        """The page that is wanted, with counts, and how many roles match in all."""
+        """Return one page of the matching roles with counts, and the number of all."""
         roles, total = await self.accounts.roles.search(caller.tenant, wanted.keyword or "", wanted)
         ids = [role.id for role in roles]
         users = await self.accounts.users.count_by_role(caller.tenant, ids)
@@ -118,16 +118,19 @@ class RoleService:
         ], total
 
     async def get(self, caller: Caller, role_id: int, session: Session | None = None) -> Role:
-        """One role."""
+        """Return one role."""
         role = await self.accounts.roles.get(caller.tenant, role_id, session)
         if role is None:
             raise NotFound(
-                f"there is no role {role_id}", field="role_id", code="role_does_not_exit"
+                f"role {role_id} does not exist", field="role_id", code="role_does_not_exit"
             )
         return role
 
     async def create(self, caller: Caller, wanted: RoleBody) -> int:
-        """Add a role without users, menus and grants; raise `InvalidInput` or `Conflict`."""
+        """Add a role without users, menus and grants.
+
+        Raises `InvalidInput` or `Conflict`.
+        """
         role = Role(
             id=await self.accounts.roles.next_id(),
             name=name_of(wanted.name, most=MAX_NAME),
@@ -151,7 +154,7 @@ class RoleService:
         async def update_role(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
             if before.name == SUPER_ADMIN != name:
-                raise MalformedRequest("super admin not allowed to rename", field="name")
+                raise MalformedRequest("the super-admin role cannot be renamed", field="name")
             after = msgspec.structs.replace(
                 before,
                 name=name,
@@ -165,13 +168,13 @@ class RoleService:
         await self.changes.run(caller, update_role)
 
     async def delete(self, caller: Caller, role_id: int) -> None:
-        """Remove a role with its grants; raise `Conflict` while it has users."""
+        """Delete a role and its grants; raise `Conflict` if it has users."""
 
         async def delete_role(change: Change) -> None:
             role = await self.get(caller, role_id, change.session)
             if role.name == SUPER_ADMIN:
-                raise MalformedRequest("super admin not allowed to delete", field="role_id")
-            if await self.accounts.users.any(caller.tenant, change.session, roles=role_id):
+                raise MalformedRequest("the super-admin role cannot be deleted", field="role_id")
+            if await self.accounts.users.exists(caller.tenant, change.session, roles=role_id):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
@@ -181,22 +184,22 @@ class RoleService:
 
         await self.changes.run(caller, delete_role)
 
-    async def menus(self, caller: Caller, role_id: int) -> list[Menu]:
-        """The menus that are stored with a role and known to the caller's console, by rising id."""
+    async def list_menus(self, caller: Caller, role_id: int) -> list[Menu]:
+        """Return the menus of a role that the caller's console supports, by id."""
         role = await self.get(caller, role_id)
-        menus = await self.accounts.menus.all(caller.tenant)
-        return [menu for menu in visible_to(caller.principal, menus) if menu.id in role.menus]
+        menus = await self.accounts.menus.list_all(caller.tenant)
+        return [menu for menu in filter_visible(caller.principal, menus) if menu.id in role.menus]
 
     async def set_menus(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Replace the menus of a role by those of `ids` that exist.
+        """Replace the menus of a role, ignoring unknown ids.
 
-        Menus that the caller's console does not know stay with the role.
+        Menus that the caller's console does not support stay assigned.
         """
 
         async def replace_menus(change: Change) -> None:
             before = await self.get(caller, role_id, change.session)
-            menus = await self.accounts.menus.all(caller.tenant, change.session)
-            visible = {menu.id for menu in visible_to(caller.principal, menus)}
+            menus = await self.accounts.menus.list_all(caller.tenant, change.session)
+            visible = {menu.id for menu in filter_visible(caller.principal, menus)}
             kept = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
             chosen = tuple(menu.id for menu in menus if menu.id in kept)
             after = msgspec.structs.replace(before, menus=chosen)
@@ -204,38 +207,38 @@ class RoleService:
             change.record_access(
                 "menus_set",
                 after.subject,
-                {"menuIds": listed(before.menus)},
-                {"menuIds": listed(after.menus)},
+                {"menuIds": summarize_ids(before.menus)},
+                {"menuIds": summarize_ids(after.menus)},
             )
 
         await self.changes.run(caller, replace_menus)
 
-    async def members(
+    async def list_members(
         self, caller: Caller, role_id: int, wanted: Search, *, having: bool = True
-    ) -> tuple[list[Person], int]:
-        """The page of the users who have a role, or could get it, and how many match in all."""
+    ) -> tuple[list[UserSummary], int]:
+        """Return one page of the users with a role (or without), and the number of all."""
         await self.get(caller, role_id)
         tenant, keyword = caller.tenant, wanted.keyword or ""
-        return await self.accounts.users.search_people(
+        return await self.accounts.users.search_by_role(
             tenant, role_id, keyword, wanted, having=having
         )
 
     async def add_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Give a role to users; those who have it or do not exist are passed over."""
+        """Assign a role to users, ignoring unknown ids."""
 
         async def add_role(change: Change) -> None:
             role = await self.get(caller, role_id, change.session)
             added = await self.accounts.users.add_role(caller.tenant, role_id, ids, change.session)
             if added:
-                told = {"userIds": listed(added)}
-                change.record_access("members_added", role.subject, after=told)
+                after = {"userIds": summarize_ids(added)}
+                change.record_access("members_added", role.subject, after=after)
 
         await self.changes.run(caller, add_role)
 
     async def remove_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Take a role from users; those who do not have it are passed over.
+        """Remove a role from users, ignoring those without it.
 
-        Raises `Conflict` when nobody would be left who can administer the tenant.
+        Raises `Conflict` if the tenant would lose its last enabled super-admin.
         """
 
         async def remove_role(change: Change) -> None:
@@ -245,18 +248,18 @@ class RoleService:
             )
             if not removed:
                 return
-            if role.name == SUPER_ADMIN and not await self.accounts.users.any(
+            if role.name == SUPER_ADMIN and not await self.accounts.users.exists(
                 caller.tenant, change.session, roles=role_id, enabled=True
             ):
-                raise Conflict("the last super-admin cannot be taken out", field="user_ids")
-            told = {"userIds": listed(removed)}
-            change.record_access("members_removed", role.subject, before=told)
+                raise Conflict("the last enabled super-admin must keep the role", field="user_ids")
+            before = {"userIds": summarize_ids(removed)}
+            change.record_access("members_removed", role.subject, before=before)
 
         await self.changes.run(caller, remove_role)
 
 
-def listed(ids: Sequence[Any]) -> dict[str, Any]:
-    """Ids as the audit log has them: how many, and the first of them."""
+def summarize_ids(ids: Sequence[Any]) -> dict[str, Any]:
+    """Return ids in the form of the audit log: their number, and the first ones."""
     return {"count": len(ids), "first": list(ids[:LISTED])}
 
 

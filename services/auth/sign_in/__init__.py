@@ -1,6 +1,6 @@
-"""How tokens are got: `POST /oauth/token` (applications) and `POST /oauth2/token` (people).
+"""Token endpoints: `POST /oauth/token` and, for users, `POST /oauth2/token`.
 
-`open_api.py` and `console.py` have the operations, `application_tokens.py` and `user_tokens.py` the
-grants behind them; `services/auth/refused_logins.py` records failed log-ins. What is written into
-Redis for a token is in `services/auth/tokens`.
+`open_api.py` and `console.py` contain the operations, `application_tokens.py` and `user_tokens.py`
+the grant types. `services/auth/login_records.py` records rejected logins, and
+`services/auth/tokens` writes tokens to Redis.
 """

@@ -1,4 +1,4 @@
-"""`POST /oauth2/token`: people sign in at the console and stay signed in."""
+"""`POST /oauth2/token`: users log in at the console and stay logged in."""
 
 from dataclasses import dataclass
 
@@ -13,34 +13,34 @@ from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.token_requests import (
     ConsoleTokenAnswer,
     Origin,
-    grant,
+    build_grant_schema,
+    build_request_body,
     read_grant,
-    request_body,
 )
 from services.auth.sign_in.user_tokens import UserTokenService
-from services.auth.tenants.console import named_tenant, tenant_parameter
+from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
 _CLIENT = {
-    "client_id": f"The console's client id; `{OWN_CONSOLE}` is that of the built-in one",
+    "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE}`",
     "client_secret": "The console's client secret",
 }
 
 
 @dataclass
 class SignInOperation(Operation):
-    """The operation with its body and header: the handler reads them itself."""
+    """The operation with body and header, which the handler parses itself."""
 
     def __post_init__(self) -> None:
-        self.request_body = request_body(
-            grant(
+        self.request_body = build_request_body(
+            build_grant_schema(
                 "PasswordGrant",
                 "password",
                 {"username": "The e-mail address", "password": "The password", **_CLIENT},
             ),
-            grant(
+            build_grant_schema(
                 "PersonRefreshGrant",
                 "refresh_token",
-                {"refresh_token": "The latest refresh token; it is used up", **_CLIENT},
+                {"refresh_token": "The latest refresh token, which can be used once", **_CLIENT},
             ),
             grant_type="password",
             username="admin@example.com",
@@ -48,7 +48,7 @@ class SignInOperation(Operation):
             client_id="…",
             client_secret="…",  # noqa: S106 - an example
         )
-        self.parameters = [tenant_parameter()]
+        self.parameters = [build_tenant_parameter()]
 
 
 @post(
@@ -71,7 +71,7 @@ async def sign_in(
     origin = Origin(
         address_of(request),
         request_id_of(request),
-        named_tenant(request),
+        read_tenant_header(request),
         request.headers.get("user-agent", ""),
     )
     content_type = request.headers.get("content-type")

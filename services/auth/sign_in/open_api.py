@@ -1,4 +1,4 @@
-"""`POST /oauth/token`: applications get their tokens."""
+"""`POST /oauth/token`: tokens of applications."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,19 @@ from services.auth.sign_in.application_tokens import ApplicationTokenService
 from services.auth.sign_in.token_requests import (
     Origin,
     TokenDetails,
-    grant,
+    build_grant_schema,
+    build_request_body,
     read_token_request,
-    request_body,
 )
 
 
 @dataclass
 class TokenOperation(Operation):
-    """The operation with its body: the handler reads it itself, so Litestar cannot tell."""
+    """The operation with its body, which the handler parses itself."""
 
     def __post_init__(self) -> None:
-        self.request_body = request_body(
-            grant(
+        self.request_body = build_request_body(
+            build_grant_schema(
                 "CredentialsGrant",
                 "client_credentials",
                 {
@@ -34,12 +34,12 @@ class TokenOperation(Operation):
                     "client_secret": "The application's secret",
                 },
             ),
-            grant(
+            build_grant_schema(
                 "RefreshGrant",
                 "refresh_token",
-                {"refresh_token": "The latest refresh token; it is used up"},
-                client_id="When it is sent, it must be the token's application",
-                client_secret="When it is sent, it must be that application's",  # noqa: S106 - a text
+                {"refresh_token": "The latest refresh token, which can be used once"},
+                client_id="Optional; must be the client id of the token's application",
+                client_secret="Optional; must be the secret of that application",  # noqa: S106 - a text
             ),
             grant_type="client_credentials",
             client_id="…",

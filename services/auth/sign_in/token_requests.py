@@ -1,8 +1,7 @@
-"""Requests of both token endpoints, and their answers.
+"""Requests and responses of both token endpoints.
 
-A body is a form under both spellings of its type, or a JSON object. RFC 6749, section 3.2: unknown
-fields are ignored, no known one may come twice. What a client can mend is named: the field, and
-what is wrong with it.
+A body is a form under either spelling of its content type, or a JSON object. Unknown fields are
+ignored, and known fields must not repeat (RFC 6749, section 3.2). Errors name the field.
 """
 
 import re
@@ -25,23 +24,23 @@ from libs.common.identity import OWN_CONSOLE
 from services.auth.tokens.writer import LoginOrigin
 
 MAX_AGENT = 255
-"""Characters of a browser's name that are remembered."""
+"""Maximum stored characters of a user agent."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a request comes from, and which tenant it names."""
+    """The origin of a request, and the tenant that it names."""
 
     address: str
-    """Empty when the gateway did not say it."""
+    """Empty if the gateway did not send it."""
     request_id: str = ""
     tenant: str | None = None
-    """The header `TENANT_ID`; of people only."""
+    """The header `TENANT_ID`, for users only."""
     agent: str = ""
-    """The header `User-Agent`; of people only."""
+    """The header `User-Agent`, for users only."""
 
     @property
     def login(self) -> LoginOrigin:
-        """What is remembered of a log-in from here."""
+        """Return the origin to store with a session."""
         return LoginOrigin(self.address, self.agent[:MAX_AGENT])
 
 
@@ -55,7 +54,7 @@ class ClientCredentials(msgspec.Struct, frozen=True):
 class RefreshToken(msgspec.Struct, frozen=True):
     """The grant `refresh_token` of applications.
 
-    A client id and a secret that come along must be theirs.
+    If present, client id and secret must match the application.
     """
 
     refresh_token: str
@@ -67,7 +66,7 @@ TokenRequest = ClientCredentials | RefreshToken
 
 
 class TokenDetails(msgspec.Struct, frozen=True):
-    """The tokens of an application, and the whole seconds that are left to them."""
+    """The tokens of an application, and their remaining lifetimes in seconds."""
 
     access_token: str
     refresh_token: str
@@ -79,14 +78,14 @@ class PasswordGrant(msgspec.Struct, frozen=True):
     """The grant `password`."""
 
     client: ClientCredentials
-    """Which console asks."""
+    """The console."""
     username: str
     """The e-mail address."""
     password: str
 
 
 class RefreshGrant(msgspec.Struct, frozen=True):
-    """The grant `refresh_token` of people."""
+    """The grant `refresh_token` of users."""
 
     client: ClientCredentials
     refresh_token: str
@@ -96,7 +95,7 @@ Grant = PasswordGrant | RefreshGrant
 
 
 class ConsoleTokens(msgspec.Struct, frozen=True, kw_only=True):
-    """A pair of tokens; `expires_in` is the seconds left to the access token."""
+    """A pair of tokens. `expires_in` is the access token's lifetime in seconds."""
 
     access_token: str
     refresh_token: str
@@ -117,22 +116,21 @@ class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
 
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
-"""Clients send the first; the vendor's documentation writes the second."""
+"""Clients send the first; the vendor's documentation has the second."""
 JSON_TYPE = "application/json"
 FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
-"""What applications send."""
-PEOPLE_FIELDS = FIELDS | {"username", "password"}
+"""Fields of applications."""
+USER_FIELDS = FIELDS | {"username", "password"}
 MAX_BODY = 16 * 1024
-"""Bytes of a token request; a real one has about 200."""
+"""Maximum bytes of a token request; a typical one has about 200."""
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
-    """Read the body of `POST /oauth/token`; a missing content type counts as a form.
+    """Parse the body of `POST /oauth/token`; the default content type is a form.
 
-    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
-    the field.
+    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` with the field.
     """
     fields = _read_fields(content_type, body, FIELDS)
     match _required(fields, "grant_type"):
@@ -153,37 +151,43 @@ def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
 Code = Literal["invalid_request", "invalid_client", "invalid_grant", "unsupported_grant_type"]
 
 
-def refused(code: Code, text: str, field: str | None = None) -> Unauthenticated:
-    """A refusal of `POST /oauth2/token`: 401 whatever the reason.
+def build_token_error(code: Code, text: str, field: str | None = None) -> Unauthenticated:
+    """Return the 401 error of `POST /oauth2/token`.
 
-    `code` is one of RFC 6749, section 5.2.
+    `code` is from RFC 6749, section 5.2.
     """
     return Unauthenticated(f"{code}:{text}", field=field)
 
 
 def read_grant(content_type: str | None, body: bytes) -> Grant:
-    """Read a grant; a missing content type counts as a form.
+    """Parse the body of `POST /oauth2/token`; the default content type is a form.
 
-    Raises `Unauthenticated` that names the field, `UnsupportedMedia` and `TooLarge`.
+    Raises `Unauthenticated` with the field, `UnsupportedMedia` and `TooLarge`.
     """
     try:
-        fields = _read_fields(content_type, body, PEOPLE_FIELDS)
+        fields = _read_fields(content_type, body, USER_FIELDS)
     except InvalidInput as error:
-        raise refused("invalid_request", error.text, error.field) from error
-    client_id = _given(fields, "client_id")
-    secret = "" if client_id == OWN_CONSOLE else _given(fields, "client_secret")
+        raise build_token_error("invalid_request", error.text, error.field) from error
+    client_id = _require_or_refuse(fields, "client_id")
+    secret = "" if client_id == OWN_CONSOLE else _require_or_refuse(fields, "client_secret")
     client = ClientCredentials(client_id, secret)
-    match _given(fields, "grant_type"):
+    match _require_or_refuse(fields, "grant_type"):
         case "password":
-            return PasswordGrant(client, _given(fields, "username"), _given(fields, "password"))
+            return PasswordGrant(
+                client,
+                _require_or_refuse(fields, "username"),
+                _require_or_refuse(fields, "password"),
+            )
         case "refresh_token":
-            return RefreshGrant(client, _given(fields, "refresh_token"))
+            return RefreshGrant(client, _require_or_refuse(fields, "refresh_token"))
         case _:
-            raise refused("unsupported_grant_type", "send password or refresh_token.", "grant_type")
+            raise build_token_error(
+                "unsupported_grant_type", "send password or refresh_token.", "grant_type"
+            )
 
 
-def grant(name: str, title: str, needed: Mapping[str, str], **optional: str) -> Schema:
-    """The schema `name` of the grant `title`: its fields, each with its description."""
+def build_grant_schema(name: str, title: str, needed: Mapping[str, str], **optional: str) -> Schema:
+    """Return the OpenAPI schema `name` of a grant type with its field descriptions."""
     return Schema(
         type=OpenAPIType.OBJECT,
         title=name,
@@ -198,10 +202,10 @@ def grant(name: str, title: str, needed: Mapping[str, str], **optional: str) -> 
     )
 
 
-def request_body(*grants: Schema, **example: str) -> RequestBody:
-    """A form with one of `grants`; `example` has the fields of the first.
+def build_request_body(*grants: Schema, **example: str) -> RequestBody:
+    """Return a form body with one of `grants`; `example` is for the first one.
 
-    JSON is taken as well, and left out here: generators of clients stumble over a choice.
+    JSON is accepted too but not documented, because client generators do not support the choice.
     """
     media = OpenAPIMediaType(
         schema=Schema(one_of=list(grants)),
@@ -211,10 +215,9 @@ def request_body(*grants: Schema, **example: str) -> RequestBody:
 
 
 def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) -> dict[str, Any]:
-    """Read the fields of a token request; those that are `known` may come only once.
+    """Parse the fields of a token request; `known` fields must not repeat.
 
-    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
-    the field.
+    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` with the field.
     """
     media_type = (content_type or FORM_TYPES[0]).partition(";")[0].strip().lower()
     if media_type not in (*FORM_TYPES, JSON_TYPE):
@@ -225,7 +228,7 @@ def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) 
 
 
 def _required(fields: Mapping[str, Any], name: str) -> str:
-    """A field's text; raise `InvalidInput` when it is missing, blank or no text."""
+    """Return a field's text; raise `InvalidInput` if it is missing, blank or no text."""
     value = _optional(fields, name)
     if value is None:
         raise InvalidInput("is missing", field=name, code="parameter_missing")
@@ -233,7 +236,7 @@ def _required(fields: Mapping[str, Any], name: str) -> str:
 
 
 def _optional(fields: Mapping[str, Any], name: str) -> str | None:
-    """A field's text, None without the field; raise `InvalidInput` when blank or no text."""
+    """Return a field's text or None; raise `InvalidInput` if it is blank or no text."""
     value = fields.get(name)
     if value is None:
         return None
@@ -248,7 +251,7 @@ def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
     try:
         text = body.decode("ascii")
         if _BROKEN_ESCAPE.search(text):
-            raise MalformedRequest("the form has a '%' that two hex digits do not follow")
+            raise MalformedRequest("the form has a '%' without two hex digits after it")
         pairs = [pair.partition("=") for pair in text.strip("\r\n").split("&") if pair]
         fields: dict[str, str] = {}
         for raw_name, equals, raw_value in pairs:
@@ -256,7 +259,7 @@ def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
             if not equals:
                 raise MalformedRequest(f"the form has {name[:64]!r} without '='")
             if name in fields and name in known:
-                raise InvalidInput("must come only once", field=name)
+                raise InvalidInput("must not be repeated", field=name)
             fields[name] = unquote_plus(raw_value, errors="strict")
     except UnicodeDecodeError as error:
         raise MalformedRequest("the form is not percent-encoded UTF-8") from error
@@ -272,9 +275,9 @@ def _read_json(body: bytes) -> dict[str, Any]:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
 
 
-def _given(fields: Mapping[str, Any], name: str) -> str:
+def _require_or_refuse(fields: Mapping[str, Any], name: str) -> str:
     try:
         return _required(fields, name)
     except InvalidInput as error:
         text = "is null" if error.code == "parameter_missing" else error.message
-        raise refused("invalid_request", f"{name} {text}.", name) from error
+        raise build_token_error("invalid_request", f"{name} {text}.", name) from error

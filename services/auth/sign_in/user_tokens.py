@@ -1,7 +1,7 @@
-"""Both grants of `POST /oauth2/token`: password and refresh token.
+"""The grants of `POST /oauth2/token`: `password` and `refresh_token`.
 
-Nothing tells whether an account exists: an unknown, a disabled and a mistyped one have one
-answer, after the same work, and the same pause after too many attempts.
+No response reveals whether an account exists: an unknown account, a disabled account and a wrong
+password get the same error, after the same work and the same throttling.
 """
 
 import logging
@@ -15,10 +15,10 @@ from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.accounts.users import StoredUser
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes
-from services.auth.logins import count_login, count_tokens, secret_hash, secret_matches
+from services.auth.client_secrets import hash_secret, secret_matches
+from services.auth.login_records import RefusedLoginRecorder, count_login, count_tokens
 from services.auth.passwords import LoginThrottle, PasswordHashes
-from services.auth.refused_logins import RefusedLoginRecorder
-from services.auth.sign_in.application_tokens import remaining
+from services.auth.sign_in.application_tokens import remaining_seconds
 from services.auth.sign_in.token_requests import (
     ClientCredentials,
     ConsoleTokens,
@@ -26,7 +26,7 @@ from services.auth.sign_in.token_requests import (
     Origin,
     PasswordGrant,
     RefreshGrant,
-    refused,
+    build_token_error,
 )
 from services.auth.tenants.console import HEADER
 from services.auth.tokens.writer import Refusal, TokenPair, TokenWriter
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class UserTokenService:
-    """Issues tokens to users.
+    """Issues tokens of users.
 
-    Recording a refusal never waits, so the answer takes as long for accounts that do not exist.
+    Rejections are recorded without waiting, so responses take as long for unknown accounts.
     """
 
     console: ClientCredentials
-    """The client of the settings, which serves all tenants."""
+    """The client from the settings, which serves all tenants."""
     accounts: Accounts
     hashes: PasswordHashes
     throttle: LoginThrottle
@@ -52,23 +52,23 @@ class UserTokenService:
     access_life: int
     """Seconds."""
     own_console: bool
-    """Whether the client of the console of the gateway is known."""
+    """Whether users may log in at the built-in console of the gateway."""
 
     async def grant(self, request: Grant, origin: Origin) -> ConsoleTokens:
-        """Answer either grant.
+        """Return the tokens for a grant.
 
-        Raises `Unauthenticated`, and `TooManyRequests` or `Unavailable` under a storm of log-ins.
+        Raises `Unauthenticated`, and `TooManyRequests` or `Unavailable` if too many users log in.
         """
         tenant = await self._tenant(request.client, origin)
         if isinstance(request, PasswordGrant):
             outcome = await self._log_in(request, tenant or DEFAULT_TENANT, origin)
             count_login("password", ok=outcome is not None)
-            reason = refused("invalid_request", "Bad credentials")
+            reason = build_token_error("invalid_request", "Bad credentials")
         else:
             outcome = await self._refresh(request, tenant, origin)
             count_login("user_refresh_token", ok=outcome is not None)
-            reason = refused(
-                "invalid_grant", "refresh_token is not valid, or no longer.", "refresh_token"
+            reason = build_token_error(
+                "invalid_grant", "refresh_token is invalid or expired.", "refresh_token"
             )
         if outcome is None:
             raise reason
@@ -76,23 +76,27 @@ class UserTokenService:
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining(self.access_life - outcome.age),
+            expires_in=remaining_seconds(self.access_life - outcome.age),
         )
 
     async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:
-        """The tenant that the request names or the client serves; None when neither says."""
+        """Return the tenant from the request or its client; None if neither names one."""
         served: str | None = None
         if self.own_console and client.client_id == OWN_CONSOLE:
             return origin.tenant
         if self.console.client_id and client.client_id == self.console.client_id:
-            stored: str | None = secret_hash(self.console.client_secret)
+            stored: str | None = hash_secret(self.console.client_secret)
         else:
             stored, served = await self.accounts.console_clients.get(client.client_id)
         if not secret_matches(client.client_secret, stored):
-            raise refused("invalid_client", "client_id or client_secret is wrong.", "client_id")
+            raise build_token_error(
+                "invalid_client", "client_id or client_secret is wrong.", "client_id"
+            )
         tenant = origin.tenant or served
         if served is not None and served != tenant:
-            raise refused("invalid_client", "the client is of another tenant.", HEADER)
+            raise build_token_error(
+                "invalid_client", "the client belongs to another tenant.", HEADER
+            )
         return tenant
 
     async def _log_in(
@@ -102,31 +106,31 @@ class UserTokenService:
         async with self.throttle.attempt(
             tenant, request.username, origin.address, exists=exists
         ) as attempt:
-            user = await self.accounts.users.by_email(tenant, request.username)
-            right = await self.hashes.matches(
+            user = await self.accounts.users.find_by_email(tenant, request.username)
+            matches = await self.hashes.matches(
                 request.password, user.password_hash if user is not None else None
             )
-            attempt.right = right and user is not None and user.enabled
+            attempt.is_correct = matches and user is not None and user.enabled
             renewed = (
                 await self.hashes.renewed(request.password, user.password_hash)
-                if user is not None and attempt.right
+                if user is not None and attempt.is_correct
                 else None
             )
         if user is None:
             return None
-        if not attempt.right:
-            reason = "disabled" if right else "wrong_password"
+        if not attempt.is_correct:
+            reason = "disabled" if matches else "wrong_password"
             self.refused.record(_caller(user, origin), reason)
             return None
         principal = msgspec.structs.replace(user.principal, client=request.client.client_id)
         outcome = await self.tokens.issue(principal, user.generation, origin.login)
         if not isinstance(outcome, TokenPair):
             return None
-        await self._remember(user, renewed, origin)
+        await self._record_login(user, renewed, origin)
         return outcome
 
-    async def _remember(self, user: StoredUser, renewed: str | None, origin: Origin) -> None:
-        """Record the log-in, and store a hash that was renewed."""
+    async def _record_login(self, user: StoredUser, renewed: str | None, origin: Origin) -> None:
+        """Record the login, and store a renewed hash."""
 
         async def record_login(change: Change) -> None:
             change.record("created", _session(user))
@@ -138,8 +142,12 @@ class UserTokenService:
     async def _refresh(
         self, request: RefreshGrant, tenant: str | None, origin: Origin
     ) -> TokenPair | None:
-        """The user is read anew: its generation is what keeps an ended token from being of use."""
-        holder = await self.tokens.holder(request.refresh_token)
+        """Issue the next tokens of a session.
+
+        Reads the user again, because its generation invalidates tokens that Redis should have
+        deleted.
+        """
+        holder = await self.tokens.find_holder(request.refresh_token)
         if holder is None or holder.kind is not Kind.USER or tenant not in {None, holder.tenant}:
             return None
         user = await self.accounts.users.get(holder.tenant, holder.user_id)

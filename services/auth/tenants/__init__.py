@@ -1,1 +1,1 @@
-"""Tenants: to one of them belongs every user, role, application and thing."""
+"""Tenants, which own all users, roles, applications and devices."""

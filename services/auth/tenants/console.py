@@ -1,4 +1,4 @@
-"""A tenant: the header that names it, its limits with their use, and its settings."""
+"""The header that names a tenant, and the limits and settings of a tenant."""
 
 from dataclasses import dataclass
 
@@ -18,22 +18,22 @@ from services.auth.tenants.service import ChangeTenantSettings, TenantSettingsSe
 HEADER = "TENANT_ID"
 
 
-def named_tenant(connection: Connection) -> str | None:
-    """The tenant that the header names; raise `InvalidInput` for a name that no tenant has."""
+def read_tenant_header(connection: Connection) -> str | None:
+    """Return the tenant in the header; raise `InvalidInput` for an invalid name."""
     named = connection.headers.get(HEADER)
     if named and not TENANT.fullmatch(named):
         raise InvalidInput(TENANT_RULE, field=HEADER)
     return named or None
 
 
-def tenant_parameter() -> Parameter:
-    """The header in the documentation."""
+def build_tenant_parameter() -> Parameter:
+    """Return the OpenAPI parameter of the header."""
     return Parameter(
         name=HEADER,
         param_in="header",
         required=False,
         schema=Schema(type=OpenAPIType.STRING, pattern=r"^[A-Za-z0-9_-]{1,64}$"),
-        description="Which tenant; by default the client's, else `default`",
+        description="The tenant. Default: the tenant of the client, or `default`.",
     )
 
 
@@ -43,7 +43,7 @@ Settings = NamedDependency[TenantSettingsService]
 
 @dataclass(frozen=True)
 class TenantHandlers:
-    """What the operations on limits and settings need."""
+    """Dependencies of the operations on limits and settings."""
 
     limits: TenantLimitsService
     tenant_settings: TenantSettingsService
@@ -51,14 +51,14 @@ class TenantHandlers:
 
 @open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
 async def get_limits(principal: Requester, limits: Limits) -> TenantUse:
-    """Get the limits of the application and its tenant, and what is used of them."""
-    return await limits.use(principal)
+    """Get the limits of the application and its tenant, with their usage."""
+    return await limits.get_usage(principal)
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])
 async def get_tenant_limits(principal: Requester, limits: Limits) -> TenantUse:
-    """Get the limits of the tenant and of the caller, and what is used of them."""
-    return await limits.use(principal)
+    """Get the limits of the tenant and of the caller, with their usage."""
+    return await limits.get_usage(principal)
 
 
 @get("/tenant/settings", guards=[super_admins], tags=["Tenant settings"])
@@ -76,7 +76,7 @@ async def get_tenant_settings(principal: Requester, tenant_settings: Settings) -
 async def change_tenant_settings(
     caller: RequestCaller, tenant_settings: Settings, data: JSONBody[ChangeTenantSettings]
 ) -> TenantSettings:
-    """Change the settings of the tenant; they apply to the next request of every user."""
+    """Change the settings of the tenant, effective with each user's next request."""
     return await tenant_settings.change(caller, data)
 
 

@@ -1,8 +1,8 @@
-"""Shares of tenants in `EVENTS`: a tenant that exceeds its own loses its own oldest events.
+"""Shares of tenants in `EVENTS`: events beyond a tenant's share are purged.
 
-One process measures and purges (decision 0058). nats-server tells how many messages a tenant has;
-their mean size is sampled. While the stream is nearly full, shares are equal, and whatever a
-tenant does not use is divided among the others.
+The oldest events are purged first. One process measures and purges (decision 0058). nats-server
+returns the number of messages per tenant; their mean size is estimated from samples. While the
+stream is nearly full, all tenants have equal shares, and unused parts are divided among the others.
 """
 
 import asyncio
@@ -26,25 +26,25 @@ from services.auth.accounts.tenants import TenantStore
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-"""Seconds between two looks at the stream."""
+"""Seconds between two checks of the stream."""
 HIGH, LOW = 0.8, 0.75
-"""Parts of the stream's bytes: beyond the first one tenants are purged, until the second one."""
+"""Fill levels of the stream where purging starts and ends."""
 LARGEST = LARGEST_EVENT + 4096
-"""Bytes of a message with its headers at most."""
+"""Maximum bytes of a message with headers."""
 WINDOWS, WINDOW, MOST_OF_WINDOW = 16, 16, 64
-"""Samples of a tenant, its messages in one on average, and the most that are read of one."""
+"""Windows per tenant, the tenant's mean number of messages in one, and the maximum read."""
 OVERHEAD = 34
-"""Bytes that nats-server stores with each message."""
+"""Bytes that nats-server adds to each stored message."""
 SLICE, SLICE_BYTES = 50_000, 64 * 1024**2
-"""Messages and bytes of one purge: nobody publishes while it lasts (0.05 to 0.4 s)."""
+"""Maximum messages and bytes per purge, which blocks publishing (0.05 to 0.4 s)."""
 
 _purged = metrics.get_meter("thingway").create_counter(
-    "thingway_events_purged", description="Events of a tenant beyond its share, purged unexpired"
+    "thingway_events_purged", description="Unexpired events purged beyond a tenant's share"
 )
 
 
 def equal_share(volumes: Collection[float], room: float) -> float:
-    """Return the largest share with which all `volumes`, each cut to it, fit in `room`."""
+    """Return the largest share so that all `volumes`, cut to it, fit in `room`."""
     for left, volume in zip(range(len(volumes), 0, -1), sorted(volumes), strict=True):
         if volume * left > room:
             return room / left
@@ -54,14 +54,14 @@ def equal_share(volumes: Collection[float], room: float) -> float:
 
 @dataclass(frozen=True)
 class EventShares:
-    """Keeps each tenant within its share of `EVENTS`."""
+    """Limits each tenant to its share of `EVENTS`."""
 
     bus: Bus
     tenants: TenantStore
 
     async def run(self) -> None:
-        """Enforce shares for ever; run by the lease holder."""
-        await repeat(self.enforce, PERIOD, "shares of events are enforced later")
+        """Enforce shares periodically; runs in the lease holder."""
+        await repeat(self.enforce, PERIOD, "shares of events were not enforced; retrying")
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""
@@ -73,7 +73,7 @@ class EventShares:
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
             number = await count_messages(self.bus, EVENTS, f"event.{tenant}.>")
-            if number * LARGEST > min(limit, share):  # else it is within any share
+            if number * LARGEST > min(limit, share):  # otherwise it is surely within its share
                 numbers[tenant] = number
                 volumes[tenant] = number * await self._mean_size(tenant, number, held)
         if is_full:
@@ -87,7 +87,7 @@ class EventShares:
                 await self._purge(tenant, numbers[tenant], volumes[tenant], most, enough)
 
     async def _mean_size(self, tenant: str, number: int, held: Held) -> float:
-        """Return the mean size of a tenant's `number` messages, of random windows of sequences."""
+        """Return the mean size of a tenant's messages in random windows of sequences."""
         span = held.last_seq - held.first_seq + 1
         found = size = 0
         for _ in range(WINDOWS):
@@ -111,7 +111,10 @@ class EventShares:
     async def _purge(
         self, tenant: str, number: int, volume: float, most: float, enough: float
     ) -> None:
-        """Purge a tenant's oldest messages until it has `most` bytes or the stream `enough`."""
+        """Purge a tenant's oldest messages.
+
+        Stops when the tenant has `most` bytes left or the stream at most `enough`.
+        """
         part = max(1, min(SLICE, int(SLICE_BYTES * number / volume)))
         left, goal = number, max(1, int(number * most / volume))
         while left > goal and (await read_stream(self.bus, EVENTS)).state.bytes > enough:
@@ -120,6 +123,6 @@ class EventShares:
             await asyncio.sleep(time.monotonic() - started)
         _purged.add(number - left, {"tenant": tenant})
         log.info(
-            "%s: %d events beyond its share of %d bytes are purged", tenant, number - left, most
+            "tenant %s: purged %d events beyond its share of %d bytes", tenant, number - left, most
         )
         await self.tenants.record_purge(tenant, number - left, int(most))

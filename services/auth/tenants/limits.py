@@ -1,4 +1,4 @@
-"""What each tenant may use, and what it uses: the defaults, and what the operator set otherwise."""
+"""Limits of tenants and their usage: defaults, and individual limits."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,44 +16,44 @@ from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
 
 NAMES = Limits.__struct_encode_fields__
-"""The limits as they are called on the wire, in camelCase."""
+"""Names of the limits on the wire, in camelCase."""
 
 
 class LimitUse(msgspec.Struct, omit_defaults=True):
-    """A limit, and how much of it is used. `each…` is of one principal: who asks."""
+    """A limit and its usage. Limits named `each…` apply to one principal: the caller."""
 
     name: str
     limit: int
-    """At most."""
+    """Maximum."""
     own: bool = False
     """Whether the operator set it for this tenant."""
     used: int | float | None = None
-    """Now; absent where it is not counted."""
+    """Current usage. Absent if it is not counted."""
 
 
 class EventPurge(msgspec.Struct):
-    """The last purge of events that exceeded the tenant's share of `EVENTS`."""
+    """The latest purge of events beyond the tenant's share of `EVENTS`."""
 
     at: int
     """Time in ms."""
     share: int
-    """Bytes that the tenant's events could take then."""
+    """Maximum bytes of the tenant's events at that time."""
     events: int
-    """Number of events that were purged before they expired, in all purges."""
+    """Number of events purged before they expired, in all purges."""
 
 
 class TenantUse(msgspec.Struct, omit_defaults=True):
-    """The limits that hold for the caller."""
+    """The limits that apply to the caller."""
 
     tenant: str
     limits: list[LimitUse]
     event_purge: EventPurge | None = None
-    """Absent when no purge is known."""
+    """Absent if no events were purged."""
 
 
 @dataclass(frozen=True)
 class TenantLimitsService:
-    """Tells and changes the limits of tenants."""
+    """Returns and changes the limits of tenants."""
 
     changes: Changes
     tenants: TenantStore
@@ -61,18 +61,18 @@ class TenantLimitsService:
     questions: UseQuestions
 
     async def get(self, wanted: GetLimits) -> TenantLimits:
-        """The limits of a tenant; of one that does not exist the defaults."""
-        return self._together(await self.tenants.own_limits(wanted.tenant) or {})
+        """Return the limits of a tenant; the defaults if it does not exist."""
+        return self._merge_defaults(await self.tenants.own_limits(wanted.tenant) or {})
 
     async def set(self, wanted: SetLimits) -> TenantLimits:
-        """Change limits; raise `InvalidInput` that names the limit, `NotFound` without tenant."""
+        """Change limits; raise `InvalidInput` with the limit, or `NotFound`."""
         for name, value in wanted.limits.items():
             _check(name, value)
 
         async def set_limits(change: Change) -> dict[str, int]:
             before = await self.tenants.own_limits(wanted.tenant, change.session)
             if before is None:
-                raise NotFound(f"there is no tenant {wanted.tenant}", field="tenant")
+                raise NotFound(f"tenant `{wanted.tenant}` does not exist", field="tenant")
             both = {**before, **wanted.limits}
             after = {name: value for name, value in both.items() if value is not None}
             if after != before:
@@ -81,12 +81,15 @@ class TenantLimitsService:
                 change.record("limited", subject, before=before, after=after)
             return after
 
-        return self._together(await self.changes.run(operator(wanted.tenant), set_limits))
+        return self._merge_defaults(await self.changes.run(operator(wanted.tenant), set_limits))
 
-    async def use(self, caller: Principal) -> TenantUse:
-        """The limits of a caller and its tenant, with use; raise as `UseQuestions.ask` does."""
+    async def get_usage(self, caller: Principal) -> TenantUse:
+        """Return limits and usage of a caller and its tenant.
+
+        Raises as `UseQuestions.ask`.
+        """
         asked = AskUse(caller.tenant, caller.kind, caller.subject)
-        used = {**await self.questions.ask(asked), **await self.tenants.used(caller.tenant)}
+        used = {**await self.questions.ask(asked), **await self.tenants.count_usage(caller.tenant)}
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
         purge = await self.tenants.last_purge(caller.tenant)
@@ -99,7 +102,7 @@ class TenantLimitsService:
             EventPurge(to_ms(purge["at"]), purge["share"], purge["events"]) if purge else None,
         )
 
-    def _together(self, stored: dict[str, int]) -> TenantLimits:
+    def _merge_defaults(self, stored: dict[str, int]) -> TenantLimits:
         own: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}
         both = msgspec.to_builtins(self.defaults) | own
         return TenantLimits(msgspec.convert(both, Limits), own)
@@ -107,7 +110,7 @@ class TenantLimitsService:
 
 def _check(name: str, value: int | None) -> None:
     if name not in NAMES:
-        raise InvalidInput(f"there is no limit {name}; there are {', '.join(NAMES)}", field=name)
+        raise InvalidInput(f"unknown limit `{name}`; must be one of {', '.join(NAMES)}", field=name)
     try:
         msgspec.convert({} if value is None else {name: value}, Limits)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Creates tenants, each with a role `super_admin`, the menu tree and a console client; settings."""
+"""Creates tenants with a super-admin role, menus and a console client; settings."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,43 +26,46 @@ from services.auth.accounts.tenants import (
 )
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.logins import new_secret, secret_hash
+from services.auth.client_secrets import generate_secret, hash_secret
 from services.auth.tenants.limits import TenantLimitsService
 
 
 class ChangeTenantSettings(msgspec.Struct, kw_only=True):
-    """`PUT /tenant/settings`."""
+    """Body of `PUT /tenant/settings`."""
 
     viewers_may_command: bool
 
 
 @dataclass(frozen=True)
 class TenantService:
-    """Creates and lists tenants; only the operator of the platform does."""
+    """Creates and lists tenants, for the operator of the platform."""
 
     changes: Changes
     accounts: Accounts
 
     async def ensure_default(self) -> None:
-        """Make the default tenant unless it is there; another replica may be doing the same."""
+        """Create the default tenant unless it exists. Safe with several replicas."""
         if await self.accounts.tenants.exists(DEFAULT_TENANT):
             return
         with suppress(Conflict):
             await self._add(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
 
     async def create(self, wanted: CreateTenant) -> CreatedTenant:
-        """Make a tenant; raise `InvalidInput` or `Conflict`. The secret is shown once."""
+        """Create a tenant and return the secret of its console client once.
+
+        Raises `InvalidInput` or `Conflict`.
+        """
         if not TENANT.fullmatch(wanted.name):
             raise InvalidInput(TENANT_RULE, field="name")
-        client_id, secret = str(uuid4()), new_secret()
-        role_id, menus = await self.accounts.roles.next_id(), await self._renumbered()
-        await self._add(wanted.name, role_id, menus, (client_id, secret_hash(secret)))
+        client_id, secret = str(uuid4()), generate_secret()
+        role_id, menus = await self.accounts.roles.next_id(), await self._renumber_menus()
+        await self._add(wanted.name, role_id, menus, (client_id, hash_secret(secret)))
         return CreatedTenant(wanted.name, client_id, secret)
 
     async def list(self, _: ListTenants) -> Tenants:
-        """Every tenant by name, with how many users it has."""
+        """Return all tenants sorted by name, with the number of their users."""
         users = await self.accounts.users.count_by_tenant()
-        return Tenants(await self.accounts.tenants.all(users))
+        return Tenants(await self.accounts.tenants.list_all(users))
 
     async def _add(
         self,
@@ -71,7 +74,7 @@ class TenantService:
         menus: Sequence[Menu],
         client: tuple[str, str] | None = None,
     ) -> None:
-        """`client` has the id and the secret's hash of the tenant's console client."""
+        """Store a tenant; `client` is its console client's id and secret hash."""
         accounts = self.accounts
         role = Role(id=role_id, name=SUPER_ADMIN, description="", created_at=datetime.now(UTC))
 
@@ -85,8 +88,8 @@ class TenantService:
 
         await self.changes.run(operator(tenant), insert_tenant)
 
-    async def _renumbered(self) -> Sequence[Menu]:
-        """The tree under ids that no other tenant has."""
+    async def _renumber_menus(self) -> Sequence[Menu]:
+        """Return the initial menus with new ids."""
         ids = {menu.id: await self.accounts.menus.next_id() for menu in INITIAL_MENUS}
         return [
             replace(menu, id=ids[menu.id], parent_id=menu.parent_id and ids[menu.parent_id])
@@ -96,19 +99,19 @@ class TenantService:
 
 @dataclass(frozen=True)
 class TenantSettingsService:
-    """Return and change the settings of tenants."""
+    """Returns and changes the settings of tenants."""
 
     changes: Changes
     tenants: TenantStore
 
     async def get(self, tenant: str) -> TenantSettings:
-        """Return the settings; raise `NotFound` without the tenant."""
+        """Return the settings; raise `NotFound`."""
         return await self._settings(tenant)
 
     async def change(self, caller: Caller, wanted: ChangeTenantSettings) -> TenantSettings:
-        """Set the settings for every replica before the answer; raise `NotFound`.
+        """Store the settings for all replicas; raise `NotFound`.
 
-        Setting the same value again ends the notice and is not audited.
+        Storing the same value again ends the notice and is not audited.
         """
         tenant, viewers = caller.tenant, wanted.viewers_may_command
 
@@ -129,7 +132,7 @@ class TenantSettingsService:
     async def _settings(self, tenant: str, session: Session | None = None) -> TenantSettings:
         found = await self.tenants.settings(tenant, session)
         if found is None:
-            raise NotFound(f"there is no tenant {tenant}", field="tenant")
+            raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
         return found
 
 

@@ -1,9 +1,8 @@
-"""The copies of device credentials in Redis, which the gateway and the callout read.
+"""Copies of device credentials in Redis, which the gateway and the callout read.
 
-A copy is only ever written by a log-in that found none. It first leaves an announcement,
-then reads MongoDB; whoever changes credentials in MongoDB deletes copy and announcement
-after that. So a log-in that has read what is now out of date finds its announcement gone
-and keeps nothing.
+Only a login that finds no copy writes one. It stores an announcement before it reads MongoDB. A
+change of credentials in MongoDB deletes the copy and the announcement afterwards. So a login that
+has read outdated credentials finds its announcement missing and stores no copy.
 """
 
 import base64
@@ -20,11 +19,11 @@ from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.redis import Redis
 
 LIFE = 86_400
-"""Seconds that a copy is kept."""
+"""Lifetime of a copy, in seconds."""
 SHOWN = 600
-"""Seconds for which the first key of a device can be shown again."""
+"""Seconds in which the first key of a device can be shown again."""
 ANNOUNCED = 10
-"""Seconds within which MongoDB must have answered for the copy to be kept."""
+"""Seconds in which MongoDB must respond for the copy to be stored."""
 
 
 def _announcement_key(sn: str) -> str:
@@ -36,26 +35,26 @@ def _first_key(sn: str) -> str:
 
 
 class FirstKeys:
-    """Keeps the first keys of devices, encrypted, while they can be shown again.
+    """Encrypted first keys of devices, while they can be shown again.
 
-    While a key is kept there is no copy of the device's credentials in Redis, so that the first
-    log-in of the device is seen here and ends it.
+    While a first key is stored, Redis has no copy of the device's credentials. So the first login
+    of the device reaches this service, which then drops the key.
     """
 
     def __init__(self, redis: Redis, secret: str) -> None:
-        """`secret` is one of the service's settings, so that Redis alone reveals no key."""
+        """Derive the cipher from `secret`, a setting, so that Redis alone reveals no key."""
         self._redis = redis
         derived = HKDF(SHA256(), 32, salt=None, info=b"thingway first device keys")
         key = base64.urlsafe_b64encode(derived.derive(secret.encode())).decode()
         self._seal = Seal(key.rstrip("="))
 
     async def keep(self, device: DeviceRef, key: str) -> None:
-        """Keep the first key of a device for `SHOWN` seconds."""
+        """Store the first key of a device for `SHOWN` seconds."""
         sealed = self._seal.seal(key, _context(device))
         await self._redis.set(_first_key(device.sn), sealed, ex=SHOWN)
 
     async def find(self, device: DeviceRef) -> str | None:
-        """Return the first key of this very device, while it is kept."""
+        """Return the first key of a device while it is stored."""
         sealed = await self._redis.get(_first_key(device.sn))
         if sealed is None:
             return None
@@ -66,7 +65,7 @@ class FirstKeys:
             return None
 
     async def drop(self, sn: str) -> None:
-        """Show the first key of a device no longer."""
+        """Delete the first key of a device."""
         await self._redis.delete(_first_key(sn))
 
 
@@ -84,20 +83,20 @@ class DeviceCopies:
         )
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """The copy of an SN."""
+        """Return the copy of an SN."""
         raw = await self._redis.get(device_copy_key(sn))
         return None if raw is None else msgspec.json.decode(raw, type=DeviceKeyCopy)
 
     async def begin_restore(self, sn: str) -> str:
-        """Announce that MongoDB is about to be read; return what to finish with."""
+        """Announce a read from MongoDB; return the id for `finish_restore`."""
         announced = secrets.token_hex(8)
         await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCED)
         return announced
 
     async def finish_restore(self, copy: DeviceKeyCopy, announced: str) -> None:
-        """Keep what was read, unless the credentials have changed since it was announced.
+        """Store the copy unless the credentials have changed since the announcement.
 
-        Nothing is kept while the first key of the device can be shown: see `FirstKeys`.
+        Nothing is stored while the device's first key can be shown (`FirstKeys`).
         """
         await self._keep(
             keys=[_announcement_key(copy.sn), device_copy_key(copy.sn), _first_key(copy.sn)],
@@ -105,5 +104,5 @@ class DeviceCopies:
         )
 
     async def drop(self, sn: str) -> None:
-        """Forget an SN, and what a log-in may be about to keep of it."""
+        """Delete the copy and the announcement of an SN."""
         await self._redis.delete(device_copy_key(sn), _announcement_key(sn))

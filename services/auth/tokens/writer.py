@@ -1,13 +1,13 @@
 """Issues, rotates and revokes tokens in Redis.
 
-Issuing cannot race with revocation: every subject has a **generation**, kept in MongoDB and raised
-with every new secret; the scripts refuse to issue under a generation lower than the highest one
-Redis has seen, and drop all older tokens as soon as they see a higher one. A used refresh token
-is remembered until it would have expired; its second use revokes its family.
+Issuing cannot race with revocation. Each subject has a **generation** in MongoDB, which every new
+secret raises. The scripts reject a generation lower than the highest one that Redis has seen, and
+delete all tokens of earlier generations when they see a higher one. A used refresh token is stored
+until it would have expired; using it again revokes its family.
 
-A writer with a grace period answers a second use within it with the pair of the first use, for
-clients that send a refresh twice. Redis keeps that pair encrypted under a key that only the used
-token yields, and forgets it with the family.
+A writer with a grace period returns the same pair for a second use within that time, for clients
+that send a refresh twice. Redis stores that pair encrypted with a key derived from the used token,
+and deletes it with the family.
 """
 
 import base64
@@ -27,20 +27,20 @@ from libs.common.identity.tokens import refresh_key, token_hash, token_key
 from libs.common.store.redis import Redis
 
 MAX_FAMILIES = 10_000
-"""Most families of one subject: a client that logs in for every request costs about 10 MB.
-Beyond it the family that would expire first is revoked."""
+"""Maximum families of one subject: a client that logs in for every request uses about 10 MB.
+Beyond it, the family that expires first is revoked."""
 MAX_PAGES = 100
-"""Most pages of one log-in that hear live updates; of more the oldest hears no more."""
+"""Maximum pages of a session with live updates. Beyond it, the oldest page loses them."""
 MAX_LISTED = 100
-"""Most log-ins of a person that are listed."""
+"""Maximum listed sessions of a user."""
 MARGIN = 60
-"""Seconds that a generation is kept beyond the last token of its subject."""
+"""Seconds that a generation is stored after the last token of its subject."""
 
 _LUA = Path(__file__).parent
 
 
 class TokenPair(msgspec.Struct, frozen=True):
-    """What a log-in or a refresh gives, shown only here."""
+    """The tokens of a login or refresh, shown only once."""
 
     access: str
     refresh: str
@@ -49,42 +49,42 @@ class TokenPair(msgspec.Struct, frozen=True):
 
     @property
     def age(self) -> int:
-        """Whole seconds since the pair was issued."""
+        """Return the whole seconds since the pair was issued."""
         return max(0, int(time.time() - self.issued_at))
 
 
 class LoginOrigin(msgspec.Struct, frozen=True):
-    """From where somebody signed in, or stayed signed in, as far as it is known."""
+    """Address and user agent of a login or refresh, as far as known."""
 
     address: str = ""
     agent: str = ""
-    """What the browser or program calls itself."""
+    """The user agent of the browser or program."""
 
 
 class Login(msgspec.Struct, frozen=True):
-    """A log-in of a person that lasts; times are in ms."""
+    """An active session of a user. Times are in ms."""
 
     family: str
     ends_at: int
     started_at: int | None = None
-    """None for one that began before this was remembered."""
+    """None for a session older than this field."""
     renewed_at: int | None = None
     origin: LoginOrigin = LoginOrigin()
 
 
 class Refusal(StrEnum):
-    """Why there are no tokens."""
+    """Reasons for rejecting a token request."""
 
     STALE = "STALE"
-    """The secret was regenerated, or the application deleted, in the meantime."""
+    """The secret was replaced or the subject deleted meanwhile."""
     UNKNOWN = "UNKNOWN"
-    """No such refresh token, or no longer."""
+    """The refresh token is unknown or expired."""
     REUSED = "REUSED"
-    """The refresh token had been used before; its family is revoked now."""
+    """The refresh token was used before, so its family was revoked."""
 
 
 class TokenWriter:
-    """Issues, rotates and revokes; only `auth` has one. Lives and grace period are in seconds."""
+    """Issues, rotates and revokes tokens. Lifetimes and grace period are in seconds."""
 
     def __init__(
         self, redis: Redis, *, access_life: int, refresh_life: int, reuse_grace: int = 0
@@ -96,22 +96,22 @@ class TokenWriter:
         self._issue = self._script("issue.lua")
         self._rotate = self._script("rotate.lua")
         self._revoke_subject = self._script("revoke_subject.lua")
-        self._page = self._script("page.lua")
-        self._logins = self._script("logins.lua")
+        self._add_page = self._script("page.lua")
+        self._list_logins = self._script("logins.lua")
         self._end_login = self._script("end_login.lua")
 
     async def issue(
         self, principal: Principal, generation: int, origin: LoginOrigin | None = None
     ) -> TokenPair | Refusal:
-        """Start a family for `principal`, whose secret was checked at `generation`.
+        """Start a family for `principal`, whose secret was verified at `generation`.
 
-        With `origin` it is listed among the log-ins of the subject.
+        With `origin`, it is listed among the sessions of the subject.
         """
         family = secrets.token_hex(16)
         return await self._store(self._issue, principal, family, generation, origin)
 
-    async def holder(self, refresh_token: str) -> Principal | None:
-        """Whose refresh token this is, be it used or not; None when it is unknown."""
+    async def find_holder(self, refresh_token: str) -> Principal | None:
+        """Return the owner of a refresh token, used or not; None if it is unknown."""
         raw = await self._redis.hget(refresh_key(refresh_token), "principal")
         return None if raw is None else msgspec.json.decode(raw, type=Principal)
 
@@ -122,43 +122,43 @@ class TokenWriter:
         generation: int,
         origin: LoginOrigin | None = None,
     ) -> TokenPair | Refusal:
-        """Use `refresh_token` up and issue the next pair of its family, `principal.family`.
+        """Use up `refresh_token` and issue the next pair of `principal.family`.
 
-        Within the grace period, return the pair that an earlier use of the token got.
+        Within the grace period, return the pair of an earlier use.
         """
         return await self._store(
             self._rotate, principal, principal.family, generation, origin, used=refresh_token
         )
 
-    async def logins(self, principal: Principal) -> list[Login]:
-        """The log-ins of a person, `MAX_LISTED` at most; the one that lasts longest first."""
-        found = await self._logins(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
+    async def list_logins(self, principal: Principal) -> list[Login]:
+        """Return up to `MAX_LISTED` sessions of a user, latest expiry first."""
+        found = await self._list_logins(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
         return [_login(*row) for row in found]
 
     async def end_login(self, principal: Principal, family: str) -> bool:
-        """Revoke one log-in of a person; False when the person has no such log-in."""
+        """Revoke one session of a user; return False if it does not exist."""
         keys = _subject_keys(principal)[1:]
         return bool(await self._end_login(keys=keys, args=[family]))
 
     async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
-        """Revoke all tokens of a subject that are older than `generation`; repeatable."""
+        """Revoke tokens of a subject older than `generation`. Idempotent."""
         keys = _keys_of(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
     async def add_page(self, principal: Principal, key: str) -> bool:
-        """Keep a page's credential under `key` while its log-in lasts; False when it has ended.
+        """Store a page's credential until its session ends; return False if it has ended.
 
-        What a user may do is not kept with it: that is asked for when it is used.
+        Permissions are not stored, because they are looked up when the credential is used.
         """
         plain = msgspec.structs.replace(
             principal, functions=frozenset(), super_admin=False, access=0
         )
         family = principal.family
         keys = [f"tw:family:{family}", f"tw:pages:{family}", key]
-        return bool(await self._page(keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES]))
+        return bool(await self._add_page(keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES]))
 
     async def has_pages(self, family: str) -> bool:
-        """Tell whether any page of a log-in that lasts has got a credential."""
+        """Return whether any page of an active session has a credential."""
         return bool(await self._redis.exists(f"tw:pages:{family}"))
 
     async def _store(
@@ -170,7 +170,7 @@ class TokenWriter:
         origin: LoginOrigin | None,
         used: str | None = None,
     ) -> TokenPair | Refusal:
-        """Issue a pair; `used` is the refresh token that pays for it."""
+        """Issue a pair; `used` is the refresh token that is exchanged for it."""
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
         keys = [*_subject_keys(principal), token_key(pair.access), refresh_key(pair.refresh)]
@@ -201,12 +201,12 @@ def _subject_keys(principal: Principal) -> list[str]:
 
 
 def _keys_of(kind: Kind, subject: str) -> list[str]:
-    """Where a subject's generation and families stand; kinds have ids of their own."""
+    """Return the Redis keys of a subject's generation and families."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
 
 
 def _sealed(pair: TokenPair, used: str) -> str:
-    """Encrypt a pair for the holder of `used`, the refresh token that it was issued for."""
+    """Encrypt a pair for the holder of `used`, the refresh token exchanged for it."""
     return _seal_under(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
 
 
@@ -216,7 +216,7 @@ def _opened(sealed: bytes, used: str) -> TokenPair:
 
 
 def _seal_under(token: str) -> Seal:
-    """A cipher whose key nobody has without the token; Redis knows only the token's hash."""
+    """Return a cipher whose key is derived from a token. Redis stores only its hash."""
     key = HKDF(SHA256(), 32, salt=None, info=b"thingway reissued tokens").derive(token.encode())
     return Seal(base64.urlsafe_b64encode(key).decode().rstrip("="))
 

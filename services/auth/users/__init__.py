@@ -1,1 +1,1 @@
-"""Users: the people of a tenant, and what each may do with their own account."""
+"""Users of a tenant, and operations on one's own account."""

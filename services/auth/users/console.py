@@ -1,4 +1,4 @@
-"""`/user`: the current user, the first user of a tenant, and the users of the caller's tenant."""
+"""`/user`: the current user, a tenant's first user, and the tenant's users."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
 from libs.common.http.request import address_of, principal_of, request_id_of
 from services.auth.accounts.tenants import DEFAULT_TENANT
-from services.auth.menus import ShownMenu, flat
-from services.auth.tenants.console import named_tenant, tenant_parameter
+from services.auth.menus import ShownMenu, flatten_menus
+from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 from services.auth.users.account import AccountService, OwnSessions
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (
@@ -33,7 +33,7 @@ from services.auth.users.schemas import (
     TenantStatus,
     UserSearch,
 )
-from services.auth.users.service import UserService, unknown_user
+from services.auth.users.service import UserService, user_not_found
 
 Accounts = NamedDependency[AccountService]
 Directory = NamedDependency[UserDirectory]
@@ -43,7 +43,7 @@ Sessions = NamedDependency[OwnSessions]
 
 @dataclass(frozen=True)
 class UserHandlers:
-    """What the operations on users need."""
+    """Dependencies of the operations on users."""
 
     accounts: AccountService
     directory: UserDirectory
@@ -53,46 +53,46 @@ class UserHandlers:
 
 @dataclass
 class TenantOperation(Operation):
-    """An operation without a token; a header names the tenant."""
+    """An operation without a token. A header names the tenant."""
 
     def __post_init__(self) -> None:
-        self.parameters = [tenant_parameter()]
+        self.parameters = [build_tenant_parameter()]
 
 
 @post("/register", operation_class=TenantOperation, security=[{}], waits=True)
 async def register_user(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
 ) -> None:
-    """Become a tenant's first user and super-admin; afterwards registration is closed (403)."""
+    """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
     address = address_of(request)
-    tenant = named_tenant(request) or DEFAULT_TENANT
+    tenant = read_tenant_header(request) or DEFAULT_TENANT
     await accounts.register(tenant, data, address, request_id_of(request))
 
 
 @get("/status", operation_class=TenantOperation, security=[{}])
 async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> TenantStatus:
-    """Tell whether a tenant has its first user."""
-    tenant = named_tenant(request) or DEFAULT_TENANT
+    """Get whether a tenant has its first user."""
+    tenant = read_tenant_header(request) or DEFAULT_TENANT
     return TenantStatus(init=await accounts.has_users(tenant))
 
 
 @get(guards=[users])
 async def get_current_user(principal: Requester, directory: Directory) -> Profile:
-    """Who is logged in, and the pages and functions that are open to it."""
-    return await directory.profile(principal)
+    """Get the current user with the available pages and functions."""
+    return await directory.get_profile(principal)
 
 
 @put("/password", guards=[users], waits=True)
 async def change_own_password(
     caller: RequestCaller, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
 ) -> None:
-    """Change one's own password; all of one's tokens end at once, the one used here too."""
+    """Change the caller's password and revoke all tokens of the caller immediately."""
     await accounts.change_password(caller, data.old_password, data.new_password)
 
 
 @get("/sessions", guards=[users])
 async def list_own_sessions(principal: Requester, sessions: Sessions) -> list[OwnSession]:
-    """One's own log-ins that last, 100 at most; the one that asks comes first."""
+    """List up to 100 active sessions of the caller, the current one first."""
     return await sessions.list(principal)
 
 
@@ -100,7 +100,7 @@ async def list_own_sessions(principal: Requester, sessions: Sessions) -> list[Ow
 async def end_own_session(
     caller: RequestCaller, sessions: Sessions, session_id: FromPath[str]
 ) -> None:
-    """End a session: its tokens and live updates at once; `current` is the one that asks."""
+    """End a session with its tokens and live updates. `current` is this session."""
     await sessions.end(caller, session_id)
 
 
@@ -129,7 +129,7 @@ async def create_user(caller: RequestCaller, people: People, data: JSONBody[Regi
 async def update_user(
     caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[EditUser]
 ) -> None:
-    """Set a user's e-mail address and nickname."""
+    """Change a user's e-mail address and nickname."""
     await people.update(caller, user_id, data)
 
 
@@ -137,7 +137,7 @@ async def update_user(
 async def set_user_password(
     caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> None:
-    """Give a user another password; its tokens end at once."""
+    """Set a user's password and revoke the user's tokens immediately."""
     await people.set_password(caller, user_id, data.password)
 
 
@@ -145,15 +145,15 @@ async def set_user_password(
 async def set_user_status(
     caller: RequestCaller, people: People, user_id: PathId, data: JSONBody[SetStatus]
 ) -> None:
-    """Disable a user, whose tokens end at once, or enable it again."""
+    """Enable a user, or disable it and revoke its tokens immediately."""
     await people.set_enabled(caller, user_id, enabled=data.enabled)
 
 
 @delete("/members/{user_id:str}", guards=[super_admins])
 async def delete_user(caller: RequestCaller, people: People, user_id: PathId) -> dict[str, str]:
-    """Delete a user, whose tokens end at once."""
+    """Delete a user and revoke its tokens immediately."""
     if not await people.delete(caller, [user_id], "user_id"):
-        raise unknown_user(user_id)
+        raise user_not_found(user_id)
     return {}
 
 
@@ -161,7 +161,7 @@ async def delete_user(caller: RequestCaller, people: People, user_id: PathId) ->
 async def delete_users(
     caller: RequestCaller, people: People, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
-    """Delete users, whose tokens end at once; unknown ids are passed over."""
+    """Delete users and revoke their tokens immediately. Unknown ids are ignored."""
     await people.delete(caller, ids_of(data.user_id_list))
     return {}
 
@@ -170,15 +170,15 @@ async def delete_users(
 async def list_user_menus(
     principal: Requester, directory: Directory, user_id: PathId
 ) -> list[ShownMenu]:
-    """The pages and functions that are open to a user, one by one."""
-    return flat(await directory.menus(principal, user_id))
+    """List the pages and functions available to a user."""
+    return flatten_menus(await directory.list_menus(principal, user_id))
 
 
 @post("/members/{user_id:str}/permission")
 async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
 ) -> PermissionAnswer:
-    """Tell whether a user may read a resource, by itself or by what it belongs to."""
+    """Get whether a user may read a resource, directly or by its owner."""
     held = await directory.has_permission(principal_of(request).tenant, user_id, data)
     return PermissionAnswer(
         data=Permission(held), request_id=request_id_of(request), has_permission=held

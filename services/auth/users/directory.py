@@ -1,4 +1,4 @@
-"""Questions about users that change nothing."""
+"""Queries about users: search, profile, menus and permissions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import StoredUser
-from services.auth.menus import tree, visible_to, with_ancestors
+from services.auth.menus import build_tree, filter_visible, select_with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
-from services.auth.users.service import unknown_user
+from services.auth.users.service import user_not_found
 
-ANYBODY = Resource(ResourceType.INTEGRATION, SYSTEM)
-"""What everybody sees: custom entities."""
+CUSTOM_ENTITIES = Resource(ResourceType.INTEGRATION, SYSTEM)
+"""Integration of custom entities, which all users may see."""
 
 Roles = Mapping[int, Role]
 """Roles by id; a user may have an id whose role was deleted a moment ago."""
@@ -29,23 +29,23 @@ Roles = Mapping[int, Role]
 
 @dataclass(frozen=True)
 class UserDirectory:
-    """Users as others see them, and as they see themselves."""
+    """Queries about the users of a tenant."""
 
     accounts: Accounts
     devices: DeviceClient
-    """Asked where a device belongs."""
+    """Client for the owners of a device."""
 
     async def search(self, tenant: str, wanted: UserSearch) -> tuple[list[ShownUser], int]:
-        """Users of a tenant, and how many there are on all pages."""
+        """Return one page of matching users, and the number of all."""
         users, total = await self.accounts.users.search(tenant, wanted.keyword or "", wanted)
         roles = await self._roles_of(tenant, users)
         return [_shown_user(user, roles) for user in users], total
 
-    async def profile(self, principal: Principal) -> Profile:
-        """The user who asks; raise `Unauthenticated` when it is gone."""
+    async def get_profile(self, principal: Principal) -> Profile:
+        """Return the profile of the caller; raise `Unauthenticated` if deleted."""
         user = await self.accounts.users.get(principal.tenant, principal.user_id)
         if user is None:
-            raise Unauthenticated("the user is gone")
+            raise Unauthenticated("the user is deleted")
         roles = await self._roles_of(user.tenant, [user])
         super_admin = _is_super_admin(user, roles)
         return Profile(
@@ -55,42 +55,42 @@ class UserDirectory:
             email=user.email,
             created_at=str(to_ms(user.created_at)),
             roles=_shown_roles(user, roles),
-            menus=tree(await self._open_menus(principal, user, roles)),
+            menus=build_tree(await self._open_menus(principal, user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
             may_command=principal.may_command,
         )
 
-    async def menus(self, caller: Principal, user_id: int) -> Sequence[Menu]:
-        """The menus that are open to a user, with their parents; raise `NotFound`."""
-        user = await self._known(caller.tenant, user_id)
+    async def list_menus(self, caller: Principal, user_id: int) -> Sequence[Menu]:
+        """Return the menus available to a user, with ancestors; raise `NotFound`."""
+        user = await self._get_user(caller.tenant, user_id)
         return await self._open_menus(caller, user, await self._roles_of(caller.tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
-        """Tell whether a user may read a resource: by itself or by what it belongs to.
+        """Return whether a user may read a resource, directly or by its owner.
 
-        Raises `NotFound`, and `Unavailable` when `device` is needed and silent.
+        Raises `NotFound`, and `Unavailable` if `device` does not respond.
         """
-        user = await self._known(tenant, user_id)
+        user = await self._get_user(tenant, user_id)
         kind, sent = asked.resource_type, asked.resource_id
         named = kind is ResourceType.INTEGRATION
         resource = str(sent) if named else parse_id(sent, "resource_id")
         if _is_super_admin(user, await self._roles_of(tenant, [user])):
             return True
-        if await self.accounts.grants.held(tenant, user.roles, kind, resource):
+        if await self.accounts.grants.is_granted(tenant, user.roles, kind, resource):
             return True
         if isinstance(resource, str):
             return False
         owners = await self._owners(tenant, kind, resource)
-        return ANYBODY in owners or any(
+        return CUSTOM_ENTITIES in owners or any(
             [
-                await self.accounts.grants.held(tenant, user.roles, one.type, one.id)
-                for one in owners
+                await self.accounts.grants.is_granted(tenant, user.roles, owner.type, owner.id)
+                for owner in owners
             ]
         )
 
     async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
-        """What a resource is shown by besides itself, as far as there is such a resource."""
+        """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             found = await self.devices.describe_devices(tenant, [number])
             return [owner for one in found for owner in _owners_of(one)]
@@ -101,10 +101,10 @@ class UserDirectory:
         owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
         return owners
 
-    async def _known(self, tenant: str, user_id: int) -> StoredUser:
+    async def _get_user(self, tenant: str, user_id: int) -> StoredUser:
         user = await self.accounts.users.get(tenant, user_id)
         if user is None:
-            raise unknown_user(user_id)
+            raise user_not_found(user_id)
         return user
 
     async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
@@ -115,18 +115,19 @@ class UserDirectory:
     async def _open_menus(
         self, caller: Principal, user: StoredUser, roles: Roles
     ) -> Sequence[Menu]:
-        """What a user's roles open, with the pages that lead there; all for a super-admin.
+        """Return the menus of a user's roles with ancestors; all for a super-admin.
 
-        Menus that the caller's console does not know are left out.
+        Menus that the caller's console does not support are left out.
         """
-        menus = visible_to(caller, await self.accounts.menus.all(user.tenant))
+        menus = filter_visible(caller, await self.accounts.menus.list_all(user.tenant))
         if _is_super_admin(user, roles):
             return menus
-        return with_ancestors(menus, [menu for role in _held(user, roles) for menu in role.menus])
+        return select_with_ancestors(
+            menus, [menu for role in _existing_roles(user, roles) for menu in role.menus]
+        )
 
 
 def _owners_of(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
-    """The integration, and the group of the device when it is in one."""
     owners = [Resource(ResourceType.INTEGRATION, one.integration)]
     if one.group is not None:
         owners.append(Resource(ResourceType.DEVICE_GROUP, one.group))
@@ -140,12 +141,12 @@ def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
 
 
 def _shown_roles(user: StoredUser, roles: Roles) -> list[RoleName]:
-    return [RoleName(str(role.id), role.name) for role in _held(user, roles)]
+    return [RoleName(str(role.id), role.name) for role in _existing_roles(user, roles)]
 
 
 def _is_super_admin(user: StoredUser, roles: Roles) -> bool:
-    return any(role.name == SUPER_ADMIN for role in _held(user, roles))
+    return any(role.name == SUPER_ADMIN for role in _existing_roles(user, roles))
 
 
-def _held(user: StoredUser, roles: Roles) -> list[Role]:
+def _existing_roles(user: StoredUser, roles: Roles) -> list[Role]:
     return [roles[role] for role in user.roles if role in roles]

@@ -1,4 +1,4 @@
-"""What an e-mail address, a nickname and a password must be like."""
+"""Validation of e-mail addresses, nicknames and passwords."""
 
 import re
 import secrets
@@ -8,15 +8,15 @@ from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.console import name_of
 
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
-LONGEST_NICKNAME = 127
+
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _EMAIL = re.compile(rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})+")
 """HTML's valid e-mail address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
 in its domain."""
 
 
-def checked_email(text: str) -> str:
-    """The address without space around it; raise `InvalidInput` that names `email`."""
+def validate_email(text: str) -> str:
+    """Return the stripped address; raise `InvalidInput` for `email`."""
     email = text.strip()
     if not email:
         raise MalformedRequest("must not be blank", field="email")
@@ -29,9 +29,9 @@ def checked_email(text: str) -> str:
     return email
 
 
-def checked_nickname(text: str) -> str:
-    """The nickname without space around it; raise `InvalidInput` that names `nickname`."""
-    return name_of(text, "nickname", LONGEST_NICKNAME)
+def validate_nickname(text: str) -> str:
+    """Return the stripped nickname; raise `InvalidInput` for `nickname`."""
+    return name_of(text, "nickname", 127)
 
 
 SHORTEST, LONGEST = 8, 63
@@ -39,8 +39,8 @@ _PRINTABLE = re.compile(r"[!-~]+")
 _NEEDED = {"an upper-case letter": r"[A-Z]", "a lower-case letter": r"[a-z]", "a digit": r"[0-9]"}
 
 
-def checked_password(text: str, field: str = "password") -> str:
-    """Return `text`; raise `InvalidInput` that names `field` and says what is missing."""
+def validate_password(text: str, field: str = "password") -> str:
+    """Return `text`; raise `InvalidInput` for `field` with the missing characters."""
     if not text.strip():
         raise MalformedRequest("must not be blank", field=field)
     if not SHORTEST <= len(text) <= LONGEST:
@@ -53,8 +53,8 @@ def checked_password(text: str, field: str = "password") -> str:
     return text
 
 
-def new_password() -> str:
-    """Make a password of 142 random bits that satisfies the rule: letters and digits."""
+def generate_password() -> str:
+    """Return a random password of 142 bits that satisfies the rules."""
     alphabet = string.ascii_letters + string.digits
     while True:
         made = "".join(secrets.choice(alphabet) for _ in range(24))

@@ -1,4 +1,4 @@
-"""Users on the wire of the management API."""
+"""Requests and responses of the operations on users."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class RegisterUser(msgspec.Struct, kw_only=True):
-    """`POST /user/register` and `POST /user/members`."""
+    """Body of `POST /user/register` and `POST /user/members`."""
 
     email: str
     """5 to 255 characters."""
@@ -25,49 +25,49 @@ class RegisterUser(msgspec.Struct, kw_only=True):
 
 
 class EditUser(msgspec.Struct, kw_only=True):
-    """`PUT /user/members/{id}`."""
+    """Body of `PUT /user/members/{id}`."""
 
     email: str
     nickname: str
 
 
 class ChangeOwnPassword(msgspec.Struct, kw_only=True):
-    """`PUT /user/password`."""
+    """Body of `PUT /user/password`."""
 
     old_password: str
     new_password: str
 
 
 class ChangePassword(msgspec.Struct, kw_only=True):
-    """`PUT /user/members/{id}/change-password`."""
+    """Body of `PUT /user/members/{id}/change-password`."""
 
     password: str
 
 
 class SetStatus(msgspec.Struct, kw_only=True):
-    """`PUT /user/members/{id}/status`."""
+    """Body of `PUT /user/members/{id}/status`."""
 
     enabled: bool
 
 
 class DeleteUsers(msgspec.Struct, kw_only=True):
-    """`POST /user/batch-delete`; unknown ids are passed over."""
+    """Body of `POST /user/batch-delete`. Unknown ids are ignored."""
 
     user_id_list: Ids
 
 
 class AskPermission(msgspec.Struct, kw_only=True):
-    """`POST /user/members/{id}/permission`."""
+    """Body of `POST /user/members/{id}/permission`."""
 
     resource_type: ResourceType
     resource_id: NamedId
 
 
 class UserSearch(PageRequest):
-    """`POST /user/members/search`."""
+    """Body of `POST /user/members/search`."""
 
     keyword: Keyword | None = None
-    """Part of the nickname or of the e-mail address, in any case."""
+    """Part of the nickname or e-mail address, ignoring case."""
 
 
 class RoleName(msgspec.Struct):
@@ -85,13 +85,13 @@ class ShownUser(Shown):
     nickname: str
     email: str
     created_at: str
-    """ms."""
+    """Unix time in ms."""
     enabled: bool
     roles: list[RoleName]
 
 
 class Profile(msgspec.Struct, kw_only=True):
-    """`GET /user`: who is logged in, and the pages and functions that are open to it."""
+    """The current user with the available pages and functions."""
 
     tenant_id: str
     user_id: str
@@ -102,42 +102,42 @@ class Profile(msgspec.Struct, kw_only=True):
     menus: list[MenuNode]
     super_admin: bool
     is_super_admin: bool
-    """The same under the name that existing consoles read."""
+    """Same as `super_admin`, for existing consoles."""
     may_command: bool
-    """Whether the user may set values and call services of the devices that it sees."""
+    """Whether the user may set values and call services of visible devices."""
 
 
 class OwnSession(Shown, kw_only=True):
-    """One of one's own log-ins, wherever it was made; times are in ms."""
+    """A session of the caller. Times are in ms."""
 
     session_id: str
     current: bool
-    """It is the one that asks."""
+    """Whether the request uses this session."""
     started_at: str | None = None
-    """Absent for one that is older than this list."""
+    """Absent for sessions older than this field."""
     renewed_at: str | None = None
-    """When it was last given tokens."""
+    """Time of the latest login or refresh."""
     ends_at: str
-    """Unless it is renewed."""
+    """Expiry, unless the session is refreshed."""
     address: str
-    """Where it was last given tokens."""
+    """IP address of the latest login or refresh."""
     user_agent: str
-    """What the browser or program called itself there."""
+    """User agent of the latest login or refresh."""
 
 
 class TenantStatus(msgspec.Struct):
-    """`GET /user/status`: whether the tenant has its first user, and registration is closed."""
+    """Whether the tenant has its first user and registration is closed."""
 
     init: bool
 
 
 class Permission(msgspec.Struct):
-    """Whether a user has a resource."""
+    """Whether a user may read a resource."""
 
     has_permission: bool
 
 
 class PermissionAnswer(Answer[Permission], kw_only=True):
-    """The field at top level, as specified, and in `data`, where clients of the field read it."""
+    """The field at top level, as specified, and in `data`, where clients read it."""
 
     has_permission: bool

@@ -1,6 +1,6 @@
 """Changes of users by a super-admin or by the operator.
 
-Whatever shuts a user out or changes its password ends its tokens before the caller is answered.
+Disabling a user or changing its password revokes its tokens before the caller gets a response.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.users import StoredUser, UserStore
 from services.auth.changes import Change, Changes
 from services.auth.passwords import PasswordHashes
-from services.auth.users.rules import checked_email, checked_nickname, checked_password
+from services.auth.users.rules import validate_email, validate_nickname, validate_password
 from services.auth.users.schemas import EditUser, RegisterUser
 
 
 @dataclass(frozen=True)
 class UserService:
-    """Adds, changes and removes users."""
+    """Adds, changes and deletes users."""
 
     changes: Changes
     accounts: Accounts
     hashes: PasswordHashes
 
     async def make(self, tenant: str, wanted: RegisterUser) -> StoredUser:
-        """A user who is not stored yet; raise `InvalidInput` naming the field at fault."""
-        email, nickname = checked_email(wanted.email), checked_nickname(wanted.nickname)
-        hashed = await self.hashes.hash(tenant, checked_password(wanted.password))
+        """Return a new user that is not stored yet; raise `InvalidInput` with the field."""
+        email, nickname = validate_email(wanted.email), validate_nickname(wanted.nickname)
+        hashed = await self.hashes.hash(tenant, validate_password(wanted.password))
         now = datetime.now(UTC)
         return StoredUser(
             id=await self.accounts.users.next_id(),
@@ -45,7 +45,10 @@ class UserService:
         )
 
     async def create(self, caller: Caller, wanted: RegisterUser) -> None:
-        """Add a user without roles; raise `InvalidInput`, `Conflict` or `TooManyRequests`."""
+        """Add a user without roles.
+
+        Raises `InvalidInput`, `Conflict` or `TooManyRequests`.
+        """
         user = await self.make(caller.tenant, wanted)
 
         async def insert_user(change: Change) -> None:
@@ -56,36 +59,36 @@ class UserService:
         await self.changes.run(caller, insert_user)
 
     async def update(self, caller: Caller, user_id: int, wanted: EditUser) -> None:
-        """Set address and nickname; raise `InvalidInput`, `NotFound` or `Conflict`."""
+        """Change address and nickname; raise `InvalidInput`, `NotFound` or `Conflict`."""
         changes = {
-            "email": checked_email(wanted.email),
-            "nickname": checked_nickname(wanted.nickname),
+            "email": validate_email(wanted.email),
+            "nickname": validate_nickname(wanted.nickname),
         }
 
         async def update_user(change: Change) -> None:
-            before = await self._found(caller, user_id, change)
+            before = await self._get(caller, user_id, change)
             after = await self.accounts.users.update(before, change.session, changes)
             change.record("updated", after.subject, _audit_fields(before), _audit_fields(after))
 
         await self.changes.run(caller, update_user)
 
     async def set_password(self, caller: Caller, user_id: int, password: str) -> None:
-        """Give a user another password; raise `InvalidInput` or `NotFound`."""
-        hashed = await self.hashes.hash(caller.tenant, checked_password(password))
+        """Set the password of a user; raise `InvalidInput` or `NotFound`."""
+        hashed = await self.hashes.hash(caller.tenant, validate_password(password))
 
         async def replace_user_password(change: Change) -> None:
-            user = await self._found(caller, user_id, change)
+            user = await self._get(caller, user_id, change)
             await replace_password(self.accounts.users, change, user, hashed)
 
         await self.changes.run(caller, replace_user_password)
 
     async def set_enabled(self, caller: Caller, user_id: int, *, enabled: bool) -> None:
-        """Let a user in or keep it out; raise `NotFound`, and `InvalidInput` for oneself."""
+        """Enable or disable a user; raise `NotFound`, `InvalidInput` for the caller."""
         if not enabled:
             _refuse_self(caller, [user_id], "disable", "enabled")
 
         async def update_enabled(change: Change) -> None:
-            user = await self._found(caller, user_id, change)
+            user = await self._get(caller, user_id, change)
             if user.enabled == enabled:
                 return
             after = await self.accounts.users.update(
@@ -94,14 +97,14 @@ class UserService:
             action = "enabled" if enabled else "disabled"
             change.record(action, user.subject)
             if not enabled:
-                await self._shut_out(change, [after], "enabled")
+                await self._revoke_tokens(change, [after], "enabled")
 
         await self.changes.run(caller, update_enabled)
 
     async def delete(self, caller: Caller, ids: Sequence[int], field: str = "user_id_list") -> int:
-        """Remove users, passing over unknown ids, and return how many there were.
+        """Delete users, ignoring unknown ids, and return the number of deleted users.
 
-        Raises `InvalidInput` for oneself, which names `field`.
+        Raises `InvalidInput` with `field` if the caller is among them.
         """
         _refuse_self(caller, ids, "delete", field)
 
@@ -114,29 +117,29 @@ class UserService:
             )
             for user in users:
                 change.record("deleted", user.subject, before=_all_audit_fields(user))
-            await self._shut_out(change, [raised(user) for user in users], field)
+            await self._revoke_tokens(change, [with_next_generation(user) for user in users], field)
             return len(users)
 
         return await self.changes.run(caller, delete_users)
 
-    async def _shut_out(self, change: Change, users: Sequence[StoredUser], field: str) -> None:
-        """End all tokens of users who are out.
+    async def _revoke_tokens(self, change: Change, users: Sequence[StoredUser], field: str) -> None:
+        """Revoke all tokens of disabled or deleted users.
 
-        The raised version also makes two such changes conflict in MongoDB: without it the
-        last two super-admins could remove each other at the same time.
+        Raising the version makes two such changes conflict in MongoDB. Otherwise the last two
+        super-admins could delete each other at the same time.
         """
-        change.changes_access()
+        change.mark_access_changed()
         for user in users:
             change.revoke(Kind.USER, str(user.id), user.generation)
         tenant, session = users[0].tenant, change.session
         role = await self.accounts.roles.super_admin(tenant, session)
-        if not await self.accounts.users.any(tenant, session, roles=role, enabled=True):
-            raise MalformedRequest("the last super-admin must stay", field=field)
+        if not await self.accounts.users.exists(tenant, session, roles=role, enabled=True):
+            raise MalformedRequest("the last enabled super-admin must stay", field=field)
 
-    async def _found(self, caller: Caller, user_id: int, change: Change) -> StoredUser:
+    async def _get(self, caller: Caller, user_id: int, change: Change) -> StoredUser:
         user = await self.accounts.users.get(caller.tenant, user_id, change.session)
         if user is None:
-            raise unknown_user(user_id)
+            raise user_not_found(user_id)
         return user
 
 
@@ -145,18 +148,18 @@ def record_created(change: Change, user: StoredUser) -> None:
     change.record("created", user.subject, after=_all_audit_fields(user))
 
 
-def unknown_user(user_id: int) -> NotFound:
-    """There is no such user in the caller's tenant."""
-    return NotFound(f"there is no user {user_id}", field="user_id")
+def user_not_found(user_id: int) -> NotFound:
+    """Return the error for a user that does not exist in the caller's tenant."""
+    return NotFound(f"user {user_id} does not exist", field="user_id")
 
 
-def raised(user: StoredUser) -> StoredUser:
-    """The user one generation on, with which its removal revokes."""
+def with_next_generation(user: StoredUser) -> StoredUser:
+    """Return the user with the next generation, which revokes its tokens."""
     return msgspec.structs.replace(user, generation=user.generation + 1)
 
 
 async def replace_password(store: UserStore, change: Change, user: StoredUser, hashed: str) -> None:
-    """Keep the hash of a new password and end every token of the user."""
+    """Store the hash of a new password and revoke all tokens of the user."""
     after = await store.update(user, change.session, {"passwordHash": hashed}, ends_tokens=True)
     change.revoke(Kind.USER, str(user.id), after.generation)
     change.record("password_changed", user.subject)
@@ -169,7 +172,7 @@ def _refuse_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
 
 
 def _all_audit_fields(user: StoredUser) -> dict[str, Any]:
-    """All that comes and goes with a user: whoever registers first gets a role with it."""
+    """Return all audit fields, with roles, because a first user has one at once."""
     return {**_audit_fields(user), "roleIds": list(user.roles)}
 
 

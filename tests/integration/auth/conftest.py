@@ -180,9 +180,9 @@ def _cheap_hashes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         hasher = PasswordHasher(time_cost=1, memory_cost=16, parallelism=1)
         patch.setattr(passwords, "_hasher", hasher)
-        passwords._nobodys.cache_clear()
+        passwords._dummy_hash.cache_clear()
         yield
-    passwords._nobodys.cache_clear()
+    passwords._dummy_hash.cache_clear()
 
 
 @pytest.fixture(scope="session")

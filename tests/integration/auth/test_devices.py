@@ -37,7 +37,7 @@ from libs.common.identity.device_keys import (
     RefusedLogins,
 )
 from libs.common.tls import PeerCertificate
-from services.auth.device_credentials import MOST_CERTIFICATES
+from services.auth.device_credentials import MAX_CERTIFICATES
 from tests.outside import relaying
 
 DEVICE = DeviceRef("Ab12", 7, "t1")
@@ -138,11 +138,11 @@ async def test_certificates_are_bounded_and_need_a_device(auth):
             await certify(auth, "0A", sn)
     for number in range(3):
         await certify(auth, f"E{number}", lasts=-1)
-    for number in range(MOST_CERTIFICATES):
+    for number in range(MAX_CERTIFICATES):
         await certify(auth, f"{number:02X}")
     with pytest.raises(Conflict, match="revoke one"):
         await certify(auth, "FF")
-    assert len(await serials(auth)) == MOST_CERTIFICATES
+    assert len(await serials(auth)) == MAX_CERTIFICATES
 
 
 async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):

@@ -5,7 +5,7 @@ import msgspec
 from libs.common.contracts.mqtt import LivePages, LoginRef, live_topic
 from libs.common.identity import Principal
 from libs.common.identity.tokens import live_key
-from services.auth.live import broker_info
+from services.auth.live import build_broker_info
 from services.auth.tokens import writer
 from tests.integration.auth.people import (
     PASSWORD,
@@ -123,5 +123,5 @@ async def test_a_console_learns_where_mqtt_is(auth):
     assert await auth.done("GET", "/mqtt/broker-info", caller=await first_user(auth)) == {
         "ws_path": "/mqtt"
     }
-    told = broker_info("mqtt://iot.example.org,mqtts://iot.example.org:8884")
+    told = build_broker_info("mqtt://iot.example.org,mqtts://iot.example.org:8884")
     assert (told.ws_path, told.mqtt_port, told.mqtts_port) == ("/mqtt", 1883, 8884)

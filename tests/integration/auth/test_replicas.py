@@ -134,7 +134,7 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     user_id = int(await store_user(auth, 7, int(role_id)))
     access = AccessService(auth.mongo, Accounts(auth.mongo.direct), AccessVersions(auth.redis))
     user = UserRef("default", user_id)
-    first = (await access.grants(user)).version
+    first = (await access.get_grants(user)).version
     done = asyncio.Event()
 
     async def change() -> None:
@@ -147,7 +147,7 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     async def read() -> int:
         reads = 0
         while not done.is_set():
-            held = await access.grants(user)
+            held = await access.get_grants(user)
             assert held.devices == frozenset(range(1, held.version - first + 1))
             reads += 1
         return reads

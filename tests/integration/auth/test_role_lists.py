@@ -162,7 +162,7 @@ async def role_with(auth: Any, *granted: tuple[str, str]) -> str:
     return role
 
 
-async def listed(auth: Any, path: str, **body: Any) -> list[str]:
+async def summarize_ids(auth: Any, path: str, **body: Any) -> list[str]:
     """The ids of a list."""
     found = await auth.done("POST", path, body)
     (name,) = (
@@ -202,7 +202,7 @@ async def test_devices_come_by_themselves_and_through_their_integration(auth, ow
             "role_integration": True,
         },
     ]
-    assert await listed(auth, f"{role}/undistributed-devices") == ["7"]
+    assert await summarize_ids(auth, f"{role}/undistributed-devices") == ["7"]
 
 
 async def test_devices_come_through_their_group(auth, owners):
@@ -210,7 +210,7 @@ async def test_devices_come_through_their_group(auth, owners):
     role = await role_with(auth, ("DEVICE_GROUP", "4"))
     (bell,) = await auth.done("POST", f"{role}/devices", {})
     assert (bell["device_id"], bell["role_integration"]) == ("7", True)
-    assert await listed(auth, f"{role}/undistributed-devices") == ["6", "5"]
+    assert await summarize_ids(auth, f"{role}/undistributed-devices") == ["6", "5"]
     await auth.done("POST", f"{role}/associate-user", {"user_ids": ["7"]})
     asked = {"resource_type": "DEVICE", "resource_id": "7"}
     answer = await auth.ask("POST", "/user/members/7/permission", asked)
@@ -221,9 +221,9 @@ async def test_devices_are_found_by_their_name_and_their_integrations(auth, owne
     """In part, in any case."""
     role = await role_with(auth, ("INTEGRATION", "ping"), ("INTEGRATION", "direct"))
 
-    assert await listed(auth, f"{role}/devices", keyword="DOO") == ["6"]
-    assert await listed(auth, f"{role}/devices", keyword="connect") == ["7", "6"]
-    assert await listed(auth, f"{role}/devices", keyword="nothing") == []
+    assert await summarize_ids(auth, f"{role}/devices", keyword="DOO") == ["6"]
+    assert await summarize_ids(auth, f"{role}/devices", keyword="connect") == ["7", "6"]
+    assert await summarize_ids(auth, f"{role}/devices", keyword="nothing") == []
 
 
 async def test_devices_are_paged_and_sorted_by_their_owner(auth, owners):
@@ -260,9 +260,9 @@ async def test_a_role_without_grants_shows_nothing(auth, owners):
         page = await auth.done("POST", f"{role}/{kind}", {"page_size": 10, "page_number": 1})
         assert page == {"page_size": 10, "page_number": 1, "total": 0, "content": []}
     assert owners.asked == []
-    assert await listed(auth, f"{role}/undistributed-devices") == ["7", "6", "5"]
-    assert await listed(auth, f"{role}/undistributed-integrations") == ["direct", "ping"]
-    assert await listed(auth, f"{role}/undistributed-dashboards") == ["8", "9"]
+    assert await summarize_ids(auth, f"{role}/undistributed-devices") == ["7", "6", "5"]
+    assert await summarize_ids(auth, f"{role}/undistributed-integrations") == ["direct", "ping"]
+    assert await summarize_ids(auth, f"{role}/undistributed-dashboards") == ["8", "9"]
 
 
 async def test_integrations_have_their_counts(auth, owners):
@@ -275,16 +275,16 @@ async def test_integrations_have_their_counts(auth, owners):
     assert await auth.done("POST", f"{role}/undistributed-integrations") == [
         {"integration_id": "direct", "integration_name": "Direct connection"}
     ]
-    assert await listed(auth, f"{role}/integrations", keyword="x") == []
+    assert await summarize_ids(auth, f"{role}/integrations", keyword="x") == []
 
 
 async def test_integrations_are_sorted_and_paged(auth, owners):
     """By name unless told otherwise."""
     role = await role_with(auth, ("INTEGRATION", "ping"), ("INTEGRATION", "direct"))
 
-    assert await listed(auth, f"{role}/integrations") == ["direct", "ping"]
+    assert await summarize_ids(auth, f"{role}/integrations") == ["direct", "ping"]
     sorts = [{"property": "entity_num", "direction": "ASC"}]
-    assert await listed(auth, f"{role}/integrations", sorts=sorts) == ["ping", "direct"]
+    assert await summarize_ids(auth, f"{role}/integrations", sorts=sorts) == ["ping", "direct"]
     page = await auth.done("POST", f"{role}/integrations", {"page_size": 1, "page_number": 2})
     assert [each["integration_id"] for each in page["content"]] == ["ping"]
     assert page["total"] == 2
@@ -342,7 +342,7 @@ async def test_all_devices_are_listed_however_many(auth, monkeypatch, owners):
     monkeypatch.setitem(globals(), "DEVICES", many)
     role = await role_with(auth)
 
-    whole = await listed(auth, f"{role}/undistributed-devices")
+    whole = await summarize_ids(auth, f"{role}/undistributed-devices")
     page = await auth.done(
         "POST", f"{role}/undistributed-devices", {"page_size": 1100, "page_number": 1}
     )
@@ -370,7 +370,7 @@ async def test_what_there_is_not_cannot_be_granted(auth, owners):
 class NoCredential:
     """No user of the bus has a credential."""
 
-    async def credentials_of(self, user: str) -> frozenset[str]:
+    async def list_credentials(self, user: str) -> frozenset[str]:
         return frozenset()
 
 
@@ -405,7 +405,7 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
     )
     roles = RoleService(changes, accounts)
     service = GrantService(changes, roles, accounts, known)
-    await deleted_resources.GrantSweep(service).once()
+    await deleted_resources.GrantSweep(service).sweep()
 
     left = await auth.done("POST", f"{role}/resources", {"sorts": [{"property": "resource_id"}]})
     assert [each["resource_id"] for each in left] == ["5", "7", "8", "74"]

@@ -24,7 +24,7 @@ async def others(auth: Any, role: str, **body: Any) -> list[str]:
     return [user["user_id"] for user in found]
 
 
-async def roles_of(auth: Any, user_id: str) -> list[int]:
+async def list_role_ids(auth: Any, user_id: str) -> list[int]:
     user = await auth.mongo.database["users"].find_one({"_id": int(user_id)})
     return list(user["roles"])
 
@@ -77,7 +77,7 @@ async def test_adding_passes_over_who_is_unknown_or_there(auth):
     for _ in range(2):
         await auth.done("POST", f"{role}/associate-user", {"user_ids": [user_id, 7, "99", user_id]})
 
-    assert await roles_of(auth, user_id) == [int(role_id)]
+    assert await list_role_ids(auth, user_id) == [int(role_id)]
     assert await audited(auth, "role", action="members_added") == ["members_added"]
 
 
@@ -92,7 +92,7 @@ async def test_users_of_another_tenant_are_unknown(auth):
     await auth.done("POST", f"{role}/associate-user", {"user_ids": ["8"]})
     await auth.done("POST", f"{role}/disassociate-user", {"user_ids": ["7"]})
 
-    assert (await roles_of(auth, "7"), await roles_of(auth, "8")) == ([int(role_id)], [])
+    assert (await list_role_ids(auth, "7"), await list_role_ids(auth, "8")) == ([int(role_id)], [])
     assert (await members(auth, role), await others(auth, role)) == ([], [])
     theirs = await create_role(auth, caller=STRANGER)
     await auth.refused(
@@ -146,7 +146,7 @@ async def test_the_last_super_admin_stays(auth):
     await auth.done("POST", path, {"user_ids": [first]})
     await auth.refused(409, "POST", path, {"user_ids": [second]}, field="user_ids")
 
-    assert await roles_of(auth, second) == [1]
+    assert await list_role_ids(auth, second) == [1]
     assert (await access_of(auth, second)).super_admin
 
 

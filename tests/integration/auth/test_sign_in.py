@@ -205,7 +205,7 @@ async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60, reuse_grace=60)
     user = Principal(kind=Kind.USER, tenant="default", subject="7")
     first = await writer.issue(user, 1)
-    holder = await writer.holder(first.refresh)
+    holder = await writer.find_holder(first.refresh)
     await writer.rotate(first.refresh, holder, 1)
 
     await writer.revoke_subject(Kind.USER, "7", 2)

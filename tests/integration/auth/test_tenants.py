@@ -11,7 +11,7 @@ from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.logins import secret_matches
+from services.auth.client_secrets import secret_matches
 from services.auth.migrations import FLEET, MIGRATIONS, SETTINGS
 
 

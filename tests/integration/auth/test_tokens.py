@@ -240,11 +240,11 @@ async def test_tokens_expire(auth):
     await asyncio.sleep(1.1)
 
     assert await auth.principal(pair.access) is None
-    assert await writer.holder(pair.refresh) == await _held(caller, writer, pair)
+    assert await writer.find_holder(pair.refresh) == await _held(caller, writer, pair)
 
 
 async def _held(caller, writer, pair):
-    holder = await writer.holder(pair.refresh)
+    holder = await writer.find_holder(pair.refresh)
     return Principal(caller.kind, caller.tenant, caller.subject, "", holder.family)
 
 

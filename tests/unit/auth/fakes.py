@@ -6,7 +6,7 @@ import msgspec
 
 from services.auth.applications.model import StoredApplication
 from services.auth.changes import Change, Changes
-from services.auth.logins import secret_hash
+from services.auth.client_secrets import hash_secret
 from services.auth.tokens.writer import Refusal, TokenPair
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
@@ -19,7 +19,7 @@ def application(**changes) -> StoredApplication:
         tenant="t1",
         name="first",
         client_id=CLIENT_ID,
-        secret_hash=secret_hash(SECRET),
+        secret_hash=hash_secret(SECRET),
         generation=3,
         events=True,
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -37,17 +37,17 @@ class FakeApplications:
     async def next_id(self):
         return 5
 
-    async def by_id(self, application_id):
+    async def find_by_id(self, application_id):
         return self.known.get(application_id)
 
-    async def by_client_id(self, client_id):
+    async def find_by_client_id(self, client_id):
         return next((each for each in self.known.values() if each.client_id == client_id), None)
 
     async def get(self, application_id, tenant, change=None):
         found = self.known.get(application_id)
         return found if found and found.tenant == tenant else None
 
-    async def all(self, tenant):
+    async def list_all(self, tenant):
         return [each for each in self.known.values() if each.tenant == tenant]
 
     async def add(self, made, change):
@@ -99,7 +99,7 @@ class FakeTokens:
         self.asked.append((principal, generation))
         return self.outcome
 
-    async def holder(self, refresh_token):
+    async def find_holder(self, refresh_token):
         return self.holder_of
 
     async def rotate(self, refresh_token, principal, generation):

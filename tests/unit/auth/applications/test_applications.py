@@ -6,8 +6,8 @@ from libs.common.contracts.auth import GIVE_DEVICE, TAKE_DEVICE, GiveDevice, Own
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.applications.model import ApplicationUpdate, NewApplication
-from services.auth.applications.service import ApplicationService, allow_list
-from services.auth.logins import secret_matches
+from services.auth.applications.service import ApplicationService, parse_allow_list
+from services.auth.client_secrets import secret_matches
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, application
 
 ID = 1_000_000
@@ -46,7 +46,7 @@ def delete(platform, tenant="t1"):
 
 
 def allow(platform, tenant="t1"):
-    return platform.service.allow(caller(tenant), ID, ["192.0.2.0/24"])
+    return platform.service.set_allowed_addresses(caller(tenant), ID, ["192.0.2.0/24"])
 
 
 def update(platform, tenant="t1"):
@@ -139,7 +139,7 @@ async def test_what_changes_nothing_is_not_told():
     platform = Platform(application(allowed_addresses=("192.0.2.0/24",)))
 
     await platform.service.update(caller(), ID, ApplicationUpdate(name=" first ", events=True))
-    await platform.service.allow(caller(), ID, ["192.0.2.0/255.255.255.0"])
+    await platform.service.set_allowed_addresses(caller(), ID, ["192.0.2.0/255.255.255.0"])
 
     assert platform.log == []
 
@@ -177,7 +177,7 @@ def test_a_list_has_each_entry_once_in_its_shortest_spelling():
         "0.0.0.0/0",
     ]
 
-    assert allow_list(given) == (
+    assert parse_allow_list(given) == (
         "192.0.2.1",
         "2001:db8::1",
         "10.0.0.0/8",
@@ -207,7 +207,7 @@ def test_a_list_has_each_entry_once_in_its_shortest_spelling():
 def test_what_is_no_network_is_refused_by_its_place(text):
     """Also an address with the prefix of its network: which of them was meant?"""
     with pytest.raises(InvalidInput) as caught:
-        allow_list(["192.0.2.1", text])
+        parse_allow_list(["192.0.2.1", text])
 
     assert caught.value.field == "allowed_addresses[1]"
 
@@ -215,8 +215,8 @@ def test_what_is_no_network_is_refused_by_its_place(text):
 async def test_a_device_that_is_given_or_taken_is_told_after_it_is_done():
     """Each time: a repetition after something broke in between leaves its entry."""
     platform = Platform(application())
-    await platform.service.give(caller(), ID, 7)
-    await platform.service.take(caller(), ID, 7)
+    await platform.service.assign_device(caller(), ID, 7)
+    await platform.service.reclaim_device(caller(), ID, 7)
     assert platform.log == [
         (GIVE_DEVICE, GiveDevice("t1", 7, ID, "first")),
         "device_given",
@@ -230,5 +230,5 @@ async def test_an_application_of_another_tenant_is_given_nothing():
     """404, and nothing is asked of `device`."""
     platform = Platform(application())
     with pytest.raises(NotFound):
-        await platform.service.give(caller("t2"), ID, 7)
+        await platform.service.assign_device(caller("t2"), ID, 7)
     assert platform.log == []

@@ -13,8 +13,8 @@ from libs.common.identity import Caller, HeaderSigner, make_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal
 from libs.common.identity.header import PASS_LIFETIME, PassSigner, PassVerifier
 from libs.common.tls import PeerCertificate
-from services.auth.bus_credentials import application_credential, credential
-from services.auth.callout.admission_registry import Entry
+from services.auth.bus_credentials import derive_application_credential, derive_credential
+from services.auth.callout.admission_registry import AdmissionResult
 from services.auth.callout.login_authorizer import LoginAuthorizer
 from services.auth.callout.permissions import (
     Admission,
@@ -22,11 +22,11 @@ from services.auth.callout.permissions import (
     device_permissions,
     integration_permissions,
 )
-from services.auth.logins import secret_hash
+from services.auth.client_secrets import hash_secret
 from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, application
 
 HOST = "192.0.2.1"
-KEY = credential(device_key_hash("k"))
+KEY = derive_credential(device_key_hash("k"))
 PRIVATE, PUBLIC = make_keys()
 PASSES = PassVerifier(PUBLIC)
 UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
@@ -59,7 +59,7 @@ class FakeIntegrations:
     """A login of `lamps`."""
 
     async def secret_hash(self, integration: str) -> str | None:
-        return secret_hash(SECRET) if integration == "lamps" else None
+        return hash_secret(SECRET) if integration == "lamps" else None
 
 
 class FakeRegistry:
@@ -68,11 +68,13 @@ class FakeRegistry:
     def __init__(self, most: int) -> None:
         self.left = collections.defaultdict(lambda: most)
 
-    async def enter(self, admission, connection, client_id) -> Entry | None:
+    async def admit(self, admission, connection, client_id) -> AdmissionResult | None:
         if client_id == "taken":
             return None
         self.left[admission.name] -= 1
-        return Entry(kept=1) if self.left[admission.name] >= 0 else Entry(wait=1.0)
+        return (
+            AdmissionResult(kept=1) if self.left[admission.name] >= 0 else AdmissionResult(wait=1.0)
+        )
 
 
 class FakeConnections:
@@ -160,7 +162,7 @@ async def test_a_client_of_a_tenant_speaks_below_its_own_prefix():
 async def test_a_device_comes_in_with_the_gateways_pass_for_its_certificate():
     """Its connection is the certificate's: it ends with that, and not with the key."""
     shown = PassSigner(PRIVATE).sign(PeerCertificate("Ab1", "0A"))
-    expected = Admission("Ab1", device_permissions("Ab1", mqtt=True), credential("0A"), "t1")
+    expected = Admission("Ab1", device_permissions("Ab1", mqtt=True), derive_credential("0A"), "t1")
 
     assert await authorizer().admit("Ab1", shown, HOST, "Ab1") == expected
 
@@ -198,7 +200,7 @@ async def test_a_device_stays_outside_under_another_spelling(spelling, mqtt_id):
 async def test_an_application_comes_in_to_hear_its_tenant():
     """By client id and secret."""
     permissions = application_permissions(CLIENT_ID, "t1")
-    made = application_credential(application())
+    made = derive_application_credential(application())
     expected = Admission(f"app.{CLIENT_ID}", permissions, made, "t1")
 
     assert await authorizer(application()).admit(CLIENT_ID, SECRET, HOST) == expected
@@ -219,7 +221,7 @@ async def test_an_application_with_an_allow_list_comes_from_its_networks():
 async def test_an_integration_comes_in_as_itself():
     """By its id and its secret; its subjects all carry the id."""
     permissions = integration_permissions("lamps")
-    expected = Admission("integration.lamps", permissions, credential(secret_hash(SECRET)))
+    expected = Admission("integration.lamps", permissions, derive_credential(hash_secret(SECRET)))
 
     assert await authorizer().admit("integration.lamps", SECRET, HOST) == expected
 

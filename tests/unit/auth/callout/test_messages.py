@@ -55,11 +55,11 @@ class Message:
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests without signatures: the user name alone."""
 
-    def accept(request: Any, *_: Any, **__: Any) -> bytes:
+    def build_response(request: Any, *_: Any, **__: Any) -> bytes:
         return b"accepted"
 
-    for name in ("user_jwt", "accept", "refuse"):
-        monkeypatch.setattr(service, name, accept)
+    for name in ("build_user_jwt", "build_acceptance", "build_rejection"):
+        monkeypatch.setattr(service, name, build_response)
 
 
 async def come(callout: Callout, *users: str, answers: list[str]) -> None:
@@ -72,7 +72,7 @@ async def come(callout: Callout, *users: str, answers: list[str]) -> None:
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service, "decode_request", lambda _, request=request: request)
-            await callout._take(cast("Any", Message(user, answers)))
+            await callout._handle(cast("Any", Message(user, answers)))
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -112,7 +112,7 @@ async def test_names_that_never_logged_in_share_a_lane():
 async def test_log_ins_beyond_the_lane_are_refused(monkeypatch: pytest.MonkeyPatch):
     """Those of another tenant are not."""
     monkeypatch.setattr(service, "WAITING", 2)
-    monkeypatch.setattr(service, "HELD", 0)
+    monkeypatch.setattr(service, "REJECTION_DELAY", 0)
     crowd = [f"LOUD{number}" for number in range(CONCURRENCY)]
     authorizer, answers = LoginAuthorizer(), list[str]()
     callout = callout_of(authorizer, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))

@@ -7,8 +7,12 @@ from libs.common.contracts.auth import CLOSE_CONNECTIONS, Connection, Connection
 from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
-from services.auth.bus_credentials import BusCredentials, application_credential, credential
-from services.auth.connections import UNTOLD, AdmissionRecord, UserConnections
+from services.auth.bus_credentials import (
+    BusCredentials,
+    derive_application_credential,
+    derive_credential,
+)
+from services.auth.connections import REPORT_DELAY_MS, AdmissionRecord, UserConnections
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
 
 OLD, NEW = Connection("S", 1), Connection("S", 2)
@@ -59,7 +63,7 @@ class Current:
     def __init__(self) -> None:
         self.names: set[str] = {"new"}
 
-    async def credentials_of(self, user):
+    async def list_credentials(self, user):
         return self.names
 
 
@@ -121,7 +125,7 @@ async def test_what_cannot_be_closed_is_said():
 async def test_a_user_has_so_many_connections_and_no_more():
     """The next is admitted when one has ended."""
     world = World()
-    world.admissions.age = UNTOLD + 1
+    world.admissions.age = REPORT_DELAY_MS + 1
     ids = [Connection("S", cid) for cid in range(4)]
     assert [await world.admit(one) for one in ids[:3]] == [True, True, False]
     world.live.open.discard(ids[0])
@@ -158,25 +162,27 @@ class Keys:
 @pytest.mark.parametrize(
     ("user", "changes", "expected"),
     [
-        ("integration.lamps", {}, {credential("hash")}),
+        ("integration.lamps", {}, {derive_credential("hash")}),
         ("integration.doors", {}, set()),
-        (f"app.{CLIENT_ID}", {}, {application_credential(application())}),
+        (f"app.{CLIENT_ID}", {}, {derive_application_credential(application())}),
         (f"app.{CLIENT_ID}", {"events": False}, set()),
         ("app.other", {}, set()),
         (CLIENT_ID, {}, set()),
-        ("flows.gate@t1", {}, {credential("digest")}),
+        ("flows.gate@t1", {}, {derive_credential("digest")}),
         ("flows.other@t1", {}, set()),
-        ("SN1", {}, {credential("hash"), credential("0A"), credential("0B")}),
+        ("SN1", {}, {derive_credential("hash"), derive_credential("0A"), derive_credential("0B")}),
     ],
 )
 async def test_each_user_has_the_credentials_of_its_kind(user, changes, expected):
     """An SN that looks like a client id is an SN; a device has a key and certificates."""
     keys = Keys()
     known = BusCredentials(keys, FakeApplications(application(**changes)), keys, keys)
-    assert await known.credentials_of(user) == expected
+    assert await known.list_credentials(user) == expected
 
 
 def test_a_changed_allow_list_is_another_credential():
     """It raises the generation and leaves the secret."""
     before = application()
-    assert application_credential(before) != application_credential(application(generation=4))
+    assert derive_application_credential(before) != derive_application_credential(
+        application(generation=4)
+    )

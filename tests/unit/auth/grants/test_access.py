@@ -12,7 +12,7 @@ from libs.common.contracts.access import Access, GrantedResources, ResourceType,
 from libs.common.errors import Conflict, Unauthenticated
 from services.auth.accounts.roles import Role
 from services.auth.accounts.tenants import TenantSettings
-from services.auth.grants.access import MOST_GRANTS, AccessService
+from services.auth.grants.access import MAX_USER_GRANTS, AccessService
 
 USER = UserRef("acme", 7)
 MESSAGE = 1024 * 1024
@@ -39,7 +39,7 @@ class Platform:
     async def reach(self, tenant: str, version: int) -> None:
         self.restored.append((tenant, version))
 
-    async def roles_of(self, tenant, user_id, session, *, enabled) -> list[int] | None:
+    async def list_role_ids(self, tenant, user_id, session, *, enabled) -> list[int] | None:
         assert enabled
         return None if self._roles is None else list(range(len(self._roles)))
 
@@ -56,7 +56,7 @@ class Platform:
     async def version(self, tenant, session) -> int:
         return self._version
 
-    async def codes(self, tenant, menus, session) -> frozenset[str]:
+    async def list_function_codes(self, tenant, menus, session) -> frozenset[str]:
         return frozenset({1: "device.view", 2: "own.code"}[menu] for menu in menus)
 
     async def ids_by_type(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
@@ -67,7 +67,7 @@ async def test_codes_that_are_functions_are_told() -> None:
     """Of all roles, and the version stands where requests look it up before it is told."""
     platform = Platform(roles={"guards": [1], "cooks": [2]}, version=9)
 
-    found = await platform.service.access(USER)
+    found = await platform.service.get_access(USER)
 
     functions = frozenset({"device.view"})
     assert found == Access(9, functions, super_admin=False, viewers_may_command=True)
@@ -76,7 +76,7 @@ async def test_codes_that_are_functions_are_told() -> None:
 
 async def test_a_super_admin_is_known_by_the_role() -> None:
     """Whatever other roles it has."""
-    found = await Platform(roles={"guards": [], "super_admin": []}).service.access(USER)
+    found = await Platform(roles={"guards": [], "super_admin": []}).service.get_access(USER)
     assert found.super_admin
 
 
@@ -85,20 +85,20 @@ async def test_of_nobody_nothing_is_told() -> None:
     platform = Platform()
 
     with pytest.raises(Unauthenticated):
-        await platform.service.access(USER)
+        await platform.service.get_access(USER)
     with pytest.raises(Unauthenticated):
-        await platform.service.grants(USER)
+        await platform.service.get_grants(USER)
 
     assert platform.restored == []
 
 
 async def test_as_many_grants_as_fit_are_told() -> None:
     """With the longest ids; one more is refused, and says what to do."""
-    longest = range(2**53 - MOST_GRANTS, 2**53)
+    longest = range(2**53 - MAX_USER_GRANTS, 2**53)
 
-    found = await Platform(roles={}, version=3, entity=longest).service.grants(USER)
+    found = await Platform(roles={}, version=3, entity=longest).service.get_grants(USER)
     assert found == GrantedResources(version=3, entities=frozenset(longest))
     assert len(msgspec.json.encode(found)) < MESSAGE
 
     with pytest.raises(Conflict, match="integrations"):
-        await Platform(roles={}, entity=longest, device=[1]).service.grants(USER)
+        await Platform(roles={}, entity=longest, device=[1]).service.get_grants(USER)

@@ -5,14 +5,14 @@ import pytest
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput
 from services.auth.accounts.grants import Resource
-from services.auth.grants.schemas import SentResource, resources_of, shown_ids
+from services.auth.grants.schemas import SentResource, format_resources, parse_resources
 
 DEVICE, INTEGRATION = ResourceType.DEVICE, ResourceType.INTEGRATION
 
 
 def test_ids_are_read_in_either_spelling_and_counted_once() -> None:
     """Integrations keep their names, also when they look like numbers."""
-    found = resources_of(
+    found = parse_resources(
         [
             SentResource("5", DEVICE),
             SentResource(5, DEVICE),
@@ -27,12 +27,12 @@ def test_ids_are_read_in_either_spelling_and_counted_once() -> None:
         Resource(ResourceType.ENTITY, 5),
         Resource(INTEGRATION, "5"),
     ]
-    assert shown_ids(found) == ["DEVICE 5", "ENTITY 5", "INTEGRATION 5"]
+    assert format_resources(found) == ["DEVICE 5", "ENTITY 5", "INTEGRATION 5"]
 
 
 def test_resources_of_other_services_are_read_alike() -> None:
     """They send strings."""
-    assert resources_of([ResourceRef("7", DEVICE)]) == [Resource(DEVICE, 7)]
+    assert parse_resources([ResourceRef("7", DEVICE)]) == [Resource(DEVICE, 7)]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_resources_of_other_services_are_read_alike() -> None:
 def test_a_bad_id_is_named(kind: ResourceType, sent: int | str) -> None:
     """By its place in the request."""
     with pytest.raises(InvalidInput) as caught:
-        resources_of([SentResource("5", DEVICE), SentResource(sent, kind)])
+        parse_resources([SentResource("5", DEVICE), SentResource(sent, kind)])
 
     assert caught.value.field == "resources[1].id"
 
@@ -55,6 +55,6 @@ def test_a_bad_id_is_named(kind: ResourceType, sent: int | str) -> None:
 def test_nothing_is_no_request() -> None:
     """The code is the one that consoles know."""
     with pytest.raises(InvalidInput, match="resources is empty") as caught:
-        resources_of([])
+        parse_resources([])
 
     assert caught.value.code == "parameter_syntax_error"

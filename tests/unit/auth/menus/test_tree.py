@@ -2,7 +2,7 @@
 
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS, Menu, MenuType
-from services.auth.menus import flat, tree, with_ancestors
+from services.auth.menus import build_tree, flatten_menus, select_with_ancestors
 
 
 def menu(menu_id: int, parent: int | None = None) -> Menu:
@@ -16,7 +16,7 @@ MENU_LIST = [menu(1), menu(2, 1), menu(3, 2), menu(4, 1), menu(5)]
 
 def test_a_flat_list_shows_ids_as_strings() -> None:
     """A root has no parent."""
-    shown = flat(MENU_LIST)
+    shown = flatten_menus(MENU_LIST)
 
     assert [(each.menu_id, each.parent_id) for each in shown] == [
         ("1", None),
@@ -30,7 +30,7 @@ def test_a_flat_list_shows_ids_as_strings() -> None:
 def test_a_tree_has_children_below_their_parents() -> None:
     """At any depth, in the order of the list, whether parents come first or last."""
     for menus in (MENU_LIST, MENU_LIST[::-1]):
-        roots = tree(menus)
+        roots = build_tree(menus)
         first = next(node for node in roots if node.menu_id == "1")
         nested = next(node for node in first.children if node.menu_id == "2")
 
@@ -42,14 +42,14 @@ def test_a_tree_has_children_below_their_parents() -> None:
 
 def test_an_entry_without_its_parent_is_a_root() -> None:
     """A part of the tree is a tree."""
-    assert [node.menu_id for node in tree([menu(3, 2), menu(4, 3)])] == ["3"]
+    assert [node.menu_id for node in build_tree([menu(3, 2), menu(4, 3)])] == ["3"]
 
 
 def test_pages_lead_to_what_is_granted() -> None:
     """The pages above an entry are added, their other entries are not."""
-    assert [each.id for each in with_ancestors(MENU_LIST, [3])] == [1, 2, 3]
-    assert [each.id for each in with_ancestors(MENU_LIST, [3, 5, 3, 99])] == [1, 2, 3, 5]
-    assert with_ancestors(MENU_LIST, []) == []
+    assert [each.id for each in select_with_ancestors(MENU_LIST, [3])] == [1, 2, 3]
+    assert [each.id for each in select_with_ancestors(MENU_LIST, [3, 5, 3, 99])] == [1, 2, 3, 5]
+    assert select_with_ancestors(MENU_LIST, []) == []
 
 
 def test_every_function_is_seeded_once() -> None:

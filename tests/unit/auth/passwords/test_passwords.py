@@ -12,10 +12,10 @@ from libs.common.errors import InvalidInput, TooManyRequests
 from services.auth import passwords as hashing
 from services.auth.passwords import QUEUE, PasswordHashes
 from services.auth.users.rules import (
-    checked_email,
-    checked_nickname,
-    checked_password,
-    new_password,
+    generate_password,
+    validate_email,
+    validate_nickname,
+    validate_password,
 )
 
 PRINTABLE = [chr(code) for code in range(33, 127)]
@@ -24,7 +24,7 @@ PRINTABLE = [chr(code) for code in range(33, 127)]
 @given(st.text(PRINTABLE, min_size=5, max_size=60).map(lambda text: f"aB3{text}"))
 def test_printable_ascii_with_all_three_sorts_is_a_password(text):
     """Whatever signs are in it."""
-    assert checked_password(text) == text
+    assert validate_password(text) == text
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_printable_ascii_with_all_three_sorts_is_a_password(text):
 def test_a_weak_password_is_told_what_it_lacks(text, reason):
     """And which field has it."""
     with pytest.raises(InvalidInput, match=reason) as caught:
-        checked_password(text, "new_password")
+        validate_password(text, "new_password")
 
     assert (caught.value.status, caught.value.field) == (400, "new_password")
 
 
 def test_made_passwords_satisfy_the_rule_and_differ():
     """A hundred of them."""
-    made = {checked_password(new_password()) for _ in range(100)}
+    made = {validate_password(generate_password()) for _ in range(100)}
 
     assert len(made) == 100
 
@@ -63,7 +63,7 @@ def test_made_passwords_satisfy_the_rule_and_differ():
 )
 def test_addresses_that_people_have_are_taken(text):
     """Without the space around them."""
-    assert checked_email(text) == text.strip()
+    assert validate_email(text) == text.strip()
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_addresses_that_people_have_are_taken(text):
 def test_what_is_no_address_is_refused(text):
     """400 that names `email`."""
     with pytest.raises(InvalidInput) as caught:
-        checked_email(text)
+        validate_email(text)
 
     assert (caught.value.status, caught.value.field) == (400, "email")
 
 
 def test_a_nickname_has_1_to_127_printable_characters():
     """Of any script."""
-    assert checked_nickname(" Ünal 🚀 ") == "Ünal 🚀"
+    assert validate_nickname(" Ünal 🚀 ") == "Ünal 🚀"
     for bad in ("", " ", "n" * 128, "a\nb"):
         with pytest.raises(InvalidInput) as caught:
-            checked_nickname(bad)
+            validate_nickname(bad)
         assert caught.value.field == "nickname"
 
 

@@ -34,7 +34,7 @@ def throttle() -> LoginThrottle:
 async def attempt(throttle: LoginThrottle, email: str, address: str, *, right: bool) -> None:
     async with throttle.attempt("default", email, address) as made:
         await asyncio.sleep(0)
-        made.right = right
+        made.is_correct = right
 
 
 async def fail(throttle: LoginThrottle, email: str, address: str, times: int = 1) -> None:
@@ -102,7 +102,7 @@ async def test_tenants_and_accounts_take_turns(throttle):
     async def log_in(tenant: str, email: str, *, exists: bool = True) -> None:
         async with throttle.attempt(tenant, email, "", exists=exists) as made:
             await asyncio.sleep(0)
-            made.right = True
+            made.is_correct = True
         ended.append(tenant if exists else "")
 
     crowd = [log_in("loud", "a@b.de") for _ in range(40)]

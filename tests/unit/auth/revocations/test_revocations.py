@@ -15,7 +15,7 @@ class FakeIntents:
         self.written = dict(enumerate(revocations))
         self.postponed: set[int] = set()
 
-    async def older_than(self, seconds, tenant):
+    async def list_older(self, seconds, tenant):
         assert (seconds, tenant) == (SETTLE, "t")
         return [one for one in self.written.items() if one[0] not in self.postponed]
 

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.audit import AuditEntry, Subject
-from services.auth.refused_logins import WAITING, RefusedLoginRecorder
+from services.auth.login_records import WAITING, RefusedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
 

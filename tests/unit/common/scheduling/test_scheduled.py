@@ -49,7 +49,7 @@ REASONS: dict[str, list[str]] = {
         "services/auth/callout/service.py Callout.start: subscription",
         "services/auth/passwords.py PasswordHashes.__init__: ThreadPoolExecutor",
         "services/auth/passwords.py PasswordHashes._run: run_in_executor",
-        "services/auth/refused_logins.py RefusedLoginRecorder.run: endless loop",
+        "services/auth/login_records.py RefusedLoginRecorder.run: endless loop",
         "services/device/registry/imports/sheets.py Sheets._export: to_thread",
         "services/device/registry/imports/sheets.py Sheets.write: to_thread",
         "services/device/registry/products/templates.py Templates.replace_library: to_thread",

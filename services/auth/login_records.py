@@ -1,0 +1,108 @@
+"""Login counters, and rejected logins in the audit log as `session.refused`.
+
+Only logins of existing accounts are recorded, because users mistype passwords in the name field.
+Recording never delays a login: a rejection waits in a short queue of its tenant and is recorded
+later, fairly by tenant. Each account and each tenant have an hourly limit; further rejections are
+only counted.
+"""
+
+import logging
+from typing import Literal
+
+from opentelemetry import metrics
+
+from libs.common.identity import Caller
+from libs.common.limits import TokenBuckets
+from libs.common.scheduling import FairQueue
+from services.auth.audit import Subject
+from services.auth.changes import Changes
+
+log = logging.getLogger(__name__)
+
+HOUR = 3600.0
+OF_ACCOUNT = 6
+"""Maximum rejected logins per account and hour that are recorded."""
+OF_TENANT = 120
+"""Maximum per tenant and hour: less than half a gigabyte in a year of attacks."""
+WAITING = 256
+"""Maximum queued rejections per tenant; further ones are not recorded."""
+SIZE = 256
+"""Approximate bytes of one queued rejection."""
+
+_meter = metrics.get_meter("thingway")
+_logins = _meter.create_counter(
+    "thingway_logins", description="Logins by method (`door`) and outcome, ok or refused"
+)
+_unrecorded = _meter.create_counter(
+    "thingway_refusals_not_recorded", description="Rejected logins missing from the audit log"
+)
+_tokens = _meter.create_counter("thingway_tokens_issued", description="Token pairs issued")
+
+LoginMethod = Literal[
+    "client_credentials",
+    "refresh_token",
+    "password",
+    "user_refresh_token",
+    "device",
+    "nats_device",
+    "nats_application",
+    "nats_integration",
+    "mqtt_client",
+]
+
+
+def count_login(method: LoginMethod, *, ok: bool) -> None:
+    """Count a login with its outcome."""
+    _logins.add(1, {"door": method, "outcome": "ok" if ok else "refused"})
+
+
+def count_tokens() -> None:
+    """Count an issued pair of tokens."""
+    _tokens.add(1)
+
+
+class RefusedLoginRecorder:
+    """Records rejected logins. A crash loses the waiting ones."""
+
+    def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:
+        self._changes = changes
+        self._buckets = buckets
+        self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
+            "refused log-ins", items=WAITING, size=WAITING * SIZE
+        )
+
+    def record(self, claimed: Caller, reason: str) -> None:
+        """Queue the rejected login of an existing account without waiting.
+
+        `reason` is a code: `wrong_password`, `disabled`, `address`.
+        """
+        if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=SIZE):
+            _unrecorded.add(1)
+
+    async def run(self) -> None:
+        """Record queued logins until cancelled."""
+        while True:
+            for _, (claimed, reason) in await self._waiting.take(1, SIZE):
+                try:
+                    await self._record(claimed, reason)
+                except Exception:
+                    log.exception("a rejected login could not be recorded")
+
+    async def _record(self, claimed: Caller, reason: str) -> None:
+        if not await self._is_within_limits(claimed):
+            _unrecorded.add(1)
+            return
+        subject = Subject("session", claimed.principal.subject, claimed.principal.name)
+        await self._changes.record(claimed, "refused", subject, after={"reason": reason})
+
+    async def _is_within_limits(self, claimed: Caller) -> bool:
+        """Return whether to record; the account's limit is checked before the tenant's."""
+        principal = claimed.principal
+        for key, most in (
+            (f"refused:{principal.kind}:{principal.subject}", OF_ACCOUNT),
+            (f"refused:{principal.tenant}", OF_TENANT),
+        ):
+            granted, _ = await self._buckets.take(key, rate=most / HOUR, burst=most)
+            if not granted:
+                return False
+        return True
