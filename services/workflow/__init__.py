@@ -1,1 +1,1 @@
-"""Flows: their designs, what makes them run, the engine that runs them, and their logs."""
+"""`workflow`: flows, their triggers, the engine that runs them, and their logs."""

@@ -1,4 +1,4 @@
-"""`python -m services.workflow`."""
+"""Run `workflow`: `python -m services.workflow`."""
 
 from libs.common.http import run_service
 from services.workflow.app import main

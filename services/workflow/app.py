@@ -1,4 +1,4 @@
-"""Composes the packages of `workflow`."""
+"""The composition of `workflow`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -56,7 +56,7 @@ class Packages:
 
 
 def wire(clients: Clients) -> Packages:
-    """Wire all packages, lowest first."""
+    """Construct all packages, lowest first."""
     nodes, store = wire_nodes(clients), FlowStore(clients.mongo)
     stores = wire_stores(clients, entities=nodes.entities, flows=store)
     flows = wire_flows(clients, nodes=nodes, store=store, triggers=stores.all)
@@ -83,7 +83,7 @@ def wire(clients: Clients) -> Packages:
 
 
 def build_app(core: Packages) -> Litestar:
-    """Put the service together."""
+    """Build the HTTP application."""
     clients, nodes, triggers = core.clients, core.nodes, core.triggers
     routers = [
         flow_router(FlowHandlers(core.flows.service)),
@@ -112,7 +112,7 @@ def build_app(core: Packages) -> Litestar:
 
 @asynccontextmanager
 async def lifespan(core: Packages) -> AsyncIterator[None]:
-    """Run what works beside the requests of a replica, and end it in order."""
+    """Run the background tasks of a replica, and stop them in order."""
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
     async def use(wanted: AskUse) -> Use:
@@ -121,8 +121,12 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     recover, settle = engine.recovery.look, core.flows.settler.look
     jobs: dict[str, Job] = {
         "outbox": clients.outbox.sweep,
-        "recovery": partial(repeat, recover, RECOVERY_PERIOD, "interrupted runs wait"),
-        "settling": partial(repeat, settle, SETTLING_PERIOD, "services of flows wait"),
+        "recovery": partial(
+            repeat, recover, RECOVERY_PERIOD, "interrupted runs were not recovered; retrying"
+        ),
+        "settling": partial(
+            repeat, settle, SETTLING_PERIOD, "services of flows were not synchronized; retrying"
+        ),
     }
     await engine.replicas.sign()
     await report_use(clients.bus, use)
@@ -133,9 +137,9 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             Leader(clients.mongo.database, "workflow", jobs).run(),
             consume_alarms(clients.bus, core.sender.store).run(),
             core.sender.run(),
-            repeat(engine.pending.look, PENDING_PERIOD, "runs that were not begun wait"),
-            repeat(engine.retention.clean, RETENTION_PERIOD, "old runs could not be deleted"),
-            repeat(engine.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
+            repeat(engine.pending.look, PENDING_PERIOD, "pending runs were not started; retrying"),
+            repeat(engine.retention.clean, RETENTION_PERIOD, "old runs were not deleted; retrying"),
+            repeat(engine.refused.write, REFUSED_PERIOD, "rejected runs were not logged; retrying"),
         ),
     ):
         jobs_of_triggers = (
@@ -153,7 +157,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
 
 
 async def main() -> None:
-    """Run the service until it is told to end."""
+    """Run the service until the process is terminated."""
     async with connected(WorkflowSettings, "workflow", MIGRATIONS) as connections:
         clients = Clients(*connections)
         await serve(build_app(wire(clients)), clients.settings)

@@ -1,7 +1,7 @@
-"""Many small writes of a tenant in one: what comes while a write is under way goes with the next.
+"""Combines many small writes of a tenant; entries wait while a write is running.
 
-A write to the store costs a round trip and a sync of its journal, whatever it carries; a
-process that runs hundreds of flows a second shares them. No I/O of its own.
+Each write to the store takes a round trip and a journal sync, regardless of its size. Hundreds of
+runs per second share them. No I/O of its own.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from libs.common.telemetry.logs import name_lines
 T = TypeVar("T")
 R = TypeVar("R")
 
-MOST = 200
-"""Entries of one write."""
-LARGEST = 8 * 1024**2
-"""Characters of one write, unless one entry has more."""
-FEW = 16
-"""Entries of a tenant that may go in a write of another one."""
+MAX_ENTRIES = 200
+"""Maximum entries per write."""
+MAX_CHARACTERS = 8 * 1024**2
+"""Maximum characters per write, unless a single entry has more."""
+SMALL = 16
+"""Maximum entries of a tenant that share a write of another tenant."""
 PACE = 50
-"""Results that are given before other tasks of the process go on."""
-WRITERS, EACH = 8, 2
-"""Writes under way, and those of one tenant."""
+"""Results set before the event loop runs other tasks."""
+WRITERS, WRITERS_PER_TENANT = 8, 2
+"""Maximum concurrent writes, in total and per tenant."""
 
 
 class Batches(Generic[T, R]):
-    """Feeds `write` with entries; it gives a result for each, in their order.
+    """Passes batches of entries to `write`, which returns one result per entry.
 
-    A write has the entries of the tenant whose turn it is, and those of tenants with few: many such
-    tenants cost no more than one. The entries that wait have no bound here: each belongs to a run,
-    and these are bounded.
+    A batch contains entries of one tenant, and of other tenants with few entries, so that many such
+    tenants cost no more than one. The number of waiting entries has no limit here, because each
+    belongs to a run, and runs are limited.
     """
 
     def __init__(
@@ -45,42 +45,44 @@ class Batches(Generic[T, R]):
         tenant: Callable[[T], str] = attrgetter("tenant"),
         size: Callable[[T], int] = lambda _: 0,
     ) -> None:
-        """`name` is for the metrics; `size` gives the characters of an entry that may be large."""
+        """Use `name` in metrics and `size` as the characters of a large entry."""
         self._write = write
         self._tenant = tenant
         self._size = size
         self._waiting: dict[str, deque[tuple[T, asyncio.Future[R]]]] = {}
-        self._scheduler = FairScheduler(name, WRITERS, caps=lambda _: Caps(EACH, sub=EACH))
+        self._scheduler = FairScheduler(
+            name, WRITERS, caps=lambda _: Caps(WRITERS_PER_TENANT, sub=WRITERS_PER_TENANT)
+        )
         self._writers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def put(self, entry: T) -> R:
-        """Write an entry with others, and give its result; raise what the write raised."""
-        return await self._enter(entry)
+        """Write an entry with others and return its result; raise errors of `write`."""
+        return await self._add(entry)
 
     async def put_all(self, entries: Iterable[T]) -> list[R]:
-        """The same for several; raise what one of their writes raised."""
-        return await asyncio.gather(*map(self._enter, entries))
+        """Write several entries and return their results; raise errors of `write`."""
+        return await asyncio.gather(*map(self._add, entries))
 
-    def _enter(self, entry: T) -> "asyncio.Future[R]":
+    def _add(self, entry: T) -> "asyncio.Future[R]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
         tenant = self._tenant(entry)
         self._waiting.setdefault(tenant, deque()).append((entry, done))
-        if self._writers[tenant] < EACH:
+        if self._writers[tenant] < WRITERS_PER_TENANT:
             self._writers[tenant] += 1
-            # In a context of its own: it writes for others' requests and traces, too.
-            writer = loop.create_task(self._work(tenant), context=Context())
+            # A new context, because it also writes for other requests and traces.
+            writer = loop.create_task(self._write_waiting(tenant), context=Context())
             self._tasks.add(writer)
             writer.add_done_callback(self._tasks.discard)
         return done
 
-    async def _work(self, tenant: str) -> None:
-        """Write until nothing of a tenant waits."""
+    async def _write_waiting(self, tenant: str) -> None:
+        """Write until no entry of the tenant waits."""
         name_lines(tenant=tenant)
         while tenant in self._waiting:
             async with self._scheduler.slot(tenant):
-                if batch := self._batch(tenant):
+                if batch := self._next_batch(tenant):
                     await self._write_batch(batch)
         self._writers[tenant] -= 1
         if not self._writers[tenant]:
@@ -89,7 +91,7 @@ class Batches(Generic[T, R]):
     async def _write_batch(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> None:
         try:
             results = await self._write([entry for entry, _ in batch])
-        except Exception as error:  # noqa: BLE001 - raised again where it belongs
+        except Exception as error:  # noqa: BLE001 - raised by the callers of `put`
             for _, done in batch:
                 if not done.done():
                     done.set_exception(error)
@@ -100,18 +102,19 @@ class Batches(Generic[T, R]):
             if not done.done():
                 done.set_result(result)
 
-    def _batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
-        """Take what goes in one write: entries of a tenant, then of those with few."""
-        few = [one for one, some in islice(self._waiting.items(), MOST) if len(some) <= FEW]
+    def _next_batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
+        """Remove and return the next batch: entries of a tenant, then of small tenants."""
+        first = islice(self._waiting.items(), MAX_ENTRIES)
+        small = [name for name, entries in first if len(entries) <= SMALL]
         batch: list[tuple[T, asyncio.Future[R]]] = []
         size = 0
-        for one in (tenant, *few):
-            waiting = self._waiting.get(one, deque())
-            while waiting and len(batch) < MOST:
+        for name in (tenant, *small):
+            waiting = self._waiting.get(name, deque())
+            while waiting and len(batch) < MAX_ENTRIES:
                 size += self._size(waiting[0][0])
-                if batch and size > LARGEST:
+                if batch and size > MAX_CHARACTERS:
                     return batch
                 batch.append(waiting.popleft())
             if not waiting:
-                self._waiting.pop(one, None)
+                self._waiting.pop(name, None)
         return batch

@@ -1,4 +1,4 @@
-"""Entities, which belong to `device`: read, written, called and made over the bus."""
+"""Client for entities of `device`: reads, writes, service calls and flow services."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ ANY = "*"
 
 
 class Entities:
-    """Entities of a tenant, as the platform reads and writes them."""
+    """Reads and writes entities of a tenant with the permissions of the platform."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
@@ -50,17 +50,17 @@ class Entities:
         )
 
     async def values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
-        """Latest values; None of one that has none, and what is unknown is missing."""
+        """Return the latest values; None without a value, unknown keys are missing."""
         wanted = ReadEntities(tenant, list(keys))
         return await self._rpc.call(VALUES, wanted, EntityValues)
 
     async def update(
         self, tenant: str, exchange: Mapping[str, Any], hops: int, *, dry_run: bool = False
     ) -> UpdateOutcome:
-        """Set properties; say which were set. A dry run judges them and sets nothing.
+        """Set properties and return those that were set; a dry run only validates.
 
-        What is asked for at the same time of custom entities goes in one question: nobody
-        outside the platform is asked for them, so that none keeps others waiting.
+        Concurrent updates of custom entities share a request. They need no response from outside
+        the platform, so none delays others.
         """
         wanted = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         if all(map(is_custom, exchange)):
@@ -94,7 +94,7 @@ class Entities:
         *,
         dry_run: bool = False,
     ) -> Mapping[str, Any]:
-        """Call services; their outputs in one map. A dry run judges inputs and calls nothing."""
+        """Call services and return their outputs as one map; a dry run only validates."""
         wanted = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         return (await self._rpc.call(CALL, wanted, CalledServices, timeout=seconds)).outputs
 
@@ -103,39 +103,39 @@ class Entities:
         return await self._rpc.call(CHANGE_ALARM, wanted, ChangedAlarm, timeout=seconds)
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
-        """Those of `keys` that there are."""
+        """Return the entities among `keys` that exist."""
         return await DeviceClient(self._rpc).resolve(tenant, keys=list(keys))
 
     async def put_service(self, service: PutFlowService) -> None:
-        """Make a flow's service like this."""
+        """Create or replace a flow's service."""
         await self._rpc.call(PUT, service, Settled)
 
     async def remove_service(self, tenant: str, flow_id: int) -> None:
-        """Remove a flow's service; it may not be there."""
+        """Delete a flow's service if it exists."""
         await self._rpc.call(REMOVE, RemoveFlowService(tenant, flow_id), Settled)
 
 
 class EntityAccess:
-    """Which entities a user may use in a flow: those that the user sees."""
+    """The entities that a user may use in a flow: those visible to the user."""
 
     def __init__(self, grants: GrantReader, entities: Entities) -> None:
         self._grants = grants
         self._entities = entities
 
     async def unseen(self, user: Principal, keys: Collection[str]) -> Collection[str]:
-        """Those of `keys` that do not exist or that a user must not use.
+        """Return those of `keys` that do not exist or are not visible to the user.
 
-        Custom entities are everybody's. A pattern may fit no entity yet; it must begin with an
-        integration that the user sees as a whole.
+        Custom entities are visible to all users. A pattern may match no entity yet, but must begin
+        with an integration that is fully visible to the user.
         """
         grants = await self._grants.of(user)
         plain = [key for key in keys if ANY not in key]
-        seen = {key for key in keys if ANY in key and _covers(grants, key)}
+        visible = {key for key in keys if ANY in key and _covers(grants, key)}
         for start in range(0, len(plain), MOST):
-            asked = plain[start : start + MOST]
-            found = await self._entities.resolve(user.tenant, asked)
-            seen |= {one.key for one in found if grants.sees(one)}
-        return [key for key in keys if key not in seen]
+            batch = plain[start : start + MOST]
+            found = await self._entities.resolve(user.tenant, batch)
+            visible |= {entity.key for entity in found if grants.sees(entity)}
+        return [key for key in keys if key not in visible]
 
 
 def _covers(grants: Grants, pattern: str) -> bool:

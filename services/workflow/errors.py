@@ -1,9 +1,9 @@
-"""What a node raises, in whatever room its work is done."""
+"""Exceptions of nodes."""
 
 
 class NodeFailed(Exception):
-    """A node could not do its work; the text is what the log shows."""
+    """A node failed. The log of the run shows the text."""
 
 
 class NotKnown(Exception):
-    """A node of a dry run needs what only a real one would be answered."""
+    """A node of a dry run needs a value that only a real run provides."""

@@ -1,4 +1,4 @@
-"""The versions of `workflow`'s database."""
+"""Migrations of `workflow`'s database."""
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing

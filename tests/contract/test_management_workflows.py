@@ -151,7 +151,9 @@ async def test_validate(admin: Console) -> None:
     answer = await admin.ask("POST", path, {"design_data": "{}"})
     assert answer.status_code == 200
     assert answer.json()["data"] is False
-    assert answer.json()["detail"] == [{"field": "nodes", "reason": "there are none; add an entry"}]
+    assert answer.json()["detail"] == [
+        {"field": "nodes", "reason": "must not be empty; add an entry"}
+    ]
 
 
 @pytest.mark.parametrize("path", ["/test", "/design/test"])

@@ -159,7 +159,10 @@ class LoginAuthorizer:
         if certificate is None:
             found, shown = await self.devices.log_in(sn, key, over), ""
         else:
-            found, shown = await self.devices.log_in_with(certificate, over), certificate.serial
+            found, shown = (
+                await self.devices.log_in_with_certificate(certificate, over),
+                certificate.serial,
+            )
         if found is None:
             return None
         if found.sn != sn:

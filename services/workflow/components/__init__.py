@@ -1,1 +1,1 @@
-"""The catalogue of node types, as editors read it."""
+"""The catalogue of node types for editors."""

@@ -1,13 +1,11 @@
-"""The catalogue of node types, made from their parameter structs.
+"""The catalogue of node types, generated from their parameter structs.
 
-An editor builds its palette and its forms from it: `data` of an entry is JSON text with
-`component`, `properties`, `outputProperties` and `schema`, the JSON schema of all parameters with
-what is nested in them.
+Editors build their palette and forms from it. `data` of an entry is JSON text with `component`,
+`properties`, `outputProperties` and `schema`, the JSON schema of all parameters.
 
-Which start nodes the flow editor of a console can create.
-
-Existing editors count the start nodes of a flow with a fixed list, and refuse to save a flow that
-starts with any other node. Nodes after the start may be of any type.
+Existing editors count the start nodes of a flow with a fixed list and do not save a flow that
+starts with any other node. So the catalogue lists only the start nodes that the caller's editor
+supports. Nodes after the start may have any type.
 """
 
 import logging
@@ -28,7 +26,7 @@ LANGUAGES = {
     "code": ["js", "python"],
     "expression": ["condition", "cel", "js", "python"],
 }
-"""What code and conditions may be written in."""
+"""Languages of code and of conditions."""
 
 _NAMES: dict[type[inspect.Type], str] = {
     inspect.StrType: "string",
@@ -43,12 +41,12 @@ _NAMES: dict[type[inspect.Type], str] = {
 log = logging.getLogger(__name__)
 
 CONSOLE_ACCEPTS = "application/json, text/plain, */*"
-"""The header `Accept` of existing consoles; programs, which need no editor, send another one."""
+"""The header `Accept` of existing consoles. Other clients send another value."""
 V1_1_STARTS = frozenset({"simpleTimer", "trigger", "eventListener", "simpleMqtt"})
 """Start nodes of the existing console v1.1."""
 V1_2_STARTS = V1_1_STARTS | {"httpIn"}
-"""Start nodes of the existing console from v1.2 on. It is known by its live updates over MQTT,
-which each of its pages asks for before anything else."""
+"""Start nodes of the existing console from v1.2 on. It is recognized by its live updates over
+MQTT, which each page requests first."""
 
 
 class Component(msgspec.Struct):
@@ -61,14 +59,14 @@ class Component(msgspec.Struct):
 
 
 class Languages(msgspec.Struct):
-    """Languages by where they are written."""
+    """Supported languages of code and of conditions."""
 
     code: list[str]
     expression: list[str]
 
 
 class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A parameter, as editors read it."""
+    """A parameter in the form that editors read."""
 
     index: int
     name: str
@@ -90,9 +88,9 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 def catalogue(
     registry: Registry, starts: frozenset[str] | None = None
 ) -> dict[str, list[Component]]:
-    """Node types by group; each group is there, even when empty.
+    """Return node types by group, including empty groups.
 
-    With `starts` only these start nodes are listed.
+    With `starts`, only these start nodes are listed.
     """
     groups: dict[str, list[Component]] = {group.value: [] for group in Group}
     for node in registry:
@@ -103,7 +101,7 @@ def catalogue(
 
 
 def describe(node: AnyNode) -> str:
-    """`data` of a node type."""
+    """Return `data` of a node type."""
     found = list(_properties(node))
     document = {
         "component": {
@@ -114,8 +112,8 @@ def describe(node: AnyNode) -> str:
             "testable": node.testable,
             "kind": "component",
         },
-        "properties": {one.name: one for one in found if not one.editable},
-        "outputProperties": {one.name: one for one in found if one.editable},
+        "properties": {prop.name: prop for prop in found if not prop.editable},
+        "outputProperties": {prop.name: prop for prop in found if prop.editable},
         "schema": msgspec.json.schema(node.parameters),
     }
     return msgspec.json.encode(document).decode()
@@ -124,7 +122,7 @@ def describe(node: AnyNode) -> str:
 def _properties(node: AnyNode) -> Iterator[Property]:
     struct = inspect.type_info(node.parameters)
     if not isinstance(struct, inspect.StructType):
-        raise TypeError(f"parameters of {node.name} are no struct")
+        raise TypeError(f"parameters of node type `{node.name}` must be a struct")
     for index, field in enumerate(struct.fields):
         kind, schema, extra = _parts_of(field)
         values = map(str, kind.values) if isinstance(kind, inspect.LiteralType) else ()
@@ -145,7 +143,7 @@ def _properties(node: AnyNode) -> Iterator[Property]:
 
 
 def _parts_of(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
-    """The plain type of a field, and what `parameter` says of it."""
+    """Return the plain type of a field and the arguments of `parameter`."""
     kind = field.type
     schema: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -161,7 +159,7 @@ def _parts_of(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[
 
 @dataclass(frozen=True)
 class Editors:
-    """Knows the editors of consoles."""
+    """The start nodes that the editors of consoles support."""
 
     rpc: RpcClient
 
@@ -176,6 +174,6 @@ class Editors:
             asked = LoginRef(user.family)
             pages = await self.rpc.call(HAS_LIVE_PAGES, asked, LivePages)
         except Unavailable as error:
-            log.warning("the version of a console is unknown: %s", error)
+            log.warning("the version of a console is unknown, assuming 1.2: %s", error)
             return V1_2_STARTS
         return V1_2_STARTS if pages.any else V1_1_STARTS

@@ -1,4 +1,4 @@
-"""`/workflow/components`: what flows are made of."""
+"""`/workflow/components`: the node types of flows."""
 
 from dataclasses import dataclass
 
@@ -31,9 +31,9 @@ async def list_components(
     registry: NamedDependency[Registry],
     editors: NamedDependency[Editors],
 ) -> dict[str, list[Component]]:
-    """Node types by group; `data` is JSON text.
+    """List node types by group. `data` is JSON text.
 
-    An existing console gets only the start nodes that its editor can create.
+    An existing console gets only the start nodes that its editor supports.
     """
     accept = request.headers.get("accept", "")
     return catalogue(registry, await editors.start_nodes(principal_of(request), accept))
@@ -41,22 +41,22 @@ async def list_components(
 
 @get("/{name:str}", guards=[holders(*FUNCTIONS)])
 async def get_component(registry: NamedDependency[Registry], name: FromPath[str]) -> str:
-    """JSON text with the component, its parameters and its outputs."""
+    """Get a node type, its parameters and its outputs as JSON text."""
     node = registry.find(name)
     if node is None:
-        raise NotFound(f"there is no node type {name:.50}", field="name")
+        raise NotFound(f"node type `{name:.50}` does not exist", field="name")
     return describe(node)
 
 
 @get("/languages", guards=[holders(*FUNCTIONS)])
 async def list_languages() -> Languages:
-    """What code and conditions may be written in."""
+    """List the supported languages of code and conditions."""
     return Languages(**LANGUAGES)
 
 
 @dataclass(frozen=True)
 class ComponentHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on node types."""
 
     registry: Registry
     editors: Editors

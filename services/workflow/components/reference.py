@@ -20,34 +20,34 @@ Schema = dict[str, Any]
 
 _BEGIN = """# Nodes and their parameters
 
-What stands in `data.parameters` of a node ([flows](flows.md) tells how they work together).
-`GET /workflow/components/{name}` has the same for editors. Texts may hold references,
+The contents of `data.parameters` of a node. [Flows](flows.md) explains how nodes work together.
+`GET /workflow/components/{name}` returns the same for editors. Texts may contain references:
 `#{properties.<node id>['<key>']}`.
 """
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     parts = [_BEGIN]
-    for node in sorted(node_types(), key=lambda one: (list(Group).index(one.group), one.name)):
+    for node in sorted(node_types(), key=lambda node: (list(Group).index(node.group), node.name)):
         parts += _section(node)
     return "\n".join(parts)
 
 
 def node_types() -> Iterator[type[AnyNode]]:
-    """All that there are."""
+    """Yield all node types."""
     package = services.workflow.nodes
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        for one in vars(importlib.import_module(module.name)).values():
-            own = isinstance(one, type) and one.__module__ == module.name
-            if own and issubclass(one, Node) and "name" in vars(one):
-                yield one
+        for found in vars(importlib.import_module(module.name)).values():
+            is_local = isinstance(found, type) and found.__module__ == module.name
+            if is_local and issubclass(found, Node) and "name" in vars(found):
+                yield found
 
 
 def _section(node: type[AnyNode]) -> Iterator[str]:
     (root,), shapes = msgspec.json.schema_components([node.parameters])
     name = _shape(root)
-    kind = "" if issubclass(node, Step) else " Flows begin with it."
+    kind = "" if issubclass(node, Step) else " It starts a flow."
     yield f"\n## `{node.name}`\n\n{node.description}.{kind}\n"
     yield from _table(shapes.pop(name)) or ["It has no parameters."]
     for name, shape in shapes.items():
@@ -85,7 +85,7 @@ def _type(field: Schema) -> str:
 
 
 def _bounds(field: Schema) -> str:
-    """In words, also those of the one type beside null."""
+    """Return the bounds in words, including those of a type in a union with null."""
     given = {key: value for one in field.get("anyOf", ()) for key, value in one.items()} | field
     least, most = (
         next((given[key] for key in keys if key in given), None)

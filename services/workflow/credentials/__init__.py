@@ -1,1 +1,1 @@
-"""Credentials of tenants: their mail servers, and what outsiders sign in to flows with."""
+"""Credentials of tenants: mail servers, and logins of external clients to flows."""

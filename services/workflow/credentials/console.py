@@ -1,4 +1,4 @@
-"""`/credentials`: the tenant's mail server, and what outsiders sign in to flows with."""
+"""`/credentials`: mail servers, and logins of external clients to flows."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -43,9 +43,10 @@ async def get_default_credentials(
     with_secret: Flag = None,
     also_with_secret: FlagInCamel = None,
 ) -> ShownCredentials:
-    """The tenant's default of `SMTP`, `MQTT` or `HTTP`, made when there is none.
+    """Get the default `SMTP`, `MQTT` or `HTTP` credential; create it if missing.
 
-    `auto_generate_password` gives a new one a secret; without it nobody can sign in with it yet.
+    With `auto_generate_password`, a new credential gets a secret. Without a secret, nobody can log
+    in with it.
     """
     wanted = bool(with_secret or also_with_secret)
     return await credentials.default(principal, _kind(credentials_type), with_secret=wanted)
@@ -60,7 +61,7 @@ async def list_credentials(
     page_size: Size = None,
     page_number: Number = None,
 ) -> Page[ShownCredentials]:
-    """The credentials of the tenant, of one type or all, the newest first."""
+    """List credentials of the tenant, of one type or of all, newest first."""
     text = kind or also_kind
     wanted = PageRequest(page_size=page_size, page_number=page_number or 1)
     return await credentials.search(principal, None if not text else _kind(text), wanted)
@@ -70,7 +71,7 @@ async def list_credentials(
 async def get_credentials(
     principal: Requester, credentials: Credentials, credential_id: PathId
 ) -> ShownCredentials:
-    """One credential, with its secret."""
+    """Get a credential with its secret."""
     return await credentials.get(principal, credential_id)
 
 
@@ -85,7 +86,7 @@ async def get_credentials(
 async def create_credentials(
     principal: Requester, credentials: Credentials, data: JSONBody[CreateCredentials]
 ) -> None:
-    """Add a credential; those of MQTT and HTTP are called `{name}@{tenant}`."""
+    """Add a credential. MQTT and HTTP access keys have the form `{name}@{tenant}`."""
     await credentials.create(principal, data)
 
 
@@ -96,7 +97,7 @@ async def update_credentials(
     credential_id: PathId,
     data: JSONBody[UpdateCredentials],
 ) -> None:
-    """Set description, secret and additional data; what is left out is empty then."""
+    """Set description, secret and additional data. Absent fields become empty."""
     await credentials.update(principal, credential_id, data)
 
 
@@ -104,7 +105,7 @@ async def update_credentials(
 async def delete_credentials(
     principal: Requester, credentials: Credentials, data: JSONBody[DeleteCredentials]
 ) -> None:
-    """Delete credentials; unknown ones are passed over."""
+    """Delete credentials. Unknown ids are ignored."""
     await credentials.delete(principal, ids_of(data.ids))
 
 
@@ -118,7 +119,7 @@ def _kind(text: str) -> CredentialsType:
 
 @dataclass(frozen=True)
 class CredentialHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on credentials."""
 
     credentials: TenantCredentials
 

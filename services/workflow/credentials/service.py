@@ -1,4 +1,4 @@
-"""Keeps the credentials of tenants, and tells flows what they need of them."""
+"""Manages the credentials of tenants, and verifies logins of external clients."""
 
 import hashlib
 import logging
@@ -24,41 +24,41 @@ from libs.common.store.ids import IdAllocator
 from services.workflow.credentials.store import Credential, CredentialStore, CredentialsType
 from services.workflow.outgoing.mail import Encryption, MailServer
 
-MOST = 100
-"""Credentials of a tenant."""
-LARGEST_DATA = 16 * 1024
-"""Bytes of additional data, as JSON."""
-MADE = 32
-"""Characters of a secret that is made."""
+MAX_CREDENTIALS = 100
+"""Maximum credentials of a tenant."""
+MAX_DATA_BYTES = 16 * 1024
+"""Maximum bytes of additional data as JSON."""
+SECRET_LENGTH = 32
+"""Characters of a generated secret."""
 _LETTERS = string.ascii_letters + string.digits
 _LOGINS = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _SECRET = re.compile(r"[!-~]{8,128}").fullmatch
 log = logging.getLogger(__name__)
-LONGEST = 254
-MOST_AT_ONCE = 100
+MAX_TEXT = 254
+MAX_DELETED = 100
 
 
 class MailSettings(msgspec.Struct):
     """`additional_data` of a mail server."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST)]
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
     port: (
         Annotated[int, msgspec.Meta(ge=1, le=65_535)]
         | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,5}$")]
     )
-    """Consoles send text."""
+    """Consoles send a string."""
     encryption: Encryption = "STARTTLS"
-    username: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
+    username: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] = ""
 
 
 class UpdateCredentials(msgspec.Struct, kw_only=True):
-    """Body of `PUT /credentials/{id}`: sets all of it but `access_key`, which is passed over."""
+    """Body of `PUT /credentials/{id}`. `access_key` is ignored."""
 
-    access_secret: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
-    description: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None
+    access_secret: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] = ""
+    description: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
     additional_data: dict[str, Any] | None = None
-    access_key: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None
+    access_key: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
 
 
 class CreateCredentials(UpdateCredentials, kw_only=True):
@@ -70,11 +70,11 @@ class CreateCredentials(UpdateCredentials, kw_only=True):
 class DeleteCredentials(msgspec.Struct):
     """Body of `POST /credentials/delete`."""
 
-    ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_AT_ONCE)]
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED)]
 
 
 class ShownCredentials(Shown, kw_only=True):
-    """A credential, with its secret."""
+    """A credential with its secret."""
 
     id: str
     tenant_id: str
@@ -90,17 +90,14 @@ class ShownCredentials(Shown, kw_only=True):
 
 @dataclass(frozen=True)
 class TenantCredentials:
-    """The credentials of tenants."""
+    """The operations on credentials."""
 
     store: CredentialStore
     ids: IdAllocator
     rpc: RpcClient
 
     async def mail_server(self, tenant: str) -> MailServer | None:
-        """The tenant's mail server; None while nobody has said which.
-
-        This is the one place that tells it: whoever sends mail for a tenant asks here.
-        """
+        """Return the tenant's mail server; None if it is not configured."""
         found = await self.store.find(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
         if found is None or not found.data:
             return None
@@ -116,52 +113,61 @@ class TenantCredentials:
     async def default(
         self, user: Principal, kind: CredentialsType, *, with_secret: bool
     ) -> ShownCredentials:
-        """The default credential of a type, which is made when there is none.
+        """Return the default credential of a type; create it if missing.
 
-        A new one has a secret made at random when `with_secret` says so, else none: then nobody
-        signs in with it.
+        With `with_secret`, a new credential gets a random secret. Without a secret, nobody can log
+        in with it.
         """
         key = _default_key(kind, user.tenant)
         found = await self.store.find(user.tenant, kind, key)
         if found is None:
-            secret = "".join(secrets.choice(_LETTERS) for _ in range(MADE)) if with_secret else ""
+            secret = (
+                "".join(secrets.choice(_LETTERS) for _ in range(SECRET_LENGTH))
+                if with_secret
+                else ""
+            )
             new = CreateCredentials(credentials_type=kind, access_secret=secret)
             try:
                 found = await self._add(user.tenant, key, new)
-            except Conflict:  # somebody else has made it meanwhile
+            except Conflict:  # created concurrently
                 found = await self.store.find(user.tenant, kind, key)
                 if found is None:
                     raise
-        return _shown(found)
+        return _response(found)
 
     async def get(self, user: Principal, credential_id: int) -> ShownCredentials:
-        """A credential; raise `NotFound`."""
-        return _shown(await self._known(user, credential_id))
+        """Return a credential; raise `NotFound`."""
+        return _response(await self._get(user, credential_id))
 
     async def search(
         self, user: Principal, kind: CredentialsType | None, wanted: PageRequest
     ) -> Page[ShownCredentials]:
-        """A page of the tenant's credentials, the newest first."""
+        """Return one page of the tenant's credentials, newest first."""
         found, total = await self.store.list(user.tenant, kind, wanted)
-        return wanted.page(list(map(_shown, found)), total)
+        return wanted.page(list(map(_response, found)), total)
 
     async def create(self, user: Principal, wanted: CreateCredentials) -> None:
-        """Add a credential; raise `InvalidInput` that names what is wrong, and `Conflict`."""
+        """Add a credential; raise `InvalidInput` with the field, or `Conflict`."""
         kind, key = wanted.credentials_type, (wanted.access_key or "").strip()
         name, at, tenant = key.rpartition("@")
         if kind in _LOGINS and not (at and tenant == user.tenant and _NAME(name)):
-            text = f"must be a name of letters, digits, - and _, and @{user.tenant}"
+            text = f"must be a name of letters, digits, - and _, followed by @{user.tenant}"
             raise InvalidInput(text, field="access_key")
         if not key or not key.isprintable():
-            raise InvalidInput("must be printable, and not empty", field="access_key")
+            raise InvalidInput("must be printable and not empty", field="access_key")
         _check(kind, wanted)
-        if await self.store.count(user.tenant) >= MOST:
-            raise InvalidInput(f"there are at most {MOST} credentials", field="access_key")
+        if await self.store.count(user.tenant) >= MAX_CREDENTIALS:
+            raise InvalidInput(
+                f"a tenant can have at most {MAX_CREDENTIALS} credentials", field="access_key"
+            )
         await self._add(user.tenant, key, wanted)
 
     async def update(self, user: Principal, credential_id: int, wanted: UpdateCredentials) -> None:
-        """Set description, secret and additional data; raise `NotFound` and `InvalidInput`."""
-        found = await self._known(user, credential_id)
+        """Set description, secret and additional data.
+
+        Raises `NotFound` and `InvalidInput`.
+        """
+        found = await self._get(user, credential_id)
         _check(found.type, wanted)
         await self.store.replace(
             msgspec.structs.replace(
@@ -176,50 +182,50 @@ class TenantCredentials:
             await self._close_clients(found.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
-        """Delete credentials; unknown ones are passed over."""
-        found = [await self.store.get(user.tenant, one) for one in ids]
+        """Delete credentials, ignoring unknown ids."""
+        found = [await self.store.get(user.tenant, credential_id) for credential_id in ids]
         await self.store.remove(user.tenant, ids)
-        for one in found:
-            if one is not None and one.type is CredentialsType.MQTT:
-                await self._close_clients(one.access_key)
+        for credential in found:
+            if credential is not None and credential.type is CredentialsType.MQTT:
+                await self._close_clients(credential.access_key)
 
     async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
-        """The tenant of an access key that outsiders sign in with; None for a wrong secret."""
-        found = await self._login(kind, access_key, secret)
+        """Return the tenant of an access key; None if the secret is wrong."""
+        found = await self._verify(kind, access_key, secret)
         return None if found is None else found.tenant
 
     async def mqtt_login(self, wanted: MqttLogin) -> MqttLoggedIn:
-        """The tenant of an MQTT client, and which credential it came with, as a digest.
+        """Return the tenant and a digest of the credential of an MQTT client.
 
-        Neither when the secret is wrong; without one that credential is told which is good now.
+        Both are empty if the secret is wrong. Without a secret, return the current credential.
         """
-        found = await self._login(CredentialsType.MQTT, wanted.access_key, wanted.secret)
+        found = await self._verify(CredentialsType.MQTT, wanted.access_key, wanted.secret)
         if found is None:
             return MqttLoggedIn()
         digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
         return MqttLoggedIn(found.tenant, digest)
 
-    async def _login(
+    async def _verify(
         self, kind: CredentialsType, access_key: str, secret: str | None
     ) -> Credential | None:
-        """The credential of an access key, which ends with the tenant whose it is."""
+        """Return the credential of an access key, which ends with its tenant."""
         found = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
         if found is None or not found.secret:
             return None
         known = found.secret.encode()
-        right = secret is None or secrets.compare_digest(known, secret.encode())
-        return found if right else None
+        matches = secret is None or secrets.compare_digest(known, secret.encode())
+        return found if matches else None
 
     async def _close_clients(self, access_key: str) -> None:
-        """Close MQTT clients whose credential has changed; while `auth` is away they stay."""
+        """Disconnect MQTT clients after a change; skip it if `auth` does not respond."""
         try:
             await self.rpc.call(CLOSE_MQTT_CLIENTS, CloseMqttClients(access_key), Done)
         except ThingwayError as error:
-            log.warning("connections of %s stay open: %s", access_key, error)
+            log.warning("MQTT clients of %s were not disconnected: %s", access_key, error)
 
     async def _add(self, tenant: str, key: str, wanted: CreateCredentials) -> Credential:
         now = datetime.now(UTC)
-        one = Credential(
+        credential = Credential(
             id=await self.ids.take(),
             tenant=tenant,
             type=wanted.credentials_type,
@@ -230,13 +236,13 @@ class TenantCredentials:
             created_at=now,
             updated_at=now,
         )
-        await self.store.insert(one)
-        return one
+        await self.store.insert(credential)
+        return credential
 
-    async def _known(self, user: Principal, credential_id: int) -> Credential:
+    async def _get(self, user: Principal, credential_id: int) -> Credential:
         found = await self.store.get(user.tenant, credential_id)
         if found is None:
-            raise NotFound(f"there is no credential {credential_id}", field="id")
+            raise NotFound(f"credential {credential_id} does not exist", field="id")
         return found
 
 
@@ -245,12 +251,12 @@ def _default_key(kind: str, tenant: str) -> str:
 
 
 def _check(kind: CredentialsType, wanted: UpdateCredentials) -> None:
-    """Raise `InvalidInput` for a secret or data that do not fit the type."""
+    """Raise `InvalidInput` if the secret or the data does not fit the type."""
     if kind in _LOGINS and wanted.access_secret and not _SECRET(wanted.access_secret):
-        text = "must have 8 to 128 printable characters, and no blanks"
+        text = "must have 8 to 128 printable characters without blanks"
         raise InvalidInput(text, field="access_secret")
-    if len(msgspec.json.encode(wanted.additional_data)) > LARGEST_DATA:
-        text = f"must have at most {LARGEST_DATA} bytes"
+    if len(msgspec.json.encode(wanted.additional_data)) > MAX_DATA_BYTES:
+        text = f"must have at most {MAX_DATA_BYTES} bytes"
         raise InvalidInput(text, field="additional_data")
     if kind is CredentialsType.SMTP and wanted.additional_data is not None:
         _check_mail(wanted.additional_data)
@@ -266,12 +272,12 @@ def _check_mail(data: object) -> None:
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
 
 
-def _shown(one: Credential) -> ShownCredentials:
+def _response(credential: Credential) -> ShownCredentials:
     return ShownCredentials.from_fields(
-        one,
-        tenant_id=one.tenant,
-        credentials_type=one.type.value,
-        access_secret=one.secret,
-        additional_data=one.data,
+        credential,
+        tenant_id=credential.tenant,
+        credentials_type=credential.type.value,
+        access_secret=credential.secret,
+        additional_data=credential.data,
         editable=True,
     )

@@ -1,8 +1,8 @@
-"""Credentials in MongoDB: `credentials`.
+"""Credentials in MongoDB.
 
-`{_id, tenant, type, accessKey, sealed, createdAt, updatedAt}`; `sealed` is the JSON of secret,
-description and additional data, encrypted for this tenant, type and access key (`context_of`), of
-which there is one credential.
+`credentials`: `{_id, tenant, type, accessKey, sealed, createdAt, updatedAt}`. Tenant, type and
+access key are unique together. `sealed` is the JSON of secret, description and additional data,
+encrypted in the context of these three (`context_of`).
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from libs.common.store.mongo import Database, Document, DuplicateKey
 
 
 class CredentialsType(StrEnum):
-    """What a credential is for."""
+    """The purpose of a credential."""
 
     SMTP = "SMTP"
-    """The tenant's mail server; the secret is the password of its user there."""
+    """The tenant's mail server; the secret is the password."""
     MQTT = "MQTT"
-    """MQTT clients outside sign in with it, for flows that begin with a message."""
+    """Login of external MQTT clients, for flows that start with a message."""
     HTTP = "HTTP"
-    """HTTP clients outside sign in with it, for flows that begin with a request."""
+    """Login of external HTTP clients, for flows that start with a request."""
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A credential as it is kept, opened."""
+    """A credential with its decrypted fields."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -46,83 +46,83 @@ class Credential(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return f"Credential({self.id}, {self.access_key})"
 
 
-class _Kept(NamedTuple):
+class _SealedFields(NamedTuple):
     secret: str
     description: str | None
     data: dict[str, Any] | None
 
 
 class CredentialStore:
-    """The credentials of all tenants; `key` (32 bytes, base64url) seals them."""
+    """The collection `credentials`; `key` (32 bytes, base64url) encrypts fields."""
 
     def __init__(self, database: Database, key: str) -> None:
         self._credentials = database["credentials"]
         self._seal = Seal(key)
 
-    async def insert(self, one: Credential) -> None:
-        """Add a credential; raise `Conflict` when there is one of its type and access key."""
+    async def insert(self, credential: Credential) -> None:
+        """Add a credential; raise `Conflict` for a duplicate type and access key."""
         try:
-            await self._credentials.insert_one(self._document(one))
+            await self._credentials.insert_one(self._document(credential))
         except DuplicateKey as error:
-            text = f"there is a credential {one.access_key} already"
+            text = f"access key `{credential.access_key}` exists already"
             raise Conflict(text, field="access_key") from error
 
-    async def replace(self, one: Credential) -> None:
-        """Set what there is under the id; nothing when it is gone."""
-        key = {"_id": one.id, "tenant": one.tenant}
-        await self._credentials.replace_one(key, self._document(one))
+    async def replace(self, credential: Credential) -> None:
+        """Replace a credential if it still exists."""
+        key = {"_id": credential.id, "tenant": credential.tenant}
+        await self._credentials.replace_one(key, self._document(credential))
 
     async def get(self, tenant: str, credential_id: int) -> Credential | None:
-        """A credential of a tenant."""
+        """Return one credential of a tenant."""
         return self._read(
             await self._credentials.find_one({"_id": credential_id, "tenant": tenant})
         )
 
     async def find(self, tenant: str, kind: CredentialsType, access_key: str) -> Credential | None:
-        """The credential of a type and an access key."""
+        """Return the credential with a type and access key."""
         query = {"tenant": tenant, "type": kind.value, "accessKey": access_key}
         return self._read(await self._credentials.find_one(query))
 
     async def list(
         self, tenant: str, kind: CredentialsType | None, wanted: PageRequest
     ) -> tuple[list[Credential], int]:
-        """A page of them, the newest first, and how many there are."""
+        """Return one page of the credentials, newest first, and the number of all."""
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
         total = await self._credentials.count_documents(query)
         found = self._credentials.find(
             query, sort=[("_id", -1)], skip=wanted.skip, limit=wanted.size
         )
-        return [one async for document in found if (one := self._read(document))], total
+        return [read async for document in found if (read := self._read(document))], total
 
     async def count(self, tenant: str) -> int:
-        """How many a tenant has."""
+        """Return the number of credentials of a tenant."""
         return await self._credentials.count_documents({"tenant": tenant})
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> None:
-        """Delete credentials; unknown ones are passed over."""
+        """Delete credentials, ignoring unknown ids."""
         await self._credentials.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
 
-    def _document(self, one: Credential) -> Document:
-        document: Document = msgspec.to_builtins(one, builtin_types=(datetime,))
-        kept = _Kept(*(document.pop(name) for name in _Kept._fields))
-        text = msgspec.json.encode(kept).decode()
+    def _document(self, credential: Credential) -> Document:
+        document: Document = msgspec.to_builtins(credential, builtin_types=(datetime,))
+        fields = _SealedFields(*(document.pop(name) for name in _SealedFields._fields))
+        text = msgspec.json.encode(fields).decode()
         return document | {"sealed": self._seal.seal(text, context_of(document))}
 
     def _read(self, document: Document | None) -> Credential | None:
         if document is None:
             return None
         text = self._seal.open(document["sealed"], context_of(document))
-        kept = msgspec.json.decode(text, type=_Kept)
-        return msgspec.convert(document | kept._asdict(), Credential)
+        fields = msgspec.json.decode(text, type=_SealedFields)
+        return msgspec.convert(document | fields._asdict(), Credential)
 
 
 def context_of(document: Document) -> str:
-    """What a credential is sealed for."""
+    """Return the encryption context of a credential."""
     return f"{document['type']} {document['accessKey']} of {document['tenant']}"
 
 
 async def create_indexes(database: Database) -> None:
-    """Make what the queries above need."""
+    """Create the indexes of the collection."""
     await database["credentials"].create_index(
         [("tenant", 1), ("type", 1), ("accessKey", 1)], unique=True
     )

@@ -1,1 +1,1 @@
-"""References, conditions and CEL: what parameters of nodes may say."""
+"""References, conditions and CEL in the parameters of nodes."""

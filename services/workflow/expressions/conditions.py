@@ -7,20 +7,20 @@ from typing import Any
 from services.workflow.expressions.references import as_text
 
 LONGEST_NUMBER = 400
-"""Characters of a text that is read as a number."""
+"""Maximum characters of a text that is parsed as a number."""
 
 
 class ConditionFailed(Exception):
-    """Two values cannot be compared so."""
+    """An operator does not support its operands."""
 
 
 def holds(operator: str, left: Any, right: Any) -> bool:
-    """Whether `left operator right`; raise `ConditionFailed` when that cannot be said."""
+    """Return whether `left operator right` is true; raise `ConditionFailed`."""
     return OPERATORS[operator](left, right)
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Values of one type are compared as such, a number and a text as numbers, else as texts."""
+    """Compare values of one type as such, number and text as numbers, others as texts."""
     if left is None or right is None:
         return left is right
     if _is_number(left) != _is_number(right) and isinstance(left, str) != isinstance(right, str):
@@ -45,10 +45,10 @@ def _contains(left: Any, right: Any) -> bool:
     if left is None:
         return False
     if isinstance(left, list):
-        return any(_equal(one, right) for one in left)
+        return any(_equal(item, right) for item in left)
     if isinstance(left, str) and right is not None:
         return as_text(right) in left
-    raise ConditionFailed("CONTAINS needs a text or a list on its left")
+    raise ConditionFailed("the left side of CONTAINS must be a text or a list")
 
 
 def _starts(left: Any, right: Any) -> bool:

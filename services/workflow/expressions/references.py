@@ -1,8 +1,7 @@
-"""References to what nodes have put out: `#{properties.<nodeId>['<key>']}`.
+"""References to outputs of nodes: `#{properties.<nodeId>['<key>']}`.
 
-A text that is one reference and nothing else becomes the value itself, of whatever type; in
-any other text each reference becomes text. `properties.<nodeId>` alone is the whole output.
-No I/O.
+A text that consists of one reference becomes the value itself, of any type. In any other text each
+reference becomes text. `properties.<nodeId>` alone is the whole output. No I/O.
 """
 
 import re
@@ -25,17 +24,17 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 MOST_STEPS = 32
-"""Keys of one reference, one below the other."""
+"""Maximum keys in the path of a reference."""
 DEEPEST = 32
-"""Lists and maps inside one another that a parameter may have."""
+"""Maximum nesting depth of a parameter."""
 
 
 class ReferenceInvalid(ValueError):
-    """A text holds something that looks like a reference and is none."""
+    """A text contains an invalid reference."""
 
 
 class ReferenceMissing(LookupError):
-    """A reference is to something that does not exist in what a node has put out."""
+    """The output of a node lacks the referenced value."""
 
     def __init__(self, text: str, node: str) -> None:
         super().__init__(text)
@@ -44,17 +43,17 @@ class ReferenceMissing(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One reference: the node, and the way into its output."""
+    """A reference: the node, and the path in its output."""
 
     text: str
-    """As it was written, without the braces."""
+    """The reference without braces."""
     node: str
     path: tuple[str | int, ...]
 
     def value_in(self, properties: Mapping[str, Any]) -> Any:
-        """What is referred to; raise `ReferenceMissing`."""
+        """Return the referenced value; raise `ReferenceMissing`."""
         if self.node not in properties:
-            raise ReferenceMissing(f"{self.text}: node {self.node} has put out nothing", self.node)
+            raise ReferenceMissing(f"{self.text}: node {self.node} has no output", self.node)
         found: Any = properties[self.node]
         for step in self.path:
             found = self._into(found, step)
@@ -67,7 +66,7 @@ class Reference:
                     return found[key]
         elif isinstance(found, list) and str(step).isdecimal() and int(step) < len(found):
             return found[int(step)]
-        text = f"{self.text}: there is no {step!r} in the output of {self.node}"
+        text = f"{self.text}: the output of node {self.node} has no {step!r}"
         raise ReferenceMissing(text, self.node)
 
 
@@ -76,7 +75,7 @@ Part = str | Reference
 
 @lru_cache(maxsize=20_000)
 def parts_of(text: str) -> tuple[Part, ...]:
-    """The text, taken apart; raise `ReferenceInvalid` naming what is wrong."""
+    """Split a text into plain texts and references; raise `ReferenceInvalid`."""
     parts: list[Part] = []
     end = 0
     for match in _REFERENCE.finditer(text):
@@ -86,14 +85,14 @@ def parts_of(text: str) -> tuple[Part, ...]:
         end = match.end()
     rest = text[end:]
     if "#{" in rest or any(isinstance(part, str) and "#{" in part for part in parts):
-        raise ReferenceInvalid(f"a reference is not closed, or has another one inside: {text:.100}")
+        raise ReferenceInvalid(f"has an unclosed or nested reference: {text:.100}")
     if rest or not parts:
         parts.append(rest)
     return tuple(parts)
 
 
 def parse(text: str) -> Reference:
-    """What stands between the braces; raise `ReferenceInvalid`."""
+    """Parse the text between the braces; raise `ReferenceInvalid`."""
     head = _HEAD.match(text)
     end = head.end() if head else 0
     steps: list[str | int] = []
@@ -105,7 +104,7 @@ def parse(text: str) -> Reference:
         end = step.end()
     if head is None or end < len(text) or not steps or len(steps) > MOST_STEPS:
         raise ReferenceInvalid(
-            f"#{{{text:.100}}} is no reference; write #{{properties.<node id>['<key>']}}"
+            f"#{{{text:.100}}} is not a reference; write #{{properties.<node id>['<key>']}}"
         )
     return Reference(text.strip(), str(steps[0]), tuple(steps[1:]))
 
@@ -119,13 +118,13 @@ def _step_of(match: re.Match[str]) -> str | int:
 
 
 def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
-    """`value` with every reference in it replaced, in lists and in maps too (not in keys)."""
+    """Return `value` with all references replaced, in lists and in values of maps."""
     if isinstance(value, str):
         return _text(value, properties) if "#{" in value else value
     if isinstance(value, Mapping):
-        return {key: resolve(one, properties) for key, one in value.items()}
+        return {key: resolve(item, properties) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(one, properties) for one in value]
+        return [resolve(item, properties) for item in value]
     return value
 
 
@@ -140,27 +139,27 @@ def _text(text: str, properties: Mapping[str, Any]) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value inside a text: text as it is, nothing as nothing, all else as JSON."""
+    """Return a value as text: None as an empty text, other types as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def is_constant(value: Any) -> bool:
-    """Whether `value` holds no reference; raise `ReferenceInvalid` as `references_in`."""
+    """Return whether `value` has no reference; raises as `references_in`."""
     return next(references_in(value), None) is None
 
 
 def references_in(value: Any, depth: int = 0) -> Iterator[Reference]:
-    """Every reference in `value`; raise `ReferenceInvalid` for one that cannot be read."""
+    """Yield the references in `value`; raise `ReferenceInvalid`."""
     if depth > DEEPEST:
-        raise ReferenceInvalid(f"is nested more than {DEEPEST} deep")
+        raise ReferenceInvalid(f"must be nested at most {DEEPEST} levels deep")
     if isinstance(value, str):
         if "#{" in value:
             yield from (part for part in parts_of(value) if isinstance(part, Reference))
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from references_in(one, depth + 1)
+        for item in value.values():
+            yield from references_in(item, depth + 1)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from references_in(one, depth + 1)
+        for item in value:
+            yield from references_in(item, depth + 1)

@@ -1,1 +1,1 @@
-"""Flows: their designs in versions, which of them run, and the logs of their runs."""
+"""Flows: versions of their designs, deployment, and logs of their runs."""

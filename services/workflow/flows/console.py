@@ -28,17 +28,17 @@ from services.workflow.flows.service import FlowService
 
 Flows = NamedDependency[FlowService]
 
-LONGEST_VERSION = 9
-"""Digits."""
+MAX_DIGITS = 9
+"""Maximum digits of a version."""
 
-Version = Annotated[str | None, QueryParameter(description="Empty, or absent, is the newest")]
+Version = Annotated[str | None, QueryParameter(description="Default: the latest version")]
 
 
 @post("/search", guards=[holders(Function.WORKFLOW_VIEW)])
 async def search_flows(
     principal: Requester, flows: Flows, data: JSONBody[SearchFlows]
 ) -> list[ShownFlow] | Page[ShownFlow]:
-    """The flows that the caller sees, by part of their name, the newest first."""
+    """Search flows by part of their name, newest first."""
     return await flows.search(principal, data)
 
 
@@ -46,25 +46,25 @@ async def search_flows(
 async def update_flow(
     principal: Requester, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
 ) -> None:
-    """Set name and remark."""
+    """Set name and remark of a flow."""
     await flows.update(principal, flow_id, data)
 
 
 @post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)])
 async def delete_flows(principal: Requester, flows: Flows, data: JSONBody[DeleteFlows]) -> None:
-    """Delete flows with their designs and logs; unknown ones are passed over."""
+    """Delete flows with their designs and logs. Unknown ids are ignored."""
     await flows.delete(principal, data.workflow_id_list)
 
 
 @get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
 async def enable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
-    """Let a flow run; refused with the reasons when its design cannot."""
+    """Enable a flow. The error lists the reasons if its design cannot run."""
     await flows.switch(principal, flow_id, enabled=True)
 
 
 @get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
 async def disable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
-    """Let a flow run no more; what runs already ends by itself."""
+    """Disable a flow. Current runs finish."""
     await flows.switch(principal, flow_id, enabled=False)
 
 
@@ -72,7 +72,7 @@ async def disable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> N
 async def get_design(
     principal: Requester, flows: Flows, flow_id: PathId, version: Version = None
 ) -> ShownDesign:
-    """A version of a flow's design. `version` of the answer is that of the newest."""
+    """Get a version of a flow's design. `version` in the response is the latest one."""
     wanted = _version(version)
     return await flows.design(principal, flow_id, wanted)
 
@@ -81,7 +81,7 @@ async def get_design(
 async def list_flow_versions(
     principal: Requester, flows: Flows, flow_id: PathId
 ) -> list[FlowVersion]:
-    """The versions of its design that are kept, the newest first."""
+    """List the stored versions of a flow's design, newest first."""
     return await flows.versions(principal, flow_id)
 
 
@@ -89,21 +89,21 @@ async def list_flow_versions(
 async def save_design(
     principal: Requester, flows: Flows, data: JSONBody[SaveDesign]
 ) -> SavedDesign:
-    """Save a new flow, or a new version of one; name the version that it was made from."""
+    """Save a new flow, or a new version based on the version in the body."""
     return await flows.save(principal, data)
 
 
 def _version(text: str | None) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_VERSION):
-        raise InvalidInput(f"Invalid Version: {text:.20}", field="version")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise InvalidInput(f"must be a version number. Got `{text:.20}`.", field="version")
     return int(text)
 
 
 @dataclass(frozen=True)
 class FlowHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on flows."""
 
     flows: FlowService
 

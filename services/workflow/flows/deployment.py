@@ -1,8 +1,8 @@
-"""Lets flows run and stop: checks a design, and tells the triggers.
+"""Deploys and stops flows: validates designs and notifies triggers.
 
-A flow and its service entity are in two services: whoever saves a flow makes the entity first, and
-removes it when the flow has gone. What a crash, or a `device` that was away, left between the
-two is put right by `FlowSettler`.
+A flow and its service entity belong to two services. Saving a flow creates the entity first; the
+entity is deleted after the flow. `FlowSettler` repairs them after a crash or an unreachable
+`device`.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault import Vault
 
 MAY_NOT_COMMAND = (
-    "sets values or calls services, which you may not: it needs entity_data.edit, device.edit, "
-    "dashboard.edit or workflow.edit"
+    "sets values or calls services; this needs entity_data.edit, device.edit, dashboard.edit or "
+    "workflow.edit"
 )
 log = logging.getLogger(__name__)
 
 SETTLING_PERIOD = 30.0
-"""Seconds between looks."""
+"""Seconds between two repairs."""
 GRACE = 120
-"""Seconds after which whoever changed a flow has ended, well or not."""
-CHUNK = 100
+"""Seconds after which a change of a flow has finished or failed."""
+BATCH = 100
 
 
 @dataclass(frozen=True)
 class FlowDeployer:
-    """Checks designs and keeps triggers in step with flows."""
+    """Validates designs and keeps triggers in step with flows."""
 
     registry: Registry
     sandbox: Sandbox
@@ -48,13 +48,13 @@ class FlowDeployer:
     triggers: Sequence[Deployments]
 
     async def check(self, user: Principal, text: str) -> Plan:
-        """The plan of a design that a user wants to run; raise `DesignInvalid`."""
+        """Return the plan of a design that a user wants to run; raise `DesignInvalid`."""
         plan = await self._compiled(user.tenant, await self.vault.reveal(user.tenant, text))
         await self.check_entities(user, plan)
         return plan
 
     async def _compiled(self, tenant: str, text: str) -> Plan:
-        """The plan of a design whose code can be read; raise `DesignInvalid`."""
+        """Compile a design and check the syntax of its code; raise `DesignInvalid`."""
         plan = compile_design(text, self.registry)
         DesignInvalid.raise_for(
             [
@@ -67,9 +67,9 @@ class FlowDeployer:
         return plan
 
     async def check_entities(self, user: Principal, plan: Plan) -> None:
-        """Raise `DesignInvalid` naming the entities that a user does not see.
+        """Raise `DesignInvalid` for entities that are not visible to the user.
 
-        A flow reads and writes entities as the platform does, so whoever makes it run must
+        A flow reads and writes entities with the permissions of the platform, so its author must
         see them.
         """
         named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
@@ -77,14 +77,16 @@ class FlowDeployer:
         unseen = set(await self.entities.unseen(user, keys)) if keys else set()
         DesignInvalid.raise_for(
             [
-                Reason(node_id, "parameters", f"there is no entity {key} that you see")
+                Reason(
+                    node_id, "parameters", f"entity {key} does not exist or is not visible to you"
+                )
                 for node_id, found in named.items()
                 for key in sorted(found & unseen)
             ]
         )
 
     def check_commands(self, user: Principal, plan: Plan) -> None:
-        """Raise `DesignInvalid` naming the nodes that command, unless the user may."""
+        """Raise `DesignInvalid` for commanding nodes unless the user may command."""
         if user.may_command:
             return
         DesignInvalid.raise_for(
@@ -96,13 +98,13 @@ class FlowDeployer:
         )
 
     async def check_constants(self, tenant: str, plan: Plan) -> None:
-        """Raise `DesignInvalid` naming the constants that nodes' entities do not take."""
+        """Raise `DesignInvalid` for constants that the entities of nodes reject."""
         nodes = list(plan.nodes.values())
-        judged = await asyncio.gather(*(one.type.judge(tenant, one.parameters) for one in nodes))
+        checks = (node.type.judge(tenant, node.parameters) for node in nodes)
         DesignInvalid.raise_for(
             [
                 Reason(node.id, f"parameters.{fault.field}", fault.reason)
-                for node, faults in zip(nodes, judged, strict=True)
+                for node, faults in zip(nodes, await asyncio.gather(*checks), strict=True)
                 for fault in faults
             ]
         )
@@ -114,42 +116,42 @@ class FlowDeployer:
         before: Flow | None,
         given: Mapping[str, str] | None = None,
     ) -> AfterWrite:
-        """Prepare for a flow that is about to be stored; give what belongs into the transaction.
+        """Prepare triggers for a write; return the operation for its transaction.
 
-        Raises `InvalidInput` with the reasons when it shall run and cannot. Whoever changes
-        nothing of what runs (its name) need not see what it touches. `given` are sealed secrets
-        that are stored in the same transaction.
+        Raises `InvalidInput` with the reasons if an enabled flow cannot run. A user who does not
+        change the running design (only the name) need not see its entities. `given` are sealed
+        secrets that the same transaction stores.
         """
         runs_already = before is not None and before.enabled and before.design == flow.design
         deployed = await self._deployed(None if runs_already else user, flow, given)
         await self._prepare(flow)
 
-        async def after(session: Session) -> None:
+        async def apply(session: Session) -> None:
             for trigger in self.triggers:
                 await trigger.apply(flow.tenant, flow.id, deployed, session)
 
-        return after
+        return apply
 
     async def restore(self, flow: Flow) -> bool:
-        """Make what a flow with a trigger is called by; False for one without any.
+        """Prepare the service of a flow; return False if no trigger node starts it.
 
-        A draft with several entries keeps what it has.
+        A draft with several entries keeps its service.
         """
         await self._prepare(flow, Trigger.name)
         return begins_with_trigger(flow.design)
 
     async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
-        """In the transaction that deletes a flow, or that the engine disables it in."""
+        """Undeploy a flow in the transaction that deletes or disables it."""
         for trigger in self.triggers:
             await trigger.apply(tenant, flow_id, None, session)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
-        """After a flow was stored."""
+        """Notify triggers after a flow was stored."""
         for trigger in self.triggers:
             await trigger.changed(tenant, flow_id)
 
     async def forget(self, tenant: str, flow_id: int) -> None:
-        """After a flow was deleted."""
+        """Notify triggers after a flow was deleted."""
         await self.changed(tenant, flow_id)
         for trigger in self.triggers:
             await trigger.forget(tenant, flow_id)
@@ -181,10 +183,10 @@ class FlowDeployer:
         )
 
     async def _prepare(self, flow: Flow, component: str | None = None) -> None:
-        """Prepare triggers for a design with exactly one entry, of a certain type or of any."""
+        """Prepare triggers for a design with exactly one entry, optionally of one type."""
         find = self.registry.find
         entries = [
-            one for one in _begins(flow.design) if isinstance(find(one.component_name), Entry)
+            node for node in _begins(flow.design) if isinstance(find(node.component_name), Entry)
         ]
         if len(entries) == 1 and component in (None, entries[0].component_name):
             for trigger in self.triggers:
@@ -192,12 +194,12 @@ class FlowDeployer:
 
 
 def begins_with_trigger(text: str) -> bool:
-    """Whether a node that no edge leads to makes the flow a service."""
+    """Return whether a trigger node without incoming edges makes the flow a service."""
     return any(node.component_name == Trigger.name for node in _begins(text))
 
 
 def _begins(text: str) -> list[DesignNode]:
-    """The nodes that no edge leads to; none of what cannot be read."""
+    """Return the nodes without incoming edges; empty for an invalid design."""
     try:
         return entries_of(read_design(text))
     except DesignInvalid:
@@ -205,14 +207,14 @@ def _begins(text: str) -> list[DesignNode]:
 
 
 def refused(error: DesignInvalid, field: str = FIELD) -> InvalidInput:
-    """400 with every reason: `data` of the answer is `[{node_id?, field, reason}]`."""
+    """Return a 400 error with all reasons as `data`: `[{node_id?, field, reason}]`."""
     detail = [reason.shown() for reason in error.reasons]
     return InvalidInput(str(error), field=field, detail=detail)
 
 
 @dataclass(frozen=True)
 class FlowSettler:
-    """Looks after them, in one replica at a time."""
+    """Repairs the service entities of flows; one replica at a time."""
 
     store: UnsettledStore
     flows: FlowStore
@@ -220,15 +222,15 @@ class FlowSettler:
     entities: Entities
 
     async def look(self) -> None:
-        """Settle the oldest of those that there are; doing it again does no harm."""
-        for one in await self.store.older(GRACE, CHUNK):
+        """Repair the oldest unsettled flows. Idempotent."""
+        for flow in await self.store.older(GRACE, BATCH):
             try:
-                await self._settle(one)
+                await self._settle(flow)
             except Conflict as error:
-                log.warning("flow %d has no service: %s", one.flow_id, error)
-            await self.store.settled(one)
+                log.warning("flow %d has no service: %s", flow.flow_id, error)
+            await self.store.settled(flow)
 
-    async def _settle(self, one: Unsettled) -> None:
-        flow = await self.flows.get(one.tenant, one.flow_id)
+    async def _settle(self, unsettled: Unsettled) -> None:
+        flow = await self.flows.get(unsettled.tenant, unsettled.flow_id)
         if flow is None or not await self.deployer.restore(flow):
-            await self.entities.remove_service(one.tenant, one.flow_id)
+            await self.entities.remove_service(unsettled.tenant, unsettled.flow_id)

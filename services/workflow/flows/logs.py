@@ -1,7 +1,7 @@
-"""The logs of flows, shown to users who see the flows.
+"""Logs of flows for users who may see the flows.
 
-Values of entities that are write-only now are masked. A run may be from before an import made its
-property write-only, or from a version that gave such values to flows (decision 0044).
+Values of write-only entities are masked. An old run may contain them, if its property became
+write-only later (decision 0044).
 """
 
 import re
@@ -31,12 +31,12 @@ from services.workflow.runs.store import RunStore
 
 MASK = "******"
 _KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
-"""A name that may be the key of an entity; in the text of what was cut off, quotes are escaped."""
+"""A name that may be an entity key. In truncated texts, quotes are escaped."""
 Ended = Literal["SUCCESS", "ERROR"]
 
 
 def entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
-    """Return up to `most` names in inputs and outputs that may be keys of entities."""
+    """Return up to `most` names in inputs and outputs that may be entity keys."""
     found: dict[str, None] = {}
     for trace in traces:
         for text in (trace.input, trace.output):
@@ -46,28 +46,30 @@ def entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
 
 
 def without_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:
-    """Return traces with a mask in the place of the values of `hidden` entities."""
+    """Return traces with masked values of the `hidden` entities."""
     return [
-        replace(one, input=_masked(one.input, hidden), output=_masked(one.output, hidden))
-        for one in traces
+        replace(
+            trace, input=_mask_text(trace.input, hidden), output=_mask_text(trace.output, hidden)
+        )
+        for trace in traces
     ]
 
 
-def _masked(text: str | None, hidden: Collection[str]) -> str | None:
+def _mask_text(text: str | None, hidden: Collection[str]) -> str | None:
     if text is None or not any(key in text for key in hidden):
         return text
-    return msgspec.json.encode(_without(msgspec.json.decode(text), hidden)).decode()
+    return msgspec.json.encode(_mask(msgspec.json.decode(text), hidden)).decode()
 
 
-def _without(value: Any, hidden: Collection[str]) -> Any:
+def _mask(value: Any, hidden: Collection[str]) -> Any:
     if isinstance(value, dict):
         if isinstance(cut := value.get("truncated"), str) and any(key in cut for key in hidden):
             return value | {"truncated": MASK}
         return {
-            key: MASK if key in hidden and one is not None else _without(one, hidden)
-            for key, one in value.items()
+            key: MASK if key in hidden and item is not None else _mask(item, hidden)
+            for key, item in value.items()
         }
-    return [_without(one, hidden) for one in value] if isinstance(value, list) else value
+    return [_mask(item, hidden) for item in value] if isinstance(value, list) else value
 
 
 class SearchLogs(PageRequest, kw_only=True):
@@ -77,7 +79,7 @@ class SearchLogs(PageRequest, kw_only=True):
 
 
 class ShownLog(Shown, kw_only=True):
-    """A run in the list; `start_time` and `time_cost` in ms."""
+    """A run in a list. `start_time` and `time_cost` are in ms."""
 
     id: str
     start_time: int
@@ -87,15 +89,15 @@ class ShownLog(Shown, kw_only=True):
 
 
 class ShownRun(ShownLog, kw_only=True):
-    """A run with what each node did; the entry has only an output."""
+    """A run with the trace of each node. The entry node has only an output."""
 
     error_message: str | None = None
-    """Why it failed, or was not run at all."""
+    """Reason of the failure, also of a run that never started."""
     trace_info: list[TraceItem]
 
 
 def ended(run: Run) -> Ended:
-    """How a run ended."""
+    """Return the final status of a run."""
     return "SUCCESS" if run.status == "SUCCESS" else "ERROR"
 
 
@@ -110,25 +112,25 @@ class LogService:
     async def search(
         self, user: Principal, flow_id: int, wanted: SearchLogs
     ) -> list[ShownLog] | Page[ShownLog]:
-        """Runs of a flow, the newest first."""
+        """Return one page of a flow's runs, newest first."""
         await self.flows.visible(user, flow_id)
         runs, total = await self.store.search(user.tenant, flow_id, wanted.status or "", wanted)
-        return wanted.listed(list(map(_shown, runs)), total)
+        return wanted.listed(list(map(_list_item, runs)), total)
 
     async def detail(self, user: Principal, run_id: int) -> ShownRun:
-        """One run with what each node did, without values that are write-only now."""
+        """Return a run with its traces, without values that are write-only now."""
         run = await self.store.get(user.tenant, run_id)
         if run is None:
-            raise NotFound("Log not found!", field="log_id")
+            raise NotFound(f"run {run_id} does not exist", field="log_id")
         await self.flows.visible(user, run.flow_id)
         keys = entity_keys(run.traces, MOST)
         known = await self.entities.resolve(user.tenant, keys) if keys else ()
-        hidden = {one.key for one in known if one.write_only}
+        hidden = {entity.key for entity in known if entity.write_only}
         traces = without_values(run.traces, hidden) if hidden else run.traces
-        return ShownRun(**asdict(_shown(run)), error_message=run.error, trace_info=traces)
+        return ShownRun(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
 
 
-def _shown(run: Run) -> ShownLog:
+def _list_item(run: Run) -> ShownLog:
     return ShownLog.from_fields(run, start_time=run.started_at, status=ended(run))
 
 
@@ -139,7 +141,7 @@ async def search_flow_logs(
     flow_id: PathId,
     data: JSONBody[SearchLogs],
 ) -> list[ShownLog] | Page[ShownLog]:
-    """Runs of a flow, the newest first; tests are not among them."""
+    """Search the runs of a flow, newest first. Tests are not included."""
     return await logs.search(principal, flow_id, data)
 
 
@@ -147,13 +149,13 @@ async def search_flow_logs(
 async def get_flow_log(
     principal: Requester, logs: NamedDependency[LogService], log_id: PathId
 ) -> ShownRun:
-    """What each node was given, put out, and how long it took."""
+    """Get the input, output and duration of each node of a run."""
     return await logs.detail(principal, log_id)
 
 
 @dataclass(frozen=True)
 class LogHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on logs."""
 
     logs: LogService
 

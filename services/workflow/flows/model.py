@@ -1,4 +1,4 @@
-"""Flows as they are kept, and what is told of them. No I/O."""
+"""Flows as stored, and their requests and responses. No I/O."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -13,13 +13,13 @@ from services.workflow.graph.design import DesignNode
 from services.workflow.runs.model import Deployed
 
 AfterWrite = Callable[[Session], Awaitable[None]]
-"""What else belongs into the transaction of a write."""
+"""Further operations in the transaction of a write."""
 Name = Annotated[str, msgspec.Meta(max_length=127)]
 Remark = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A flow with its newest design, as it is stored."""
+    """A flow with its latest design, as stored."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -27,52 +27,52 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     remark: str
     enabled: bool
     version: int
-    """Of the newest design, from 1; older ones are kept."""
+    """Version of the latest design, from 1. Older ones are stored separately."""
     design: str = ""
-    """`design_data`, as it was saved; empty in a list."""
+    """`design_data` as saved; empty in lists."""
     user_id: int | None
-    """Who made it."""
+    """Id of the author."""
     created_at: datetime
     updated_at: datetime
     stopped: str | None = None
-    """Why the engine disabled it; None since somebody has enabled it."""
+    """Reason why the engine disabled it; None after a user enabled it."""
 
 
 class Deployments:
-    """Told what becomes of flows; one for each kind of trigger that keeps something.
+    """Observer of changes of flows, one per kind of trigger.
 
-    Each is told of all flows, also of those with another entry: a flow may have had its own
-    until now. All calls may come again with the same content.
+    Each observer is notified about all flows, because a flow may have had its entry before. All
+    methods are idempotent.
     """
 
     async def prepare(self, flow: Flow, entry: DesignNode) -> None:
-        """Before a flow is stored, or stored anew: make what must be there with it.
+        """Create what a trigger needs before a flow is stored.
 
-        `entry` is that of a design with exactly one; its parameters are not checked yet.
-        Raises what the user shall see; then nothing is stored.
+        `entry` is the only entry of the design; its parameters are not validated yet. An exception
+        is shown to the user and prevents the write.
         """
 
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
     ) -> None:
-        """In the transaction that stores the flow: it runs from now on, or (None) no longer."""
+        """Deploy a flow (or None: undeploy it) in the transaction that stores it."""
 
     async def changed(self, tenant: str, flow_id: int) -> None:
-        """After that transaction, and only in this replica (tell the others)."""
+        """Handle a committed change in this replica; other replicas are not notified."""
 
     async def forget(self, tenant: str, flow_id: int) -> None:
-        """After a flow was deleted: remove what `prepare` made."""
+        """Delete what `prepare` created, after a flow was deleted."""
 
 
 class SearchFlows(PageRequest, kw_only=True):
-    """Body of `POST /workflow/flows/search`; an empty name means all."""
+    """Body of `POST /workflow/flows/search`. An empty name matches all flows."""
 
     name: Annotated[str, msgspec.Meta(max_length=255)] | None = None
     enabled: bool | None = None
 
 
 class UpdateFlow(msgspec.Struct):
-    """Body of `PUT /workflow/flows/{id}`: both are overwritten, and have to be there."""
+    """Body of `PUT /workflow/flows/{id}`. Both fields are required."""
 
     name: Name
     remark: Remark
@@ -85,19 +85,22 @@ class DeleteFlows(msgspec.Struct):
 
 
 class SaveDesign(msgspec.Struct, kw_only=True):
-    """Body of `POST /workflow/flows/design`; without an id and a version it is a new flow."""
+    """Body of `POST /workflow/flows/design`.
+
+    A new flow has neither `id` nor `version`.
+    """
 
     name: Name
     id: OptionalId = None
     version: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None
     enabled: bool | None = None
-    """What is left out stays as it is; a new flow is disabled."""
+    """If absent, it does not change; a new flow is disabled."""
     remark: Remark | None = None
     design_data: str | None = None
 
 
 class SavedDesign(msgspec.Struct):
-    """Answer of a save; both spellings of the id."""
+    """Response of a save. Both ids are the same."""
 
     id: str
     flow_id: str
@@ -105,35 +108,35 @@ class SavedDesign(msgspec.Struct):
 
 
 class ShownFlow(Shown, kw_only=True):
-    """A flow in a list; times in ms."""
+    """A flow in a list. Times are in ms."""
 
     id: str
     name: str
     remark: str
     enabled: bool
     stopped: str | None = None
-    """Why it disabled itself; absent when somebody did, or it is enabled."""
+    """Reason why the engine disabled the flow. Absent if a user disabled it or it is enabled."""
     user_nickname: str | None = None
     created_at: int
     updated_at: int
 
 
 class FlowVersion(Shown, kw_only=True):
-    """A version of a flow's design that can be asked for."""
+    """A stored version of a flow's design."""
 
     version: int
     saved_at: int | None = None
-    """ms; absent when the version before it is kept no longer."""
+    """Unix time in ms. Absent if the version before is no longer stored."""
 
 
 class ShownDesign(Shown, kw_only=True):
-    """A design. `version` is that of the newest one, which the next save has to name."""
+    """A design. `version` is the latest one, which the next save must contain."""
 
     id: str
     name: str
     remark: str
     enabled: bool
     stopped: str | None = None
-    """As in lists."""
+    """Same as in lists."""
     version: int
     design_data: str

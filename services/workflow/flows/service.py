@@ -1,4 +1,4 @@
-"""Saves, shows, enables and deletes flows on behalf of users."""
+"""Saves, returns, enables and deletes flows on behalf of users."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ from services.workflow.runs.store import RunStore
 from services.workflow.vault import Concealed, SecretStore, Vault, marks_in
 
 ATTEMPTS = 20
-"""Times that a change is tried while others change the same flow."""
-KEPT = 50
-"""Older versions that a flow keeps: people look back at a few, and each may have 1 MiB."""
-EVERY = 10
-"""Versions after which the surplus is deleted: that reads all that stay, for their secrets."""
+"""Attempts to change a flow while others change it."""
+MAX_OLD_VERSIONS = 50
+"""Stored older versions per flow: users need few, and each may have 1 MiB."""
+TRIM_INTERVAL = 10
+"""Versions between two deletions, because a deletion reads all remaining versions."""
 
 Change = tuple[Flow, Concealed | None]
-"""A flow as it is to be, and its secrets when they are to be kept anew."""
+"""The changed flow, and its secrets if they change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,67 +65,69 @@ class FlowService:
     async def search(
         self, user: Principal, wanted: SearchFlows
     ) -> list[ShownFlow] | Page[ShownFlow]:
-        """The flows that a user sees, the newest first."""
+        """Return one page of the flows visible to the user, newest first."""
         grants = await self.sharing.of(user)
         visible = None if grants.everything else sorted(grants.resources.workflows)
         flows, total = await self.store.search(user.tenant, visible, wanted)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
         names = await self.people.nicknames(user.tenant, authors)
-        return wanted.listed([_shown(flow, names) for flow in flows], total)
+        return wanted.listed([_list_item(flow, names) for flow in flows], total)
 
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
-        """Set name and remark; the design and its version stay."""
+        """Set name and remark; the design and its version do not change."""
         info = {"name": name_of(wanted.name), "remark": wanted.remark}
-        await self._put(user, flow_id, lambda before: (_changed(before, **info), None))
+        await self._replace(user, flow_id, lambda before: (_with_changes(before, **info), None))
 
     async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
-        """Enable or disable a flow; one that is so already stays as it is."""
+        """Enable or disable a flow, unless it is in that state already."""
 
-        def switched(before: Flow) -> Change:
-            same = before.enabled == enabled
-            return (before if same else _changed(before, enabled=enabled)), None
+        def set_state(before: Flow) -> Change:
+            unchanged = before.enabled == enabled
+            return (before if unchanged else _with_changes(before, enabled=enabled)), None
 
-        await self._put(user, flow_id, switched)
+        await self._replace(user, flow_id, set_state)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
-        """Delete flows with designs, logs and grants; unknown ones are passed over.
+        """Delete flows with designs, logs and grants, ignoring unknown ids.
 
-        Raises `Forbidden` for a user who has no grant at all.
+        Raises `Forbidden` for a user without any grants.
         """
         grants = await self.sharing.of(user)
         if grants.nothing:
-            raise Forbidden("user does not have data permission")
-        wanted = [one for one in ids_of(ids) if grants.workflow(one)]
+            raise Forbidden("this user has no grants; ask a super-admin for access")
+        wanted = [flow_id for flow_id in ids_of(ids) if grants.workflow(flow_id)]
         found = await self.store.present(user.tenant, wanted)
         if not found:
             return
 
-        async def also(session: Session) -> None:
+        async def undeploy(session: Session) -> None:
             for flow_id in found:
                 await self.deployer.stop(user.tenant, flow_id, session)
             await self.secrets.forget(user.tenant, found, session)
             await self.unsettled.note(user.tenant, found, session)
 
-        await self.store.remove(user.tenant, found, also)
+        await self.store.remove(user.tenant, found, undeploy)
         for flow_id in found:
             await self.deployer.forget(user.tenant, flow_id)
         await self.runs.remove(user.tenant, found)
         await self.sharing.forget(user.tenant, found)
 
     async def design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
-        """A version of a flow's design, the newest when none is named."""
+        """Return a version of a flow's design, by default the latest."""
         flow = await self.visible(user, flow_id)
         text: str | None = flow.design
         if version is not None and version > flow.version:
-            raise InvalidInput(f"Invalid Version: {version}", field="version")
+            raise InvalidInput(
+                f"must be at most {flow.version}, the latest version", field="version"
+            )
         if version is not None and version != flow.version:
             text = await self.store.design(user.tenant, flow_id, version)
         if text is None:
-            raise NotFound(f"Version Not Found: {version}", field="version")
+            raise NotFound(f"version {version} is not stored any more", field="version")
         return ShownDesign.from_fields(flow, design_data=openable(text))
 
     async def versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
-        """The versions of a flow's design that are kept, the newest first."""
+        """Return the stored versions of a flow's design, newest first."""
         flow = await self.visible(user, flow_id)
         replaced = await self.store.versions(user.tenant, flow_id)
         began = {1: to_ms(flow.created_at)} | {number + 1: at for number, at in replaced.items()}
@@ -135,15 +137,15 @@ class FlowService:
         ]
 
     async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
-        """Save a new flow, or a new version of one, which both its id and its version name.
+        """Save a new flow, or a new version of the flow with an id and version.
 
-        Its secrets go to the vault. Raises `Conflict` when somebody else has saved since `version`,
-        `InvalidInput` with the reasons when it shall run and cannot.
+        Its secrets are stored in the vault. Raises `Conflict` if another user has saved since
+        `version`, and `InvalidInput` with the reasons if an enabled flow cannot run.
         """
         name = name_of(wanted.name)
         if bool(wanted.id) != (wanted.version is not None):
             missing, given = ("version", "id") if wanted.id else ("id", "version")
-            raise InvalidInput(f"is required beside {given}; a new flow has neither", field=missing)
+            raise InvalidInput(f"is required with {given}; omit both for a new flow", field=missing)
         concealed = self.vault.conceal(user.tenant, storable(wanted.design_data))
         flow = await (
             self._change(user, wanted, name, concealed)
@@ -153,36 +155,36 @@ class FlowService:
         return SavedDesign(str(flow.id), str(flow.id), flow.version)
 
     async def visible(self, user: Principal, flow_id: int) -> Flow:
-        """A flow, when the user sees it.
+        """Return a flow that is visible to the user.
 
-        Raises `Forbidden` for a user who has no grant at all, else `NotFound`.
+        Raises `Forbidden` for a user without any grants, `NotFound` otherwise.
         """
         grants = await self.sharing.of(user)
         if grants.nothing:
-            raise Forbidden("user does not have data permission")
+            raise Forbidden("this user has no grants; ask a super-admin for access")
         found = await self.store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
         if found is None:
-            raise NotFound(f"flow not exist: {flow_id}", field="id")
+            raise NotFound(f"flow {flow_id} does not exist", field="id")
         return found
 
     async def describe(self, wanted: DescribeFlows) -> DescribedFlows:
-        """Tell other services which of some flows exist."""
+        """Return which of the requested flows exist, for other services."""
         return DescribedFlows(await self.store.present(wanted.tenant, wanted.ids))
 
     async def cut_off(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
-        """Disable a flow on behalf of the engine, whoever made it; people see the `reason`.
+        """Disable a failing flow for the engine; users see the `reason`.
 
-        False when it does not run this version any more.
+        Returns False if the flow does not run this version any more.
         """
         flow = await self.store.get(tenant, flow_id)
         if flow is None or not flow.enabled or flow.version != version:
             return False
 
-        async def also(session: Session) -> None:
+        async def undeploy(session: Session) -> None:
             await self.deployer.stop(tenant, flow_id, session)
 
-        off = _changed(flow, enabled=False, stopped=reason)
-        if not await self.store.replace(flow, off, also):
+        disabled = _with_changes(flow, enabled=False, stopped=reason)
+        if not await self.store.replace(flow, disabled, undeploy):
             return False
         await self.deployer.changed(tenant, flow_id)
         return True
@@ -190,12 +192,12 @@ class FlowService:
     async def _create(
         self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
     ) -> Flow:
-        """Add a flow. The grants come first, as a grant of nothing does no harm."""
+        """Add a flow. Grants are stored first, as grants of a missing flow are harmless."""
         if not user.may(Function.WORKFLOW_ADD):
-            raise Forbidden("user does not have permission")
+            raise Forbidden("this user may not create or edit flows")
         if await self.store.count(user.tenant) >= self.limits(user.tenant).flows:
             count_limited("flows", user.tenant)
-            raise TooManyRequests("there are as many flows as there may be", retry_after=60.0)
+            raise TooManyRequests("the tenant has reached its limit of flows", retry_after=60.0)
         now = datetime.now(UTC)
         flow = Flow(
             id=await self.ids.take(),
@@ -209,10 +211,10 @@ class FlowService:
             created_at=now,
             updated_at=now,
         )
-        also = await self._prepared(user, flow, None, concealed)
+        store_related = await self._prepare_write(user, flow, None, concealed)
         try:
             await self.sharing.share(user, flow.id)
-            await self.store.insert(flow, also)
+            await self.store.insert(flow, store_related)
         except Exception:
             await self.sharing.forget(user.tenant, [flow.id])
             await self.deployer.forget(user.tenant, flow.id)
@@ -224,15 +226,15 @@ class FlowService:
         self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
     ) -> Flow:
         if not user.may(Function.WORKFLOW_EDIT):
-            raise Forbidden("user does not have permission")
+            raise Forbidden("this user may not create or edit flows")
 
-        def saved(before: Flow) -> Change:
+        def apply(before: Flow) -> Change:
             if wanted.version != before.version:
-                text = f"Version Expired: {wanted.version}"
+                text = f"version {wanted.version} is outdated; the latest is {before.version}"
                 raise Conflict(text, field="version", code=InvalidInput.code)
-            same = wanted.design_data is None
-            kept = self.vault.conceal(user.tenant, before.design) if same else concealed
-            after = _changed(
+            keeps_design = wanted.design_data is None
+            kept = self.vault.conceal(user.tenant, before.design) if keeps_design else concealed
+            after = _with_changes(
                 before,
                 name=name,
                 remark=before.remark if wanted.remark is None else wanted.remark,
@@ -242,62 +244,61 @@ class FlowService:
             )
             return after, kept
 
-        return await self._put(user, wanted.id or 0, saved)
+        return await self._replace(user, wanted.id or 0, apply)
 
-    async def _put(self, user: Principal, flow_id: int, change: Callable[[Flow], Change]) -> Flow:
-        """Change a flow from what it is at that moment.
-
-        When somebody else was faster, it is done anew from what they made of it.
-        """
+    async def _replace(
+        self, user: Principal, flow_id: int, change: Callable[[Flow], Change]
+    ) -> Flow:
+        """Change the current state of a flow; retry after concurrent changes."""
         for _ in range(ATTEMPTS):
             before = await self.visible(user, flow_id)
             after, concealed = change(before)
             if after is before:
                 return before
-            also = await self._prepared(user, after, before, concealed)
-            if await self.store.replace(before, after, also):
+            store_related = await self._prepare_write(user, after, before, concealed)
+            if await self.store.replace(before, after, store_related):
                 await self.deployer.changed(user.tenant, after.id)
                 return after
-        raise Conflict(f"flow {flow_id} is being changed by others; try again", field="id")
+        raise Conflict(f"other users are changing flow {flow_id}; try again", field="id")
 
-    async def _prepared(
+    async def _prepare_write(
         self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
     ) -> AfterWrite:
-        """What belongs into the transaction that stores a flow, its secrets among it."""
+        """Return the operations for the transaction that stores a flow and its secrets."""
         await self.unsettled.note(user.tenant, [flow.id])
         sealed = concealed.given if concealed else {}
-        after = await self.deployer.ready(user, flow, before, sealed)
+        deploy = await self.deployer.ready(user, flow, before, sealed)
 
-        async def also(session: Session) -> None:
-            await after(session)
+        async def store_related(session: Session) -> None:
+            await deploy(session)
             if concealed is not None:
                 await self.secrets.keep(user.tenant, flow.id, concealed, session)
             if before is not None and flow.version != before.version:
                 await self._trim(flow, session)
 
-        return also
+        return store_related
 
     async def _trim(self, flow: Flow, session: Session) -> None:
-        """Delete old versions, but for those that runs in hand need, with their secrets."""
-        if flow.version <= KEPT or flow.version % EVERY:
+        """Delete old versions with their secrets, except those that current runs need."""
+        if flow.version <= MAX_OLD_VERSIONS or flow.version % TRIM_INTERVAL:
             return
         needed = await self.runs.versions_in_hand(flow.id)
-        await self.store.trim(flow.id, flow.version - KEPT, needed, session)
+        await self.store.trim(flow.id, flow.version - MAX_OLD_VERSIONS, needed, session)
         marks = marks_in(flow.design)
         async for design in self.store.designs(flow.id, session):
             marks |= marks_in(design)
         await self.secrets.keep_only(flow.tenant, flow.id, marks, session)
 
 
-def _changed(flow: Flow, **fields: Any) -> Flow:
-    """The flow as it is to be; its time of change tells it from what it was."""
+def _with_changes(flow: Flow, **fields: Any) -> Flow:
+    """Return the flow with changes and a later `updated_at`, which must differ."""
     updated = max(datetime.now(UTC), flow.updated_at + timedelta(milliseconds=1))
     if fields.get("enabled"):
         fields["stopped"] = None
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
 
 
-def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
+def _list_item(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
     return ShownFlow.from_fields(
         flow, user_nickname=names.get(flow.user_id) if flow.user_id is not None else None
     )

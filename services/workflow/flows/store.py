@@ -1,12 +1,11 @@
 """Flows in MongoDB.
 
 `flows`: `{_id, tenant, name, remark, enabled, version, design, userId, createdAt, updatedAt,
-stopped}`, with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`,
-older ones.
+stopped}`, with the latest design. `flow_versions`: `{_id: {flow, version}, tenant, design, at}`,
+with older designs.
 
-`unsettled`: `{_id: flow id, tenant, at}`, flows whose service entity may not be in step yet:
-written before anything is done to the entity, which another service has; `at` is the database's
-time.
+`unsettled`: `{_id: flow id, tenant, at}`: flows whose service entity may be out of step. It is
+written before `device` changes the entity; `at` is the time of the database.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -27,12 +26,12 @@ COLUMNS = {
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
-"""What a search can be sorted by."""
+"""Sortable columns."""
 _WITHOUT_DESIGN = {"design": 0}
 
 
 class FlowStore:
-    """The flows of all tenants."""
+    """The collections `flows` and `flow_versions`."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -42,19 +41,19 @@ class FlowStore:
     async def insert(self, flow: Flow, also: AfterWrite) -> None:
         """Add a flow."""
 
-        async def work(session: Session) -> None:
+        async def insert_flow(session: Session) -> None:
             await self._flows.insert_one(_document(flow), session=session)
             await also(session)
 
-        await self._mongo.transaction(work)
+        await self._mongo.transaction(insert_flow)
 
     async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
-        """Set a flow that has not changed since `before`; False when it has, or is gone.
+        """Replace a flow; return False if it is not the same as `before` any more.
 
-        A design of another version is kept.
+        A design of another version is stored as an old version.
         """
 
-        async def work(session: Session) -> bool:
+        async def replace_flow(session: Session) -> bool:
             unchanged = {
                 "_id": before.id,
                 "tenant": before.tenant,
@@ -76,15 +75,15 @@ class FlowStore:
             await also(session)
             return True
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(replace_flow)
 
     async def get(self, tenant: str, flow_id: int) -> Flow | None:
-        """One flow of a tenant."""
+        """Return one flow of a tenant."""
         found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
         return None if found is None else msgspec.convert(found, Flow)
 
     async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
-        """`design_data` of a version; None when there is none."""
+        """Return `design_data` of a version, or None."""
         query = {"_id": flow_id, "tenant": tenant, "version": version}
         found = await self._flows.find_one(query, {"design": 1})
         if found is None:
@@ -93,24 +92,24 @@ class FlowStore:
         return None if found is None else str(found["design"])
 
     async def versions(self, tenant: str, flow_id: int) -> dict[int, int]:
-        """The older versions that a flow has, with when each was replaced (ms), newest first."""
+        """Return older versions with the time of their replacement in ms, newest first."""
         keys = {"_id.flow": flow_id, "tenant": tenant}
         found = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
         return {row["_id"]["version"]: to_ms(row["at"]) async for row in found}
 
     async def count(self, tenant: str) -> int:
-        """How many flows a tenant has."""
+        """Return the number of flows of a tenant."""
         return int(await self._flows.count_documents({"tenant": tenant}))
 
     async def trim(
         self, flow_id: int, before: int, needed: Collection[int], session: Session
     ) -> None:
-        """Delete the designs of versions before one, but for those that are needed."""
+        """Delete designs of versions before `before`, except the `needed` ones."""
         keys = {"_id.flow": flow_id, "_id.version": {"$lt": before, "$nin": list(needed)}}
         await self._versions.delete_many(keys, session=session)
 
     async def designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
-        """The designs of the older versions that a flow has."""
+        """Yield the designs of the older versions of a flow."""
         found = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
         async for document in found:
             yield str(document["design"])
@@ -118,19 +117,22 @@ class FlowStore:
     async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
         """Delete flows with all their designs."""
 
-        async def work(session: Session) -> None:
+        async def delete_flows(session: Session) -> None:
             query = {"_id": {"$in": list(ids)}, "tenant": tenant}
             await self._flows.delete_many(query, session=session)
             keys = {"_id.flow": {"$in": list(ids)}, "tenant": tenant}
             await self._versions.delete_many(keys, session=session)
             await also(session)
 
-        await self._mongo.transaction(work)
+        await self._mongo.transaction(delete_flows)
 
     async def search(
         self, tenant: str, ids: Sequence[int] | None, wanted: SearchFlows
     ) -> tuple[list[Flow], int]:
-        """One page of all flows, or of `ids`, without designs, and how many there are."""
+        """Return one page of flows without designs, and the number of all.
+
+        `ids` limits the result, None stands for all flows.
+        """
         query: Document = {"tenant": tenant}
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
@@ -145,13 +147,13 @@ class FlowStore:
         return flows, total
 
     async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
-        """Those of `ids` that there are."""
+        """Return those of `ids` that exist."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
         return [row["_id"] async for row in self._flows.find(query, {"_id": 1})]
 
 
 class Unsettled(NamedTuple):
-    """A flow that was changed at a time."""
+    """A flow whose service entity may be out of step since `at`."""
 
     tenant: str
     flow_id: int
@@ -159,32 +161,32 @@ class Unsettled(NamedTuple):
 
 
 class UnsettledStore:
-    """Reads and writes them."""
+    """The collection `unsettled`."""
 
     def __init__(self, database: Database) -> None:
         self._flows = database["unsettled"]
 
     async def note(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
-        """Flows are about to change."""
+        """Mark flows before they change."""
         for flow_id in ids:
             change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
             await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
 
     async def older(self, seconds: int, most: int) -> list[Unsettled]:
-        """Those that were noted so long ago that whoever did has ended, tenants in turn."""
+        """Return flows marked more than `seconds` ago, fairly by tenant."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
         ids = await ids_in_turns(self._flows, old, "at", most)
         found = self._flows.find({"_id": {"$in": ids}, **old})
         return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
 
-    async def settled(self, one: Unsettled) -> None:
-        """It is in step, unless it was changed again."""
-        await self._flows.delete_one({"_id": one.flow_id, "at": one.at})
+    async def settled(self, flow: Unsettled) -> None:
+        """Remove the mark unless the flow was changed again."""
+        await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
 
 
 async def create_indexes(database: Database) -> None:
-    """Make what the queries above need."""
+    """Create the indexes of the collections."""
     await database["flows"].create_index([("tenant", 1), ("_id", -1)])
     await database["flow_versions"].create_index([("_id.flow", 1)])
 

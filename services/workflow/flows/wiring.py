@@ -1,4 +1,4 @@
-"""Wires what flows are kept, checked, deployed and read with."""
+"""Construction of the stores and services of flows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from services.workflow.settings import Clients
 from services.workflow.vault import SecretStore, Vault
 
 FLOW_IDS = 100
-"""Ids taken at a time; a restart wastes at most so many."""
+"""Ids allocated at a time. A restart wastes at most this many."""
 
 
 @dataclass(frozen=True)
 class Flows:
-    """What other packages need of flows."""
+    """The parts of flows that other packages use."""
 
     store: FlowStore
     runs: RunStore
@@ -39,7 +39,7 @@ class Flows:
 def wire_flows(
     clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[Deployments]
 ) -> Flows:
-    """Wire the package, and answer `describe_flows` on the bus."""
+    """Construct the package, and offer `describe_flows` on the bus."""
     database, runs = clients.mongo.database, RunStore(clients.mongo, clients.outbox)
     unsettled, secrets = UnsettledStore(database), SecretStore(database)
     vault = Vault(secrets, nodes.registry, clients.settings.secrets_key)

@@ -1,1 +1,1 @@
-"""A design as a graph: read, checked, compiled to a plan."""
+"""Designs as graphs: parsing, validation and compilation to plans."""

@@ -1,8 +1,8 @@
-"""`design_data`: the JSON text of a design as editors write and need it. No I/O.
+"""`design_data`: the JSON text of a design in the form of editors. No I/O.
 
-Editors keep much in it that is theirs (positions, sizes, a viewport); it is kept and not read.
-An existing editor fails on a design without `nodes` and `edges`, and on a node without a
-position or a type of its own: these are added on reading.
+Editors store fields of their own in it (positions, sizes, a viewport), which are kept and ignored.
+An existing editor fails on a design without `nodes` and `edges`, and on a node without a position
+or type. These are added on reading.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from libs.common.errors import InvalidInput, TooLarge
 T = TypeVar("T")
 
 MOST_CHARACTERS = 1024 * 1024
-"""Of one design."""
+"""Maximum characters of a design."""
 MOST_NODES = 500
 MOST_EDGES = 2000
 
@@ -30,24 +30,24 @@ EDITOR_TYPES = {
     "entitySelector": "select",
     "serviceInvocation": "service",
 }
-"""`type` of nodes that editors have under another name than their `componentName`."""
+"""Node types whose `type` in editors differs from their `componentName`."""
 _COMPONENTS = {kind: component for component, kind in EDITOR_TYPES.items()}
 FIELD = "design_data"
 STEP_X, STEP_Y = 320, 160
-"""Pixels between nodes that are given a place."""
+"""Pixels between nodes without a position."""
 
 
 class Reason(NamedTuple):
-    """Why a design cannot run: where, and what to do."""
+    """A reason why a design cannot run: the place, and what to do."""
 
     node_id: str | None
-    """None when no node is at fault alone."""
+    """None if no single node is at fault."""
     field: str
     """`edges[3].target`, `parameters.webhookUrl`."""
     reason: str
 
     def shown(self) -> dict[str, str]:
-        """As answers have it."""
+        """Return the form of responses."""
         node = {} if self.node_id is None else {"node_id": self.node_id}
         return {**node, "field": self.field, "reason": self.reason}
 
@@ -71,28 +71,28 @@ class DesignInvalid(Exception):
 
 
 class NodeData(msgspec.Struct, rename="camel"):
-    """What a node does and is called."""
+    """Name and parameters of a node."""
 
     node_name: str | None = None
     parameters: dict[str, Any] | None = None
 
 
 class DesignNode(msgspec.Struct, rename="camel"):
-    """One node."""
+    """A node."""
 
     id: str
     component_name: str = ""
     data: NodeData = msgspec.field(default_factory=NodeData)
     type: Any = None
-    """An editor sends nothing else of a node type that it does not know itself."""
+    """Editors send only this field for node types that they do not know."""
 
     def __post_init__(self) -> None:
-        """What `type` says where there is no `componentName`."""
+        """Derive a missing `component_name` from `type`."""
         self.component_name = self.component_name or _component_of(self.type)
 
 
 class DesignEdge(msgspec.Struct, rename="camel"):
-    """One edge; `source_handle` is the branch of a fork that it begins at."""
+    """An edge. `source_handle` is the branch of a fork where it starts."""
 
     source: str
     target: str
@@ -100,14 +100,14 @@ class DesignEdge(msgspec.Struct, rename="camel"):
 
 
 class Design(msgspec.Struct):
-    """What of a design is run."""
+    """The parts of a design that the engine uses."""
 
     nodes: list[DesignNode] = []
     edges: list[DesignEdge] = []
 
 
 def component_of(node: Mapping[str, Any]) -> str:
-    """`componentName` of a node of a draft, which may have anything anywhere."""
+    """Return the component name of a node of a draft, which may contain anything."""
     return str(node.get("componentName") or _component_of(node.get("type")))
 
 
@@ -120,25 +120,27 @@ _decode_node = msgspec.json.Decoder(DesignNode).decode
 
 
 def read_design(text: str) -> Design:
-    """Read `design_data`; raise `DesignInvalid`."""
+    """Parse `design_data`; raise `DesignInvalid`."""
     design = _read(text, _decode, "design_data")
     for name, found, most in (
         ("nodes", len(design.nodes), MOST_NODES),
         ("edges", len(design.edges), MOST_EDGES),
     ):
         if found > most:
-            raise DesignInvalid([Reason(None, name, f"has {found}, at most {most}")])
+            raise DesignInvalid(
+                [Reason(None, name, f"must have at most {most} items. Got {found}.")]
+            )
     return design
 
 
 def read_node(text: str) -> DesignNode:
-    """Read one node as designs have it; raise `DesignInvalid`."""
+    """Parse a single node of a design; raise `DesignInvalid`."""
     return _read(text, _decode_node, "node_config")
 
 
 def _read(text: str, decode: Callable[[str], T], field: str) -> T:
     if len(text) > MOST_CHARACTERS:
-        reason = f"has more than {MOST_CHARACTERS} characters; split the flow"
+        reason = f"must have at most {MOST_CHARACTERS} characters; split the flow"
         raise DesignInvalid([Reason(None, field, reason)])
     try:
         return decode(text)
@@ -146,14 +148,14 @@ def _read(text: str, decode: Callable[[str], T], field: str) -> T:
         wrong = worded(str(error), field)
         raise DesignInvalid([Reason(None, wrong.place, wrong.reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        reason = f"cannot be read as JSON: {error or 'nested too deep'}"
+        reason = f"must be JSON: {error or 'nested too deep'}"
         raise DesignInvalid([Reason(None, field, reason)]) from error
 
 
 def storable(text: str | None) -> str:
-    """`design_data` as it may be kept, also that of a draft.
+    """Return `design_data` in the form to store, also of a draft.
 
-    Raises `TooLarge`, or `InvalidInput` for what no editor could open again.
+    Raises `TooLarge`, or `InvalidInput` for a text that editors cannot open.
     """
     if not text:
         return "{}"
@@ -173,7 +175,7 @@ def storable(text: str | None) -> str:
 
 
 def openable(text: str) -> str:
-    """`design_data` with all that editors need; the very same when nothing is missing."""
+    """Return `design_data` with all fields that editors need, unchanged if complete."""
     design = msgspec.json.decode(text)
     changed = False
     for name in ("nodes", "edges"):
@@ -211,23 +213,23 @@ def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
 
 
 def _places(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """A place for each node: as far to the right as it is from the entry."""
+    """Return positions of nodes: the column is the distance from the entry."""
     followers: dict[Any, list[Any]] = defaultdict(list)
     for edge in edges:
         followers[str(edge.get("source"))].append(str(edge.get("target")))
     reached = {str(edge.get("target")) for edge in edges}
     ids = [str(node.get("id")) for node in nodes]
-    depth = {one: 0 for one in ids if one not in reached}
+    depth = {node_id: 0 for node_id in ids if node_id not in reached}
     waiting = list(depth)
-    for one in waiting:  # grows while it is walked; each node is put in it once
-        for target in followers[one]:
+    for node_id in waiting:  # grows during the loop; each node is added once
+        for target in followers[node_id]:
             if target not in depth:
-                depth[target] = depth[one] + 1
+                depth[target] = depth[node_id] + 1
                 waiting.append(target)
     rows: dict[int, int] = defaultdict(int)
     places = []
-    for one in ids:
-        column = depth.get(one, 0)
+    for node_id in ids:
+        column = depth.get(node_id, 0)
         places.append({"x": column * STEP_X, "y": rows[column] * STEP_Y})
         rows[column] += 1
     return places

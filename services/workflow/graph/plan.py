@@ -1,6 +1,6 @@
-"""Plans: designs that have been checked, in the form that the engine runs. No I/O.
+"""Plans: validated designs in the form that the engine runs. No I/O.
 
-A design is checked in its structure first, then in the parameters of its nodes.
+The structure of a design is validated first, then the parameters of its nodes.
 """
 
 import re
@@ -20,9 +20,9 @@ from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.parameters import Parameters, read
 
 MOST_NAME = 50
-"""Characters of a node's name; editors have the same limit."""
+"""Maximum characters of a node's name, as in editors."""
 _ID = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
-"""Ids of nodes, as editors make them; references can name no others."""
+"""Ids of nodes that editors generate and references support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Follower:
     target: str
     handle: str | None
     place: int
-    """Of the edge in the design; joins put outputs together in this order."""
+    """Position of the edge in the design; joins merge outputs in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A node with all that is needed to run it."""
+    """A node with everything that the engine needs to run it."""
 
     id: str
     name: str
@@ -45,9 +45,9 @@ class PlanNode:
     parameters: Parameters
     followers: tuple[Follower, ...]
     incoming: int
-    """Edges that lead here; more than one make it a join."""
+    """Number of incoming edges; a node with several is a join."""
     instant: bool = False
-    """Whether it is done at once (`Step.instant`)."""
+    """Whether it finishes immediately (`Step.instant`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class Plan:
     nodes: dict[str, PlanNode]
     entry: PlanNode
     raw_entry: dict[str, Any]
-    """The entry's parameters as the design has them."""
+    """The entry's parameters in the design."""
     quick: bool = False
-    """Whether every node is (`Step.quick`)."""
+    """Whether all nodes are quick (`Step.quick`)."""
 
 
 def compile_design(text: str, registry: Registry) -> Plan:
-    """The plan of `design_data`; raise `DesignInvalid` with every reason."""
+    """Return the plan of `design_data`; raise `DesignInvalid` with all reasons."""
     design = read_design(text)
     DesignInvalid.raise_for(structure_faults(design, registry))
     reasons: list[Reason] = []
@@ -87,7 +87,7 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
     nodes = {}
     for node in design.nodes:
         kind, given = registry.find(node.component_name), parameters[node.id]
-        assert isinstance(kind, Step | Entry)  # noqa: S101 - it was looked up before
+        assert isinstance(kind, Step | Entry)  # noqa: S101 - validated before
         nodes[node.id] = PlanNode(
             id=node.id,
             name=name_of(node),
@@ -105,16 +105,16 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
 
 
 def name_of(node: DesignNode) -> str:
-    """What people call a node."""
+    """Return the display name of a node."""
     return node.data.node_name or node.id
 
 
 def read_parameters(
     node: DesignNode, registry: Registry, known: Collection[str]
 ) -> tuple[Parameters | None, list[Reason]]:
-    """The parameters as their struct, or every reason why they cannot be that.
+    """Return the parameters as their struct, or all reasons why they are invalid.
 
-    `known` are the ids that references may be to.
+    `known` are the node ids that references may have.
     """
     kind = registry.find(node.component_name)
     if kind is None:
@@ -122,26 +122,30 @@ def read_parameters(
     raw = node.data.parameters or {}
     reasons = list(_references(node, raw, kind.parameters.verbatim, known))
     if node.data.node_name and len(node.data.node_name) > MOST_NAME:
-        reasons.append(Reason(node.id, "data.nodeName", f"has more than {MOST_NAME} characters"))
+        reasons.append(
+            Reason(node.id, "data.nodeName", f"must have at most {MOST_NAME} characters")
+        )
     try:
         found: Parameters = read(kind.parameters, raw)
     except msgspec.ValidationError as error:
         wrong = worded(str(error), "parameters")
         return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
     reasons += [
-        _absent(node, field, one) for field, one in found.references() if one.node not in known
+        _absent(node, field, reference)
+        for field, reference in found.references()
+        if reference.node not in known
     ]
     reasons += [
-        Reason(node.id, f"parameters.{one.field}", one.reason) for one in kind.faults(found)
+        Reason(node.id, f"parameters.{fault.field}", fault.reason) for fault in kind.faults(found)
     ]
     return (found, []) if not reasons else (None, reasons)
 
 
 def unknown(node: DesignNode) -> Reason:
-    """Nothing is known of the node's type."""
+    """Return the reason for an unknown node type."""
     if not node.component_name:
         return Reason(node.id, "componentName", "is required")
-    text = f"there is no node type {node.component_name:.50}; remove the node or use another one"
+    text = f"node type {node.component_name:.50} does not exist; replace or remove the node"
     return Reason(node.id, "componentName", text)
 
 
@@ -160,20 +164,20 @@ def _references(
 
 
 def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
-    text = f"refers to node {reference.node}, which the flow has not"
+    text = f"refers to node {reference.node}, which is not in the flow"
     return Reason(node.id, f"parameters.{field}", text)
 
 
 def structure_faults(design: Design, registry: Registry) -> list[Reason]:
-    """Every reason why the graph cannot run; parameters are not looked at."""
+    """Return all reasons why the graph cannot run, ignoring parameters."""
     if not design.nodes:
-        return [Reason(None, "nodes", "there are none; add an entry")]
+        return [Reason(None, "nodes", "must not be empty; add an entry")]
     reasons = [*_ids(design), *_types(design, registry), *_edges(design)]
     return reasons or [*_entry(design, registry), *_cycles(design)]
 
 
 def entries_of(design: Design) -> list[DesignNode]:
-    """The nodes that no edge leads to."""
+    """Return the nodes without incoming edges."""
     reached = {edge.target for edge in design.edges}
     return [node for node in design.nodes if node.id not in reached]
 
@@ -181,9 +185,9 @@ def entries_of(design: Design) -> list[DesignNode]:
 def _ids(design: Design) -> Iterator[Reason]:
     for node_id, times in Counter(node.id for node in design.nodes).items():
         if times > 1:
-            yield Reason(node_id, "id", f"{times} nodes have this id; give each its own")
+            yield Reason(node_id, "id", f"{times} nodes have this id; it must be unique")
         if not _ID(node_id):
-            text = "must be letters, digits and underscores, and not begin with one"
+            text = "must have letters, digits and underscores only, without a leading underscore"
             yield Reason(node_id[:100], "id", text)
 
 
@@ -198,37 +202,37 @@ def _edges(design: Design) -> Iterator[Reason]:
     for place, edge in enumerate(design.edges):
         for end, node_id in (("source", edge.source), ("target", edge.target)):
             if node_id not in known:
-                text = f"there is no node {node_id:.100}; remove the edge"
+                text = f"node {node_id:.100} does not exist; remove the edge"
                 yield Reason(None, f"edges[{place}].{end}", text)
     pairs = Counter((edge.source, edge.source_handle, edge.target) for edge in design.edges)
     for (source, _, target), times in pairs.items():
         if times > 1:
-            yield Reason(source, "edges", f"{times} edges lead to {target:.100}; leave one")
+            yield Reason(source, "edges", f"{times} edges lead to {target:.100}; keep one")
 
 
 def _entry(design: Design, registry: Registry) -> Iterator[Reason]:
     begins = entries_of(design)
     if not begins:
-        yield Reason(None, "nodes", "every node has one before it; a flow needs an entry")
+        yield Reason(None, "nodes", "all nodes have incoming edges; a flow needs an entry")
     for node in begins:
         if not isinstance(registry.find(node.component_name), Entry):
-            text = "nothing leads here; connect it, or begin the flow with an entry"
+            text = "has no incoming edge and is not an entry; connect or remove it"
             yield Reason(node.id, "nodes", text)
         elif len(begins) > 1:
-            text = "is one of several nodes that nothing leads to; a flow has exactly one entry"
+            text = "is one of several nodes without incoming edges; a flow has exactly one entry"
             yield Reason(node.id, "nodes", text)
     first = {node.id for node in begins}
     for node in design.nodes:
         if node.id not in first and isinstance(registry.find(node.component_name), Entry):
-            yield Reason(node.id, "edges", "is an entry; no edge may lead to it")
+            yield Reason(node.id, "edges", "is an entry, which must not have incoming edges")
 
 
 def _cycles(design: Design) -> Iterator[Reason]:
-    """Name the nodes that no order of the graph can have."""
+    """Yield the nodes on cycles and behind them."""
     sorter = TopologicalSorter[str]()
     for edge in design.edges:
         sorter.add(edge.target, edge.source)
-    with suppress(CycleError):  # it sorts what is before a cycle all the same
+    with suppress(CycleError):  # nodes before a cycle are sorted nevertheless
         sorter.prepare()
     blocked = {edge.target for edge in design.edges}
     while ready := sorter.get_ready():
@@ -236,13 +240,13 @@ def _cycles(design: Design) -> Iterator[Reason]:
         sorter.done(*ready)
     for node in design.nodes:
         if node.id in blocked:
-            yield Reason(node.id, "edges", "is on a cycle or behind one; remove an edge of it")
+            yield Reason(node.id, "edges", "is on or behind a cycle; remove an edge of the cycle")
 
 
 def handle_faults(
     design: Design, registry: Registry, parameters: Mapping[str, Parameters]
 ) -> list[Reason]:
-    """Edges that begin at a branch which their node has not."""
+    """Return reasons for edges whose branch does not exist."""
     reasons: list[Reason] = []
     branches = {
         node.id: set(kind.handles(parameters[node.id]))
@@ -252,6 +256,6 @@ def handle_faults(
     for place, edge in enumerate(design.edges):
         if edge.source in branches and edge.source_handle not in branches[edge.source]:
             name = edge.source_handle[:100] if edge.source_handle else "named here"
-            text = f"{edge.source} has no branch {name}; connect one that it has"
+            text = f"{edge.source} has no branch {name}; connect an existing branch"
             reasons.append(Reason(edge.source, f"edges[{place}].sourceHandle", text))
     return reasons

@@ -1,1 +1,1 @@
-"""Node types, one small module each behind one interface (`nodes.base`)."""
+"""Node types, one module each, with a common interface (`nodes.base`)."""

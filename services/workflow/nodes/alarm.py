@@ -12,19 +12,17 @@ _REFERENCE = "#{"
 
 
 class AlarmParameters(Parameters):
-    """Which alarm, and what becomes of it."""
+    """The alarm to raise or clear."""
 
     entity: Annotated[
         EntityKey,
-        parameter(
-            "Device", "Key of an entity of the device that the alarm is about", ui="entitySelect"
-        ),
+        parameter("Device", "Key of an entity of the alarm's device", ui="entitySelect"),
     ]
     key: Annotated[
         str,
         parameter(
             "Key",
-            "What flows call the alarm: a device has one open alarm of a key",
+            "Identifies the alarm: a device has at most one open alarm per key",
             min_length=1,
             max_length=LONGEST_KEY,
         ),
@@ -32,23 +30,23 @@ class AlarmParameters(Parameters):
     action: Annotated[Literal["RAISE", "CLEAR"], parameter("Action")] = "RAISE"
     severity: Annotated[Severity, parameter("Severity")] = "MAJOR"
     content: Annotated[
-        str, parameter("Content", "What people read", max_length=LONGEST_CONTENT)
+        str, parameter("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
     ] = ""
 
     def faults(self) -> Iterable[Fault]:
-        """An alarm that says nothing."""
+        """Yield a fault for an alarm without content."""
         if self.action == "RAISE" and not self.content.strip():
-            yield Fault("content", "has nothing to say; write what is wrong")
+            yield Fault("content", "must not be empty; describe the problem")
 
     def entity_keys(self) -> Iterable[str]:
-        """The entity; any may be meant by a reference, so that who sees all may use one."""
+        """Yield the entity; a reference may name any, so it needs access to all."""
         yield ANY if _REFERENCE in self.entity else self.entity
 
 
 class AlarmNode(EntityStep[AlarmParameters]):
-    """Raises an alarm unless it is open, or clears it when it is; once for a run.
+    """Raises an alarm unless it is open, or clears it if it is; once per run.
 
-    Puts out `alarmId` of the alarm that is open or was cleared, if there is one, and `changed`.
+    Its output has `alarmId` of the open or cleared alarm, if any, and `changed`.
     """
 
     name = "alarm"
@@ -59,7 +57,7 @@ class AlarmNode(EntityStep[AlarmParameters]):
     async def run(
         self, context: NodeContext, parameters: AlarmParameters, body: Any
     ) -> dict[str, Any] | Supposed:
-        """Change it; a dry run judges what is known, and supposes that it would change."""
+        """Change the alarm; a dry run validates known values and returns a sample."""
         fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
         supposed = Supposed({"alarmId": "0", "changed": True})
         if context.guessed(fields):

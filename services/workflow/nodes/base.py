@@ -1,8 +1,8 @@
-"""The one interface of all node types.
+"""The common interface of node types.
 
-A node type is a class with a name, a group, a struct of parameters and either `run` (`Step`)
-or `entered` (`Entry`). One instance serves all flows of a process: it keeps nothing between
-runs but its collaborators, which arrive in its constructor (`nodes.wiring` makes them).
+A node type is a class with a name, a group, a struct of parameters and either `run` (`Step`) or
+`entered` (`Entry`). One instance serves all flows of a process. It stores nothing between runs
+except its dependencies, which the constructor receives (`nodes.wiring`).
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from services.workflow.runs.model import Owner
 log = logging.getLogger(__name__)
 
 MARGIN = 0.05
-"""Seconds that a node keeps for saying that what it asked was late."""
+"""Seconds reserved for reporting the timeout of another service."""
 P = TypeVar("P", bound=Parameters)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Group(StrEnum):
-    """Where an editor's palette shows a node type."""
+    """The group of a node type in the palette of editors."""
 
     ENTRY = "entry"
     CONTROL = "control"
@@ -45,32 +45,32 @@ class Group(StrEnum):
 
 
 class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node knows of its run."""
+    """The context of a node in a run."""
 
     tenant: str
     flow_id: int | None
-    """None in a test of a design."""
+    """None in tests of a design."""
     run_id: int
     node_id: str
     node_name: str
     hops: int
-    """How many flows have led to this run, 0 when none did. What a node sends goes out with
-    `hops + 1` (`libs.common.bus.hops.HOPS`), so that a flow that feeds itself comes to an end."""
+    """Number of flows that led to this run. Nodes send messages with `hops + 1`
+    (`libs.common.bus.hops.HOPS`), so that loops of flows end."""
     dry_run: bool
-    """A test that shall change and send nothing: judge what would be done instead of doing it."""
+    """Whether nodes only validate their actions, without changing or sending anything."""
     deadline: float
-    """When the node must be done, on the clock of the event loop."""
+    """Deadline of the node on the clock of the event loop."""
     properties: Mapping[str, Any]
-    """Outputs of the nodes that are finished, by node id."""
+    """Outputs of finished nodes, by node id."""
     supposed: Collection[str] = ()
-    """Those among them that were not done: what they have put out is a sample."""
+    """Ids of nodes that were only validated; their outputs are samples."""
     notes: list[str] = []
-    """What the log of the run shall say of this node; nodes add to it."""
+    """Notes of the node for the log of the run."""
 
     def resolve(self, value: Any) -> Any:
-        """`value` with its references replaced; raise `NodeFailed` naming one to nothing.
+        """Return `value` with its references replaced; raise `NodeFailed`.
 
-        Raises `NotKnown` where a sample has nothing, and what it stands for may have.
+        Raises `NotKnown` if a sample lacks the value, because the real output may have it.
         """
         try:
             return resolve(value, self.properties)
@@ -82,51 +82,51 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
             raise NodeFailed(str(error)) from error
 
     def guessed(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """The names of those `values` that refer to samples; none in a run that is for real."""
+        """Return the names of `values` that refer to samples; none in a real run."""
         if not self.supposed:
             return frozenset()
         return frozenset(
             name
             for name, value in values.items()
-            if any(one.node in self.supposed for one in references_in(value))
+            if any(reference.node in self.supposed for reference in references_in(value))
         )
 
     def text(self, value: str) -> str:
-        """`value` with its references replaced, as text."""
+        """Return `value` with its references replaced, as text."""
         return as_text(self.resolve(value))
 
     def texts(self, struct: S) -> S:
-        """`struct` with the references in its texts replaced."""
+        """Return `struct` with the references in its texts replaced."""
         fields = msgspec.structs.asdict(struct).items()
         texts = {name: self.text(value) for name, value in fields if isinstance(value, str)}
         return msgspec.structs.replace(struct, **texts)
 
     @property
     def owner(self) -> Owner:
-        """Whose run it is."""
+        """Return tenant and flow of the run."""
         return Owner(self.tenant, self.flow_id or 0)
 
     @property
     def seconds_left(self) -> float:
-        """What the node may give others, who are to be late before the node is; not below zero."""
+        """Return the timeout for other services, so that the node can report it."""
         return max(0.0, self.deadline - asyncio.get_running_loop().time() - MARGIN)
 
 
 class Node(ABC, Generic[P]):
-    """What both kinds of node types have."""
+    """The common part of steps and entries."""
 
     name: ClassVar[str]
-    """`componentName` of designs."""
+    """`componentName` in designs."""
     title: ClassVar[str]
     description: ClassVar[str]
     group: ClassVar[Group]
     parameters: type[P]
-    """The struct of its parameters."""
+    """The struct of the parameters."""
     testable: ClassVar[bool] = False
-    """Whether editors offer a test of it alone, which they may begin without any input."""
+    """Whether editors offer to test the node alone, possibly without input."""
 
     def __init_subclass__(cls) -> None:
-        """Take the struct of parameters from the type argument of `Step` or `Entry`."""
+        """Read the struct of parameters from the type argument of `Step` or `Entry`."""
         super().__init_subclass__()
         for base in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(base):
@@ -134,29 +134,29 @@ class Node(ABC, Generic[P]):
                     cls.parameters = cast("type[P]", argument)
 
     def faults(self, parameters: P) -> Iterable[Fault]:
-        """What is wrong with parameters; a type that needs more than they know adds to it."""
+        """Return the faults of parameters; subclasses may add checks."""
         return parameters.faults()
 
     async def judge(self, tenant: str, parameters: P) -> Iterable[Fault]:
-        """What whoever is given the constants says is wrong with them, before any run."""
+        """Return faults of constants that other services reject, before any run."""
         return ()
 
 
 class Entry(Node[P]):
-    """A node type that flows begin with."""
+    """A node type that starts flows."""
 
     group = Group.ENTRY
 
     def entered(self, parameters: P, given: Any) -> Any:
-        """The output of the entry for what was `given`, by its trigger or by a test.
+        """Return the output of the entry for the input of a trigger or test.
 
-        Raises `NodeFailed` when it does not fit the parameters.
+        Raises `NodeFailed` if the input does not fit the parameters.
         """
         return given
 
 
 class Chosen(NamedTuple):
-    """What a step that forks puts out, and which way the run goes on."""
+    """The output of a fork, and the branch to follow."""
 
     handle: str | None
     """`sourceHandle` of the edges to follow; None ends the path."""
@@ -164,51 +164,52 @@ class Chosen(NamedTuple):
 
 
 class Supposed(NamedTuple):
-    """What a step puts out in a dry run where it would have asked others: a sample."""
+    """The sample output of a step in a dry run that would call other services."""
 
     output: Any
 
 
 class Step(Node[P]):
-    """A node type that does something with what it is given."""
+    """A node type that processes an input."""
 
     testable = True
     repeatable: ClassVar[bool] = False
-    """Whether doing it twice does no harm: a run that was interrupted begins anew only when all
-    it has done is repeatable."""
+    """Whether repeating it is harmless. An interrupted run restarts only if all its finished steps
+    are repeatable."""
     forks: ClassVar[bool] = False
-    """Whether `run` gives `Chosen`."""
+    """Whether `run` returns `Chosen`."""
     commands: ClassVar[bool] = False
-    """Whether it sets values or calls services: only users who may command let it run."""
+    """Whether it sets values or calls services, which needs permission to command."""
     answers: ClassVar[bool] = False
-    """Whether its output is what the run answers with, whatever finishes later."""
+    """Whether its output is the response of the run, even if other nodes finish later."""
 
     def handles(self, parameters: P) -> Iterable[str]:
-        """The handles that edges may begin at; a step that does not fork has none."""
+        """Return the handles of outgoing edges; empty for a step that does not fork."""
         return ()
 
     def quick(self, parameters: P) -> bool:
-        """Whether it waits for nobody but stores of ours, which take many at a time as one.
+        """Return whether it waits only for our stores, which batch their writes.
 
-        Many more runs of flows that have no other nodes are let in (`engine.queue`).
+        Many more runs of flows with only such nodes may run concurrently (`engine.queue`).
         """
         return False
 
     def instant(self, parameters: P) -> bool:
-        """Whether it waits for nobody at all and computes little: no deadline could end it."""
+        """Return whether it never waits and computes little, so it needs no deadline."""
         return False
 
     @abstractmethod
     async def run(self, context: NodeContext, parameters: P, body: Any) -> Any:
-        """Do the work and give the output, which the next nodes get as `body`; JSON values only.
+        """Process `body` and return the output for the next nodes: JSON values only.
 
-        `body` is the output of the node before; of several (a join) their maps in one. A dry run
-        gives `Supposed` where it cannot know. Raises `NodeFailed`; it is cancelled at the deadline.
+        `body` is the output of the node before; for a join, the merged maps of several nodes. A dry
+        run returns `Supposed` if the output is unknown. Raises `NodeFailed`; it is cancelled at the
+        deadline.
         """
 
 
 class EntityStep(Step[P]):
-    """A step that asks `device` about entities."""
+    """A step that uses entities of `device`."""
 
     group = Group.ACTION
     testable = False
@@ -217,31 +218,30 @@ class EntityStep(Step[P]):
         self._entities = entities
 
     async def latest(self, context: NodeContext, keys: list[str]) -> dict[str, Any]:
-        """Return latest values by key, null for a write-only one, which the log of the run notes.
+        """Return latest values by key; null if write-only, which the log mentions.
 
-        Raises `NodeFailed` naming the entities that do not exist.
+        Raises `NodeFailed` for entities that do not exist.
         """
         found = await self._entities.values(context.tenant, keys)
         missing = [key for key in keys if key not in found.values]
         if missing:
-            raise NodeFailed(f"there is no entity {', '.join(missing[:5])}")
+            raise NodeFailed(f"entities do not exist: {', '.join(missing[:5])}")
         if found.write_only:
             listed = ", ".join(found.write_only[:5])
-            context.notes.append(f"{listed}: write-only, so that its value cannot be read")
+            context.notes.append(f"{listed}: write-only, so its value cannot be read")
         return {key: found.values[key] for key in keys}
 
     async def faults_of(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
-        """Return what a dry run is refused for, as a fault of a parameter.
+        """Return the error of a dry run as a fault of a parameter.
 
-        Only what is wrong with values: what is not there, or does not answer, may be by the time of
-        a run.
+        Only invalid values count. A missing or unreachable entity may be available in a later run.
         """
         try:
             await dry_run
         except InvalidInput as error:
             return [Fault(field, error.message)]
         except ThingwayError as error:
-            log.info("constants of a flow are not judged: %s", error)
+            log.info("constants of a flow were not validated: %s", error)
         return []
 
 
@@ -255,11 +255,11 @@ class Registry:
         self._nodes: dict[str, AnyNode] = {}
         for node in nodes:
             if node.name in self._nodes:
-                raise ValueError(f"two node types are called {node.name}")
+                raise ValueError(f"two node types have the name {node.name}")
             self._nodes[node.name] = node
 
     def find(self, name: str) -> AnyNode | None:
-        """The node type of this name."""
+        """Return the node type with a name."""
         return self._nodes.get(name)
 
     def __iter__(self) -> Iterator[AnyNode]:

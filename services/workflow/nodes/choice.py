@@ -1,4 +1,4 @@
-"""`choice`: goes on along the first branch whose conditions hold, else along `otherwise`."""
+"""`choice`: continues with the first branch whose conditions are true."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,8 +29,8 @@ from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
 MOST_BRANCHES = 50
 MOST_CONDITIONS = 50
 LONGEST_CODE = 64_000
-_WITHOUT_VALUE = ("IS_EMPTY", "IS_NOT_EMPTY")
-_OF_NUMBERS = ("GT", "GE", "LT", "LE")
+_UNARY = ("IS_EMPTY", "IS_NOT_EMPTY")
+_NUMERIC = ("GT", "GE", "LT", "LE")
 
 Operator = Literal[
     "CONTAINS",
@@ -50,7 +50,7 @@ ExpressionType = Literal["condition", "cel", "js", "javascript", "python", "groo
 
 
 class Comparison(msgspec.Struct, rename="camel"):
-    """`key operator value`; both sides may be references."""
+    """`key operator value`. Both operands may be references."""
 
     key: Any = None
     operator: Operator = "EQ"
@@ -65,7 +65,7 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 class When(msgspec.Struct, rename="camel"):
-    """One branch, with the conditions under which it is taken."""
+    """A branch with its conditions."""
 
     id: str
     conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MOST_CONDITIONS)]
@@ -73,73 +73,73 @@ class When(msgspec.Struct, rename="camel"):
     expression_type: ExpressionType = "condition"
 
     def __post_init__(self) -> None:
-        """What an existing editor begins with: comparisons and logic are the same in CEL."""
+        """Treat MVEL, the default of an existing editor, as CEL: same operators."""
         if self.expression_type == "mvel":
             self.expression_type = "cel"
 
 
 class Otherwise(msgspec.Struct):
-    """The branch that is taken when no other one is."""
+    """The branch to follow if no conditions are true."""
 
     id: str
 
 
 class Branches(msgspec.Struct):
-    """The branches, in the order in which they are tried."""
+    """The branches in the order of evaluation."""
 
     when: Annotated[list[When], msgspec.Meta(max_length=MOST_BRANCHES)] = []
     otherwise: Otherwise | None = None
 
 
 class ChoiceParameters(Parameters):
-    """Where to go on."""
+    """The branches of a fork."""
 
     verbatim = frozenset({"choice"})
 
     choice: Annotated[
         Branches,
-        parameter("Conditions", "The first branch that holds is taken", ui="conditionsInput"),
+        parameter("Conditions", "The first branch that is true is followed", ui="conditionsInput"),
     ]
 
     def handles(self) -> Iterator[str]:
-        """Ids of the branches."""
-        yield from (one.id for one in self.choice.when)
+        """Yield the ids of the branches."""
+        yield from (branch.id for branch in self.choice.when)
         if self.choice.otherwise is not None:
             yield self.choice.otherwise.id
 
     def faults(self) -> Iterable[Fault]:
-        """Ids that are there twice, and conditions that can never be evaluated."""
+        """Yield duplicate ids and invalid conditions."""
         ids = list(self.handles())
         if len(set(ids)) < len(ids):
-            yield Fault("choice.when", "two branches have the same id; give each its own")
+            yield Fault("choice.when", "two branches have the same id; ids must be unique")
         for field, branch, condition in self._conditions():
-            if reason := _fault(branch.expression_type, condition.expression_value):
+            if reason := _find_fault(branch.expression_type, condition.expression_value):
                 yield Fault(field, reason)
 
     def references(self) -> Iterable[tuple[str, Reference]]:
-        """Those of comparisons; texts in a language have none."""
+        """Yield the references of comparisons; other conditions have none."""
         for field, branch, condition in self._conditions():
             value = condition.expression_value
-            if isinstance(value, Comparison) and not _fault(branch.expression_type, value):
-                yield from ((field, one) for one in references_in([value.key, value.value]))
+            if isinstance(value, Comparison) and not _find_fault(branch.expression_type, value):
+                yield from ((field, found) for found in references_in([value.key, value.value]))
 
     def code(self) -> Iterable[Code]:
-        """Conditions in a language that is run."""
+        """Yield the conditions in a programming language."""
         for field, branch, condition in self._conditions():
             text = condition.expression_value
             if branch.expression_type in LANGUAGES and isinstance(text, str):
                 yield Code(field, branch.expression_type, text, SURROUNDINGS)
 
     def empty(self) -> Iterator[Fault]:
-        """Comparisons without a side that they need: they always hold, never do, or fail."""
+        """Yield comparisons without a required operand."""
         for field, _, condition in self._conditions():
-            one = condition.expression_value
-            if not isinstance(one, Comparison):
+            value = condition.expression_value
+            if not isinstance(value, Comparison):
                 continue
-            if _blank(one.key):
-                yield Fault(f"{field}.key", "is empty; choose what is compared")
-            elif one.operator in _OF_NUMBERS and _blank(one.value):
-                yield Fault(f"{field}.value", "is empty; give a number to compare with")
+            if _is_blank(value.key):
+                yield Fault(f"{field}.key", "must not be empty; choose a value to compare")
+            elif value.operator in _NUMERIC and _is_blank(value.value):
+                yield Fault(f"{field}.value", "must not be empty; enter a number")
 
     def _conditions(self) -> Iterator[tuple[str, When, Condition]]:
         for at, branch in enumerate(self.choice.when):
@@ -147,9 +147,9 @@ class ChoiceParameters(Parameters):
                 yield f"choice.when[{at}].conditions[{place}].expressionValue", branch, condition
 
 
-def _fault(kind: ExpressionType, value: Comparison | str) -> str | None:
+def _find_fault(kind: ExpressionType, value: Comparison | str) -> str | None:
     if kind in REFUSED:
-        return f"{kind} is not supported; use condition, cel, js or python"
+        return f"must be condition, cel, js or python. Got {kind}."
     if isinstance(value, Comparison) != (kind == "condition"):
         return "must be {key, operator, value}" if kind == "condition" else "must be a text"
     try:
@@ -158,13 +158,13 @@ def _fault(kind: ExpressionType, value: Comparison | str) -> str | None:
         elif kind == "cel":
             compile_cel(value)
         elif not value.strip():
-            return "is empty"
+            return "must not be empty"
     except (ReferenceInvalid, CelFailed) as error:
         return str(error)
     return None
 
 
-def _blank(value: Any) -> bool:
+def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -173,7 +173,7 @@ class Choice(Step[ChoiceParameters]):
 
     name = "choice"
     title = "If / Else"
-    description = "Goes on along the first branch whose conditions hold"
+    description = "Continues with the first branch whose conditions are true"
     group = Group.CONTROL
     testable = False
     repeatable = True
@@ -183,35 +183,35 @@ class Choice(Step[ChoiceParameters]):
         self._code = code
 
     def handles(self, parameters: ChoiceParameters) -> Iterable[str]:
-        """The branches."""
+        """Return the ids of the branches."""
         return parameters.handles()
 
     async def judge(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
-        """Empty comparisons; flows that run with some already go on."""
+        """Return empty comparisons; already running flows may have such comparisons."""
         return parameters.empty()
 
     def quick(self, parameters: ChoiceParameters) -> bool:
-        """Whether no condition is code, or may take as long."""
+        """Return whether no condition is code or a slow expression."""
         return not any(
             branch.expression_type in LANGUAGES
             or (
                 branch.expression_type == "cel"
-                and not all(light(str(one.expression_value)) for one in branch.conditions)
+                and not all(light(str(each.expression_value)) for each in branch.conditions)
             )
             for branch in parameters.choice.when
         )
 
     def instant(self, parameters: ChoiceParameters) -> bool:
-        """Whether it has one comparison and nothing else."""
+        """Return whether it has at most one condition, a comparison."""
         branches = parameters.choice.when
         kinds = [branch.expression_type for branch in branches for _ in branch.conditions]
         return kinds in ([], ["condition"])
 
     async def run(self, context: NodeContext, parameters: ChoiceParameters, body: Any) -> Chosen:
-        """The first branch that holds; the output is what came in."""
+        """Choose the first branch whose conditions are true; the output is the input."""
         for place, branch in enumerate(parameters.choice.when):
             if place:
-                await asyncio.sleep(0)  # each may look at a long list: others go on in between
+                await asyncio.sleep(0)  # lets other tasks run, as each may search a long list
             if await self._holds(context, branch, body):
                 return Chosen(branch.id, body)
         otherwise = parameters.choice.otherwise
@@ -222,15 +222,17 @@ class Choice(Step[ChoiceParameters]):
         for place, condition in enumerate(branch.conditions):
             if place:
                 await asyncio.sleep(0)
-            if await self._true(context, branch.expression_type, condition, body) != every:
+            if await self._is_true(context, branch.expression_type, condition, body) != every:
                 return not every
         return every
 
-    async def _true(self, context: NodeContext, kind: str, condition: Condition, body: Any) -> bool:
+    async def _is_true(
+        self, context: NodeContext, kind: str, condition: Condition, body: Any
+    ) -> bool:
         value = condition.expression_value
         try:
             if isinstance(value, Comparison):
-                blank = value.operator in _WITHOUT_VALUE
+                blank = value.operator in _UNARY
                 right = None if blank else context.resolve(value.value)
                 return holds(value.operator, context.resolve(value.key), right)
             found = await self._expression(context, kind, value, body)
@@ -239,7 +241,7 @@ class Choice(Step[ChoiceParameters]):
         except ConditionFailed as error:
             raise NodeFailed(str(error)) from error
         if not isinstance(found, bool):
-            raise NodeFailed(f"a condition must be true or false, this one is {found!r:.100}")
+            raise NodeFailed(f"a condition must be true or false. Got {found!r:.100}.")
         return found
 
     async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:

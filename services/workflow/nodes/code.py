@@ -1,4 +1,4 @@
-"""`code`: a piece of JavaScript or Python between two nodes."""
+"""`code`: runs JavaScript or Python between two nodes."""
 
 import re
 from collections.abc import Iterable
@@ -22,19 +22,19 @@ from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_languag
 LONGEST_CODE = 64_000
 MOST_ARGUMENTS = 100
 SURROUNDINGS = ("body", "properties")
-"""Variables of all code: what came in, and the outputs so far by node."""
+"""Variables of all code: the input, and the outputs so far by node."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
 
 
 class Expression(msgspec.Struct, rename="camel"):
-    """A piece of code, and its language."""
+    """A piece of code and its language."""
 
     expression: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CODE)]
     language: str = "js"
 
 
 class CodeParameters(Parameters):
-    """What to run."""
+    """The code to run."""
 
     verbatim: ClassVar[frozenset[str]] = frozenset({"expression"})
 
@@ -42,9 +42,9 @@ class CodeParameters(Parameters):
         Expression,
         parameter(
             "Code",
-            "JavaScript: the body of a function, which gives its output with return. Python: "
-            "def main(), or statements of which the last has the value. `body` and `properties` "
-            "are there besides the inputs.",
+            "JavaScript: the body of a function that returns its output. Python: def main(), or "
+            "statements, the last of which is the output. `body` and `properties` are available in "
+            "addition to the inputs.",
             ui="codeEditor",
         ),
     ]
@@ -55,35 +55,35 @@ class CodeParameters(Parameters):
         ),
     ] = msgspec.field(default_factory=dict)
     payload: Annotated[
-        list[Output], declared_outputs("What the map that the code gives holds", MOST_ARGUMENTS)
+        list[Output], declared_outputs("Keys of the map that the code returns", MOST_ARGUMENTS)
     ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
-        """Languages that are not run, names that no variable has, outputs named twice."""
+        """Yield unsupported languages, invalid names and duplicate outputs."""
         if self.expression.language not in LANGUAGES:
             text = unknown_language(self.expression.language)
             yield Fault("expression.language", text)
         for name in self.input_arguments:
             if not _VARIABLE(name):
-                text = "must begin with a letter and have only letters, digits and _, at most 50"
+                text = "must have at most 50 letters, digits and _, and not start with a digit"
                 yield Fault(f"inputArguments.{name:.60}", text)
-        yield from duplicate_faults("payload", (one.name for one in self.payload))
+        yield from duplicate_faults("payload", (output.name for output in self.payload))
 
     def code(self) -> Iterable[Code]:
-        """The one piece."""
+        """Yield the code with its variables."""
         names = [*self.input_arguments, *SURROUNDINGS]
-        one = self.expression
+        code = self.expression
         yield Code(
-            "expression.expression", one.language, one.expression, list(dict.fromkeys(names))
+            "expression.expression", code.language, code.expression, list(dict.fromkeys(names))
         )
 
 
 class CodeNode(Step[CodeParameters]):
-    """Runs code in the sandbox; its value is the output."""
+    """Runs code in the sandbox. Its value is the output."""
 
     name = "code"
     title = "Code"
-    description = "Runs JavaScript or Python that can compute and nothing else"
+    description = "Runs JavaScript or Python without access to files or networks"
     group = Group.ACTION
     repeatable = True
 
@@ -91,14 +91,14 @@ class CodeNode(Step[CodeParameters]):
         self._runner = runner
 
     async def run(self, context: NodeContext, parameters: CodeParameters, body: Any) -> Any:
-        """Run it; a test runs it, too, since it cannot touch the outside."""
+        """Run the code, also in a dry run, because it has no access to anything else."""
         code = parameters.expression
-        named = {"body": body, "properties": dict(context.properties)}
-        # Handing over what the code does not name costs.
-        found = {name: value for name, value in named.items() if name in code.expression}
-        found |= context.resolve(parameters.input_arguments)
+        common = {"body": body, "properties": dict(context.properties)}
+        # Passing variables is slow, so those that the code does not name are left out.
+        variables = {name: value for name, value in common.items() if name in code.expression}
+        variables |= context.resolve(parameters.input_arguments)
         value = await self._runner.run(
-            context.owner, code.language, code.expression, found, context.seconds_left
+            context.owner, code.language, code.expression, variables, context.seconds_left
         )
         check_outputs(parameters.payload, value)
         return value

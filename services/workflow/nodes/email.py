@@ -1,4 +1,4 @@
-"""`email`: a mail over SMTP."""
+"""`email`: sends an e-mail over SMTP."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -20,14 +20,14 @@ from services.workflow.outgoing.mail import (
 MOST_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
 LONGEST_SENT = 256 * 1024
-"""Characters of a content whose references are replaced."""
+"""Maximum characters of a content with replaced references."""
 _REFERENCE = "#{"
 
 Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
 
 
 class SmtpConfig(msgspec.Struct, rename="camel"):
-    """A server, and as whom; editors send it empty where the tenant's is used."""
+    """A mail server and its login; empty if the tenant's server is used."""
 
     host: Field = ""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
@@ -37,25 +37,25 @@ class SmtpConfig(msgspec.Struct, rename="camel"):
 
 
 class EmailConfig(msgspec.Struct, rename="camel"):
-    """By what mail is sent."""
+    """The mail server to use."""
 
     smtp_config: SmtpConfig | None = None
     provider: Literal["SMTP"] | None = "SMTP"
     use_system_settings: bool = False
-    """By the tenant's mail server, as the settings have it when the flow runs."""
+    """Whether to use the mail server in the tenant's settings at the time of the run."""
 
 
 class EmailParameters(Parameters):
-    """What to send, and how."""
+    """The e-mail to send."""
 
     secrets_go_to = ("emailConfig", "smtpConfig", "host")
 
     email_config: Annotated[
-        EmailConfig, parameter("Server", "What takes the mail", ui="emailSendSource")
+        EmailConfig, parameter("Server", "The mail server to use", ui="emailSendSource")
     ]
     recipients: Annotated[
         Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MOST_RECIPIENTS)],
-        parameter("Recipients", "Addresses", ui="emailRecipients"),
+        parameter("Recipients", "E-mail addresses", ui="emailRecipients"),
     ]
     subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
     content: Annotated[
@@ -65,36 +65,36 @@ class EmailParameters(Parameters):
     from_address: (
         Annotated[
             str,
-            parameter("Sender", "The user name of the server by default", max_length=LONGEST_FIELD),
+            parameter("Sender", "Default: the user name of the server", max_length=LONGEST_FIELD),
         ]
         | None
     ) = None
 
     def faults(self) -> Iterable[Fault]:
-        """Addresses that are none; references are looked at when they are known."""
-        for place, one in enumerate(self.recipients):
-            if _REFERENCE not in one and not is_address(one):
-                yield Fault(f"recipients[{place}]", f"{one:.60} is no mail address")
-        own = None if self.email_config.use_system_settings else self.email_config.smtp_config
-        if own is None and not self.email_config.use_system_settings:
-            yield Fault("emailConfig.smtpConfig", "is needed, unless useSystemSettings is true")
-        if own is not None:
-            if not own.host:
+        """Yield invalid addresses and server settings; references are checked later."""
+        for place, recipient in enumerate(self.recipients):
+            if _REFERENCE not in recipient and not is_address(recipient):
+                yield Fault(f"recipients[{place}]", f"{recipient:.60} is not an e-mail address")
+        server = None if self.email_config.use_system_settings else self.email_config.smtp_config
+        if server is None and not self.email_config.use_system_settings:
+            yield Fault("emailConfig.smtpConfig", "is required unless useSystemSettings is true")
+        if server is not None:
+            if not server.host:
                 yield Fault("emailConfig.smtpConfig.host", "must not be empty")
-            if not own.port:
+            if not server.port:
                 yield Fault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
-        sender = self.from_address or (own.username if own is not None else _REFERENCE)
+        sender = self.from_address or (server.username if server is not None else _REFERENCE)
         if _REFERENCE not in sender and not is_address(sender):
-            text = "must be a mail address, as the user name of the server is none"
+            text = "must be an e-mail address, because the server's user name is not an address"
             yield Fault("fromAddress", text)
 
 
 class Email(Step[EmailParameters]):
-    """Sends a mail; what came in goes on unchanged."""
+    """Sends an e-mail. The output is the input."""
 
     name = "email"
     title = "Email"
-    description = "Sends a mail"
+    description = "Sends an e-mail"
     group = Group.EXTERNAL
 
     def __init__(self, mail: OutgoingMail, credentials: TenantCredentials) -> None:
@@ -102,38 +102,40 @@ class Email(Step[EmailParameters]):
         self._credentials = credentials
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
-        """Send; a dry run only looks whether it could be."""
+        """Send the e-mail; a dry run only checks the e-mail and the server's host."""
         server = await self._server(context, parameters.email_config)
-        email = _email(context, parameters, server)
-        hand_over = self._mail.check if context.dry_run else self._mail.send
-        await hand_over(server, email, context.seconds_left)
+        email = _build_email(context, parameters, server)
+        deliver = self._mail.check if context.dry_run else self._mail.send
+        await deliver(server, email, context.seconds_left)
         return body
 
     async def _server(self, context: NodeContext, config: EmailConfig) -> MailServer:
         if not config.use_system_settings:
-            own = context.texts(config.smtp_config or SmtpConfig())
+            server = context.texts(config.smtp_config or SmtpConfig())
             return MailServer(
-                host=own.host,
-                port=own.port or 0,
-                encryption=own.encryption,
-                username=own.username,
-                password=own.password,
+                host=server.host,
+                port=server.port or 0,
+                encryption=server.encryption,
+                username=server.username,
+                password=server.password,
             )
         found = await self._credentials.mail_server(context.tenant)
         if found is None:
-            raise NodeFailed("the settings have no mail server")
+            raise NodeFailed("the tenant has no mail server; add it in the settings")
         return found
 
 
-def _email(context: NodeContext, parameters: EmailParameters, server: MailServer) -> EmailMessage:
-    recipients = [context.text(one) for one in parameters.recipients]
+def _build_email(
+    context: NodeContext, parameters: EmailParameters, server: MailServer
+) -> EmailMessage:
+    recipients = [context.text(recipient) for recipient in parameters.recipients]
     sender = context.text(parameters.from_address or "") or server.username
-    for one in (*recipients, sender):
-        if not is_address(one):
-            raise NodeFailed(f"{one:.60} is no mail address")
+    for address in (*recipients, sender):
+        if not is_address(address):
+            raise NodeFailed(f"{address:.60} is not an e-mail address")
     content = context.text(parameters.content)
     if len(content) > LONGEST_SENT:
-        raise NodeFailed(f"the content has more than {LONGEST_SENT} characters")
+        raise NodeFailed(f"the content must have at most {LONGEST_SENT} characters")
     return EmailMessage(
         sender=sender,
         sender_name=context.text(parameters.from_name or ""),

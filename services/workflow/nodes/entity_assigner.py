@@ -1,4 +1,4 @@
-"""`entityAssigner`: sets properties."""
+"""`entityAssigner`: sets properties of entities."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -17,13 +17,13 @@ from services.workflow.nodes.parameters import (
 
 
 class EntityAssignerParameters(Parameters):
-    """What is set to what."""
+    """The properties to set."""
 
     exchange_payload: Annotated[
         dict[EntityKey, Any],
         parameter(
             "Assignments",
-            "Values, or references to some, by the keys of properties",
+            "Values or references, by the keys of properties",
             ui="entityAssignSelect",
             min_length=1,
             max_length=MOST_ENTITIES,
@@ -31,25 +31,25 @@ class EntityAssignerParameters(Parameters):
     ]
 
     def entity_keys(self) -> Iterable[str]:
-        """All that are set."""
+        """Return the keys to set."""
         return self.exchange_payload
 
 
 class EntityAssigner(EntityStep[EntityAssignerParameters]):
-    """Sets properties and puts out what was set; null for one that is write-only.
+    """Sets properties. The output has the set values, null if write-only.
 
-    A device takes its values on when it answers; other things have them at once. Setting the
-    same values again changes nothing, so a run that was interrupted here may begin anew.
+    Setting a property of a device waits for its response; other properties are set immediately.
+    Setting the same values again changes nothing, so an interrupted run may restart here.
     """
 
     name = "entityAssigner"
     title = "Entity Assigner"
-    description = "Sets properties of entities, as to switch a light"
+    description = "Sets properties of entities, for example to switch a light"
     commands = True
     repeatable = True
 
     async def judge(self, tenant: str, parameters: EntityAssignerParameters) -> Iterable[Fault]:
-        """Whether the properties that are set to constants take them."""
+        """Return a fault if the properties reject the constants."""
         payload = parameters.exchange_payload
         constants = {key: value for key, value in payload.items() if is_constant(value)}
         if not constants:
@@ -58,13 +58,13 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
         return await self.faults_of("exchangePayload", setting)
 
     def quick(self, parameters: EntityAssignerParameters) -> bool:
-        """Whether all are custom entities: devices and integrations take their time."""
+        """Return whether all are custom entities, as devices take time to respond."""
         return all(map(is_custom, parameters.exchange_payload))
 
     async def run(
         self, context: NodeContext, parameters: EntityAssignerParameters, body: Any
     ) -> dict[str, Any]:
-        """Set them; a dry run judges them, those that are known."""
+        """Set the properties; a dry run validates known values only."""
         payload = parameters.exchange_payload
         exchange: dict[str, Any] = context.resolve(payload)
         if guessed := context.guessed(payload):
@@ -76,6 +76,6 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
             context.tenant, exchange, context.hops + 1, dry_run=context.dry_run
         )
         if not outcome.keys:
-            raise NodeFailed("none of the entities is a property that can be set")
+            raise NodeFailed("no entity is a writable property")
         hidden = set(outcome.write_only)
         return {key: None if key in hidden else exchange[key] for key in outcome.keys}

@@ -1,4 +1,4 @@
-"""`entitySelector`: latest values of entities."""
+"""`entitySelector`: reads the latest values of entities."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -8,13 +8,13 @@ from services.workflow.nodes.parameters import MOST_ENTITIES, EntityKey, Paramet
 
 
 class EntitySelectorParameters(Parameters):
-    """Which entities."""
+    """The entities to read."""
 
     entities: Annotated[
         list[EntityKey],
         parameter(
             "Entities",
-            "Keys of the entities whose latest values are wanted",
+            "Keys of the entities to read",
             ui="entityMultipleSelect",
             min_length=1,
             max_length=MOST_ENTITIES,
@@ -22,12 +22,12 @@ class EntitySelectorParameters(Parameters):
     ]
 
     def entity_keys(self) -> Iterable[str]:
-        """All that are selected."""
+        """Return the selected keys."""
         return self.entities
 
 
 class EntitySelector(EntityStep[EntitySelectorParameters]):
-    """Puts out `{key: latest value}`."""
+    """Returns `{key: latest value}`."""
 
     name = "entitySelector"
     title = "Entity Selector"
@@ -37,5 +37,5 @@ class EntitySelector(EntityStep[EntitySelectorParameters]):
     async def run(
         self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
     ) -> dict[str, Any]:
-        """The values by key; one without a value is null. Fails for one that is not there."""
+        """Return values by key, null without a value; raise `NodeFailed` if missing."""
         return await self.latest(context, parameters.entities)

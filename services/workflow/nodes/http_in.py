@@ -1,4 +1,4 @@
-"""`httpIn`: the flow begins when somebody calls its address."""
+"""`httpIn`: starts a flow when a client calls its address."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from services.workflow.nodes.parameters import Fault, Parameters, parameter, rea
 
 Method = Literal["POST", "GET", "PUT", "DELETE"]
 MOST_SEGMENTS = 8
-"""Of an address: a path of so many may be meant by 2 to the power of so many addresses."""
+"""Maximum segments of an address, as a path with n segments can match 2^n addresses."""
 LONGEST_URL = 512
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}").fullmatch
 _VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}").fullmatch
@@ -19,35 +19,35 @@ _ANY = "{}"
 
 
 class Address(NamedTuple):
-    """An address with its variables: `devices/{id}/report`."""
+    """An address with variables, such as `devices/{id}/report`."""
 
     segments: tuple[str, ...]
-    """`{}` where a variable stands; other segments are percent-encoded in one way."""
+    """`{}` for variables; other segments are percent-encoded uniformly."""
     names: tuple[str, ...]
-    """Of the variables, in their order."""
+    """Names of the variables in order."""
 
     @property
     def shape(self) -> str:
-        """What addresses have in common that are called by the same paths."""
+        """Return the form that all addresses matching the same paths share."""
         return "/".join(self.segments)
 
     def variables(self, path: str) -> dict[str, str]:
-        """What the variables are in a path of this shape."""
+        """Return the values of the variables in a path of this shape."""
         parts = zip(self.segments, segments_of(path), strict=True)
         found = [unquote(part) for segment, part in parts if segment == _ANY]
         return dict(zip(self.names, found, strict=True))
 
 
 class HttpInParameters(Parameters):
-    """Who may begin the flow, and how."""
+    """The address of the flow."""
 
-    method: Annotated[Method, parameter("Method", "Of the requests that begin the flow")] = "POST"
+    method: Annotated[Method, parameter("Method", "HTTP method of the requests")] = "POST"
     url: Annotated[
         str,
         parameter(
             "URL",
-            "The end of the address, `/workflow-http-in/<access key>/<url>`, for callers with the "
-            "HTTP credential; `{name}` stands for any one segment",
+            "End of the address `/workflow-http-in/<access key>/<url>` for clients with the HTTP "
+            "credential; `{name}` matches one segment",
             max_length=LONGEST_URL,
         ),
     ] = ""
@@ -55,38 +55,38 @@ class HttpInParameters(Parameters):
         str,
         parameter(
             "Token",
-            "The end of another address, `/workflow/hooks/<token>`; whoever knows it may begin the "
-            "flow without a login. 32 to 128 letters, digits, - and _, made at random",
+            "End of the address `/workflow/hooks/<token>`, which needs no login. Use 32 to 128 "
+            "random letters, digits, - and _",
             secret=True,
         ),
     ] = ""
 
     def faults(self) -> Iterable[Fault]:
-        """No address at all, one that cannot be, or a token that could be guessed."""
+        """Yield missing or invalid addresses and weak tokens."""
         if not self.url.strip("/ ") and not self.token:
-            yield Fault("url", "must not be empty, unless there is a token")
+            yield Fault("url", "must not be empty unless a token is set")
         if self.token and not _TOKEN(self.token):
-            yield Fault("token", "must have 32 to 128 letters, digits, - and _, made at random")
-        if self.url and (reason := _wrong_with(self.url)):
+            yield Fault("token", "must have 32 to 128 random letters, digits, - and _")
+        if self.url and (reason := _find_url_fault(self.url)):
             yield Fault("url", reason)
 
     @property
     def address(self) -> Address | None:
-        """The address, when there is one."""
+        """Return the parsed address, if there is one."""
         return address_of(self.url) if self.url.strip("/ ") else None
 
 
 class HttpIn(Entry[HttpInParameters]):
-    """Begins a flow with a request: `body`, `params` (its query), `header`, `url` and variables."""
+    """Starts a flow with a request: `body`, `params` (query), `header`, `url`, variables."""
 
     name = "httpIn"
     title = "HTTP In"
-    description = "Runs the flow when its address is called"
+    description = "Runs the flow when a client calls its address"
 
     def entered(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
-        """The request; what is missing in a test is empty.
+        """Return the request; fields missing in a test are empty.
 
-        Each variable of the address stands in `pathParam`, and beside it as `pathParam.{name}`.
+        Each variable of the address is in `pathParam` and also at `pathParam.{name}`.
         """
         empty: dict[str, Any] = {
             "body": None,
@@ -101,42 +101,41 @@ class HttpIn(Entry[HttpInParameters]):
 
 
 def address_of(url: str) -> Address:
-    """Read an address that is a good one."""
+    """Parse a valid address."""
     segments, names = [], []
     for segment in segments_of(url):
         variable = _VARIABLE(segment)
-        segments.append(_ANY if variable else _plain(segment))
+        segments.append(_ANY if variable else _normalize(segment))
         names += [variable[1]] if variable else []
     return Address(tuple(segments), tuple(names))
 
 
 def shapes_of(path: str) -> list[str]:
-    """The shapes of the addresses that a path calls; none when it has too many segments."""
+    """Return the shapes of all addresses that match a path; empty for a long path."""
     segments = segments_of(path)
     if not segments or len(segments) > MOST_SEGMENTS:
         return []
-    return ["/".join(one) for one in product(*((_plain(part), _ANY) for part in segments))]
+    return ["/".join(parts) for parts in product(*((_normalize(part), _ANY) for part in segments))]
 
 
 def segments_of(path: str) -> Sequence[str]:
-    """The parts of a path; slashes at both ends count for nothing."""
+    """Return the segments of a path, ignoring slashes at both ends."""
     path = path.strip().strip("/")
     return path.split("/") if path else []
 
 
-def _plain(segment: str) -> str:
+def _normalize(segment: str) -> str:
     return quote(unquote(segment), safe="")
 
 
-def _wrong_with(url: str) -> str:
+def _find_url_fault(url: str) -> str:
     segments = segments_of(url)
-    names = [found[1] for one in segments if (found := _VARIABLE(one))]
+    names = [found[1] for segment in segments if (found := _VARIABLE(segment))]
     if len(segments) > MOST_SEGMENTS:
-        return f"has more than {MOST_SEGMENTS} segments"
-    if any(not one or one in {".", ".."} for one in segments):
-        return "has an empty segment, or one of dots"
-    if any(
-        set(one) & set("{}?#") or not one.isprintable() for one in segments if not _VARIABLE(one)
-    ):
-        return "may have {name} as a whole segment, and no other { } ? or #"
-    return "names a variable twice" if len(set(names)) < len(names) else ""
+        return f"must have at most {MOST_SEGMENTS} segments"
+    if any(not segment or segment in {".", ".."} for segment in segments):
+        return "must not have empty segments, `.` or `..`"
+    plain = [segment for segment in segments if not _VARIABLE(segment)]
+    if any(set(segment) & set("{}?#") or not segment.isprintable() for segment in plain):
+        return "must not have { } ? or #, except {name} as a whole segment"
+    return "must not repeat a variable" if len(set(names)) < len(names) else ""

@@ -1,4 +1,4 @@
-"""`httpRequest`: asks another system, and puts out what it answers."""
+"""`httpRequest`: sends an HTTP request and returns the response."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,22 +20,22 @@ MOST_NAMES = 50
 MOST_REDIRECTS = 3
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
-KINDS = (JSON, FORM, "text/plain")
+CONTENT_TYPES = (JSON, FORM, "text/plain")
 _TYPE = "content-type"
 
 
 class HttpRequestParameters(Parameters):
-    """What to ask."""
+    """The request to send."""
 
     secrets_go_to = ("url",)
 
-    url: Annotated[str, parameter("URL", "What to ask", min_length=1, max_length=LONGEST_URL)]
+    url: Annotated[str, parameter("URL", "Address to call", min_length=1, max_length=LONGEST_URL)]
     method: Annotated[Method, parameter("Method")] = "GET"
     header: Annotated[
         dict[str, Any],
         parameter(
             "Headers",
-            "Headers of the request; they may be credentials",
+            "Headers of the request, which may contain credentials",
             ui="paramAssignInput",
             secret=True,
             max_length=MOST_NAMES,
@@ -49,28 +49,28 @@ class HttpRequestParameters(Parameters):
         Any,
         parameter(
             "Body",
-            "Text is sent as it is, everything else as JSON; `{type, value}` says the content type "
-            "itself: `application/json`, `application/x-www-form-urlencoded` or `text/plain`",
+            "Text is sent unchanged, all other values as JSON. `{type, value}` sets the content "
+            "type: `application/json`, `application/x-www-form-urlencoded` or `text/plain`",
             ui="httpBodyInput",
         ),
     ] = None
 
     def faults(self) -> Iterable[Fault]:
-        """A body where none can be."""
-        _, content = _typed(self.body)
+        """Yield a fault for a body that the method does not allow."""
+        _, content = _split_body(self.body)
         if content not in (None, "") and self.method in ("GET", "HEAD"):
-            yield Fault("body", f"a {self.method} has no body; choose another method")
+            yield Fault("body", f"must be empty for {self.method}; choose another method")
 
 
 class HttpRequestNode(Step[HttpRequestParameters]):
-    """Sends a request; puts out `statusCode`, `responseHeaders` and `responseBody`.
+    """Sends a request. Returns `statusCode`, `responseHeaders`, `responseBody`.
 
-    A body that cannot be read is None, and `responseFault` says why; otherwise that is None.
+    `responseBody` is None if the body cannot be decoded; `responseFault` is the reason, else None.
     """
 
     name = "httpRequest"
     title = "HTTP Request"
-    description = "Asks another system over HTTP"
+    description = "Sends a request to another system over HTTP"
     group = Group.EXTERNAL
 
     def __init__(self, http: OutgoingHttp) -> None:
@@ -79,8 +79,8 @@ class HttpRequestNode(Step[HttpRequestParameters]):
     async def run(
         self, context: NodeContext, parameters: HttpRequestParameters, body: Any
     ) -> dict[str, Any] | Supposed:
-        """Ask; a status of 400 and more is an answer, too. A dry run supposes that all is well."""
-        request = _request(context, parameters)
+        """Send the request; any status is a response. A dry run returns a sample."""
+        request = _build_request(context, parameters)
         if context.dry_run:
             await self._http.check(request, context.seconds_left)
             supposed = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
@@ -89,17 +89,17 @@ class HttpRequestNode(Step[HttpRequestParameters]):
         return {
             "statusCode": answer.status,
             "responseHeaders": dict(answer.headers),
-            "responseBody": _content(answer),
+            "responseBody": _decode_content(answer),
             "responseFault": answer.fault or None,
         }
 
 
-def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
+def _build_request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
     url = str(context.resolve(parameters.url))
     if query := _texts(context.resolve(parameters.params)):
         url = _with_query(url, urlencode(query))
     headers = _texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
-    kind, content = _typed(context.resolve(parameters.body))
+    kind, content = _split_body(context.resolve(parameters.body))
     encoded = b""
     if kind == FORM and isinstance(content, Mapping):
         encoded = urlencode(_texts(content)).encode()
@@ -110,7 +110,7 @@ def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpReq
     if kind and encoded and _TYPE not in (name.lower() for name in headers):
         headers["Content-Type"] = kind
     if len(encoded) > LONGEST_BODY:
-        raise NodeFailed(f"the body has more than {LONGEST_BODY} bytes")
+        raise NodeFailed(f"the body must have at most {LONGEST_BODY} bytes")
     return HttpRequest(
         method=parameters.method,
         url=url,
@@ -121,18 +121,18 @@ def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpReq
 
 
 def _with_query(url: str, query: str) -> str:
-    """Add parameters to a URL, whose own stay as they are; a fragment is not sent."""
+    """Add a query to a URL, keeping its own query and dropping its fragment."""
     url, _, _ = url.partition("#")
     if "?" not in url:
         return f"{url}?{query}"
     return url + query if url.endswith(("?", "&")) else f"{url}&{query}"
 
 
-def _typed(body: Any) -> tuple[str, Any]:
-    """Content type and content of a body as editors write it; of any other no type."""
+def _split_body(body: Any) -> tuple[str, Any]:
+    """Return the content type and content of a body in the form of editors."""
     if isinstance(body, dict) and body.keys() == {"type", "value"}:
         kind = body["type"] or ""
-        if kind in ("", *KINDS):
+        if kind in ("", *CONTENT_TYPES):
             content = body["value"]
             return kind, None if not kind and not content else content
     return "", body
@@ -142,8 +142,8 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: as_text(value) for name, value in values.items() if value is not None}
 
 
-def _content(answer: HttpAnswer) -> Any:
-    """JSON as values, everything else as text, also JSON that is none; None for no body."""
+def _decode_content(answer: HttpAnswer) -> Any:
+    """Return decoded JSON, or text for any other body; None for an empty body."""
     if answer.fault:
         return None
     if is_json(answer.content_type):

@@ -1,4 +1,4 @@
-"""`output`: what the flow answers to who called it."""
+"""`output`: sets the response of the flow."""
 
 from typing import Annotated, Any
 
@@ -11,13 +11,13 @@ MOST_OUTPUTS = 100
 
 
 class OutputParameters(Parameters):
-    """The answer."""
+    """The response of the flow."""
 
     output_variables: Annotated[
         dict[VariableName, Any],
         parameter(
             "Output variables",
-            "Values, or references to some, by name",
+            "Values or references, by name",
             ui="paramAssignInput",
             ui_group="Output Variables",
             max_length=MOST_OUTPUTS,
@@ -26,17 +26,17 @@ class OutputParameters(Parameters):
 
 
 class Output(Step[OutputParameters]):
-    """Puts out its parameters; that is the answer of the flow, whatever finishes later."""
+    """Returns its parameters, the response of the flow even if other nodes finish later."""
 
     name = "output"
     title = "Output"
-    description = "Answers whoever called the flow"
+    description = "Sets the response to the caller of the flow"
     group = Group.EXTERNAL
     repeatable = True
     answers = True
 
     def quick(self, parameters: OutputParameters) -> bool:
-        """It waits for nobody."""
+        """Return True, as it waits for nothing."""
         return True
 
     instant = quick
@@ -44,6 +44,6 @@ class Output(Step[OutputParameters]):
     async def run(
         self, context: NodeContext, parameters: OutputParameters, body: Any
     ) -> dict[str, Any]:
-        """The values by name."""
+        """Return the values by name."""
         found: dict[str, Any] = context.resolve(parameters.output_variables)
         return found

@@ -1,11 +1,11 @@
-"""Parameters of nodes: their base, how editors show them, and what they hold. No I/O.
+"""Parameters of nodes: base class, display in editors, and validation. No I/O.
 
-A parameter struct is `Parameters`: msgspec checks its types and bounds, `faults` what types
-cannot say, and `parameter(...)` says how an editor shows a field; the catalogue is made from
-it. Values may be references (`expressions.references`) wherever the field is not among
-`verbatim`; `NodeContext.resolve` replaces them, when the node runs.
+A parameter struct extends `Parameters`. msgspec validates types and bounds, `faults` everything
+else, and `parameter(...)` defines how editors and the catalogue show a field. Values may be
+references (`expressions.references`) except in `verbatim` fields; `NodeContext.resolve` replaces
+them when the node runs.
 
-Editors keep what a form was given: numbers as text, and null where nothing was filled in.
+Editors store numbers as text, and null for empty form fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import Reference, as_text
 
 DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
-"""`OTHER` is anything: editors have it for outputs."""
+"""`OTHER` is any type; editors use it for outputs."""
 
 VariableName = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
 LONGEST_KEY, MOST_ENTITIES = 1000, 1000
@@ -27,7 +27,7 @@ EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_KEY)]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a parameter, and what to do about it."""
+    """What is wrong with a parameter, and what to do."""
 
     field: str
     """`timerSettings.timezone`."""
@@ -42,35 +42,35 @@ class Code(NamedTuple):
     """`js` or `python`, in any of its spellings."""
     text: str
     names: Sequence[str]
-    """Its variables."""
+    """Names of its variables."""
 
 
 class Parameters(msgspec.Struct, rename="camel", kw_only=True):
-    """Base of the parameters of node types, as designs have them."""
+    """Base of the parameters of node types in designs."""
 
     verbatim: ClassVar[frozenset[str]] = frozenset()
-    """Fields (as designs spell them) whose texts hold no references, such as program code."""
+    """Fields (in the spelling of designs) whose texts have no references, such as code."""
 
     secrets_go_to: ClassVar[tuple[str, ...]] = ()
-    """The way to the field that says what secrets are sent to (a host, a URL); nothing when they
-    are sent nowhere. With another one there, they have to be typed again."""
+    """Path of the field with the destination of secrets (a host, a URL); empty without one. When
+    the destination changes, secrets must be entered again."""
 
     def faults(self) -> Iterable[Fault]:
-        """What types and bounds cannot say; nothing when all is well."""
+        """Return faults beyond types and bounds."""
         return ()
 
     def references(self) -> Iterable[tuple[str, Reference]]:
-        """References in `verbatim` fields that hold some, each with its field."""
+        """Return references in `verbatim` fields, each with its field."""
         return ()
 
     def code(self) -> Iterable[Code]:
-        """Code of people, which has to be readable before it may run."""
+        """Return the code of users, whose syntax is checked before a run."""
         return ()
 
     def entity_keys(self) -> Iterable[str]:
-        """The entities that the node touches: whoever lets the flow run must see them.
+        """Return the entities that the node uses, which its author must see.
 
-        A key may be a pattern with `*`, which stands for any characters.
+        A key may be a pattern, where `*` matches any characters.
         """
         return ()
 
@@ -85,18 +85,18 @@ def parameter(
     output: bool = False,
     **bounds: Any,
 ) -> msgspec.Meta:
-    """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
+    """Return display information of a field, such as `Annotated[str, parameter("URL")]`.
 
-    `ui` is a component that existing editors have. A `secret` is kept encrypted and not shown
-    again (`services.workflow.vault`). With `output` it declares what the node puts out, and an
-    editor shows it there. `bounds` are those of `msgspec.Meta`.
+    `ui` is a component of existing editors. A `secret` is stored encrypted and not shown again
+    (`services.workflow.vault`). A field with `output` declares the outputs of the node. `bounds`
+    are arguments of `msgspec.Meta`.
     """
     extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
 
 
 def declared_outputs(description: str, most: int) -> msgspec.Meta:
-    """How an editor shows the list of what a node puts out."""
+    """Return display information of the list of a node's outputs."""
     return parameter("Outputs", description, ui="paramDefineInput", output=True, max_length=most)
 
 
@@ -104,30 +104,30 @@ P = TypeVar("P", bound=Parameters)
 
 
 class Output(msgspec.Struct, rename="camel"):
-    """One value of an output that the nodes after it can refer to."""
+    """A declared output of a node, which later nodes can refer to."""
 
     name: VariableName
     type: DeclaredType = "STRING"
 
 
 def check_outputs(declared: Iterable[Output], output: Any) -> None:
-    """Raise `NodeFailed` when a declared value of a map has another type."""
+    """Raise `NodeFailed` if a declared value of a map has another type."""
     if not isinstance(output, Mapping):
         return
-    for one in declared:
-        if one.name in output and not fits(one.type, output[one.name]):
-            value = as_text(output[one.name])
-            raise NodeFailed(f"The payload {one.name} value type is invalid, value is {value:.200}")
+    for declaration in declared:
+        name, kind = declaration.name, declaration.type
+        if name in output and not fits(kind, output[name]):
+            raise NodeFailed(f"output {name} must be {kind}. Got {as_text(output[name]):.200}.")
 
 
 def sample(kind: DeclaredType) -> Any:
-    """A value of a type, for who cannot know another one."""
+    """Return a sample value of a type."""
     samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
     return samples.get(kind)
 
 
 def fits(kind: DeclaredType, value: Any) -> bool:
-    """Whether a value is of a type; nothing fits every one."""
+    """Return whether a value has a type; None fits all types."""
     if value is None or kind == "OTHER":
         return True
     if kind in ("LONG", "DOUBLE"):
@@ -136,7 +136,7 @@ def fits(kind: DeclaredType, value: Any) -> bool:
 
 
 def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
-    """A value that was sent for an input, as its type; numbers may come as text.
+    """Convert the value of an input to its type; numbers may be texts.
 
     Raises `NodeFailed`.
     """
@@ -150,22 +150,22 @@ def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
             return as_text(value)
     except msgspec.ValidationError:
         pass
-    raise NodeFailed(f"{name} must be {kind}, not {as_text(value)[:100]}")
+    raise NodeFailed(f"{name} must be {kind}. Got {as_text(value)[:100]}.")
 
 
 def duplicate_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:
-    """A fault for each name that is there more than once."""
+    """Yield a fault for each repeated name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            yield Fault(field, f"{name} is there twice; give each a name of its own")
+            yield Fault(field, f"{name} is repeated; names must be unique")
         seen.add(name)
 
 
 def read_map(given: Any, holds: str = "") -> Mapping[str, Any]:
-    """Return what an entry is given, a map; nothing is an empty one.
+    """Return the input of an entry, which must be a map; None becomes an empty map.
 
-    Raises `NodeFailed` for anything else; `holds` says what the map is to have.
+    Raises `NodeFailed` for other types; `holds` describes the expected contents.
     """
     if given is None:
         return {}
@@ -175,16 +175,16 @@ def read_map(given: Any, holds: str = "") -> Mapping[str, Any]:
 
 
 def read(kind: type[P], raw: Mapping[str, Any]) -> P:
-    """The parameters of a node; raise `msgspec.ValidationError`, which says where.
+    """Return the parameters of a node; raise `msgspec.ValidationError` with the path.
 
-    Numbers may come as text, and null for a field that has a default is that default. What a
-    field keeps as it is (values to set, arguments) stays as it is.
+    Numbers may be texts, and null stands for the default of a field. Values of untyped fields
+    (values to set, arguments) are unchanged.
     """
-    return msgspec.convert(_filled(raw, _known(kind)), kind, strict=False)
+    return msgspec.convert(_drop_nulls(raw, _type_of(kind)), kind, strict=False)
 
 
 def read_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
-    """The parameters of a node of a draft; None while they could not run."""
+    """Return the parameters of a node of a draft; None if they are not valid yet."""
     try:
         found = read(kind, raw or {})
     except msgspec.ValidationError:
@@ -193,25 +193,25 @@ def read_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
 
 
 @lru_cache(maxsize=100)
-def _known(kind: type[Parameters]) -> Type:
+def _type_of(kind: type[Parameters]) -> Type:
     return type_info(kind)
 
 
-def _filled(value: Any, kind: Type) -> Any:
-    """`value` without the nulls that stand for defaults."""
+def _drop_nulls(value: Any, kind: Type) -> Any:
+    """Return `value` without nulls that stand for defaults."""
     if isinstance(kind, Metadata):
-        return _filled(value, kind.type)
+        return _drop_nulls(value, kind.type)
     if isinstance(kind, UnionType):
-        for one in kind.types:
-            value = _filled(value, one)
+        for option in kind.types:
+            value = _drop_nulls(value, option)
     elif isinstance(kind, ListType) and isinstance(value, list):
-        return [_filled(one, kind.item_type) for one in value]
+        return [_drop_nulls(item, kind.item_type) for item in value]
     elif isinstance(kind, StructType) and isinstance(value, Mapping):
-        types = {one.encode_name: one.type for one in kind.fields}
-        optional = {one.encode_name for one in kind.fields if not one.required}
+        types = {field.encode_name: field.type for field in kind.fields}
+        optional = {field.encode_name for field in kind.fields if not field.required}
         return {
-            name: _filled(one, types[name]) if name in types else one
-            for name, one in value.items()
-            if one is not None or name not in optional
+            name: _drop_nulls(item, types[name]) if name in types else item
+            for name, item in value.items()
+            if item is not None or name not in optional
         }
     return value

@@ -20,62 +20,62 @@ from services.workflow.nodes.parameters import (
     sample,
 )
 
-JUDGED = 5.0
-"""Seconds within which the inputs of a call are judged."""
+CHECK_SECONDS = 5.0
+"""Timeout for validating the inputs of a call, in seconds."""
 
 
 class ServiceCall(msgspec.Struct, rename="camel"):
-    """Which service, and its inputs by their keys."""
+    """A service, and its inputs by key."""
 
     service_entity: EntityKey
     service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MOST_ENTITIES)] = {}
 
 
 class ServiceInvocationParameters(Parameters):
-    """What to call."""
+    """The service to call."""
 
     service_invocation_setting: Annotated[
         ServiceCall,
         parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
     ]
-    payload: Annotated[
-        list[Output], declared_outputs("What the service answers", MOST_ENTITIES)
-    ] = msgspec.field(default_factory=list)
+    payload: Annotated[list[Output], declared_outputs("Outputs of the service", MOST_ENTITIES)] = (
+        msgspec.field(default_factory=list)
+    )
 
     def faults(self) -> Iterable[Fault]:
-        """Outputs that are declared twice."""
-        return duplicate_faults("payload", (one.name for one in self.payload))
+        """Return duplicate outputs."""
+        return duplicate_faults("payload", (output.name for output in self.payload))
 
     def entity_keys(self) -> Iterable[str]:
-        """The service and its inputs."""
+        """Yield the service and its inputs."""
         yield self.service_invocation_setting.service_entity
         yield from self.service_invocation_setting.service_params
 
 
 class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
-    """Calls a service and puts out what it answers."""
+    """Calls a service and returns its response."""
 
     name = "serviceInvocation"
     title = "Service Invocation"
-    description = "Calls a service and waits for its answer"
+    description = "Calls a service and waits for its response"
     commands = True
 
     async def judge(self, tenant: str, parameters: ServiceInvocationParameters) -> Iterable[Fault]:
-        """Whether the service takes its inputs, when all of them are constants."""
+        """Return a fault if the service rejects its inputs, if all are constants."""
         setting = parameters.service_invocation_setting
         if not is_constant(setting.service_params):
             return ()
         exchange = setting.service_params or {setting.service_entity: {}}
-        calling = self._entities.call(tenant, exchange, 0, JUDGED, dry_run=True)
+        calling = self._entities.call(tenant, exchange, 0, CHECK_SECONDS, dry_run=True)
         return await self.faults_of("serviceInvocationSetting", calling)
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
     ) -> dict[str, Any] | Supposed:
-        """Call it. A dry run judges the inputs, when they are known, and supposes an answer."""
+        """Call the service; a dry run validates known inputs and returns a sample."""
         setting = parameters.service_invocation_setting
         inputs: dict[str, Any] = context.resolve(setting.service_params)
-        supposed = Supposed({one.name: sample(one.type) for one in parameters.payload})
+        supposed = Supposed({output.name: sample(output.type) for output in parameters.payload})
         if context.guessed(setting.service_params):
             await self.latest(context, [setting.service_entity, *inputs])
             return supposed

@@ -1,4 +1,4 @@
-"""`simpleMqtt`: the flow begins when an MQTT client outside publishes."""
+"""`simpleMqtt`: starts a flow when an external MQTT client publishes a message."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -11,50 +11,50 @@ MOST_LEVELS = 20
 
 
 class SimpleMqttParameters(Parameters):
-    """What is listened to."""
+    """The topic to listen to."""
 
     subscription_topic: Annotated[
         str,
         parameter(
             "Topic",
-            "Below `beaver-iot/<access key>/`, for clients with the MQTT credential; `+` stands "
-            "for a level, `#` at the end for all below",
+            "Below `beaver-iot/<access key>/`, for clients with the MQTT credential; `+` matches "
+            "one level, `#` at the end all further levels",
             ui="mqttTopicInput",
             min_length=1,
             max_length=LONGEST_TOPIC,
         ),
     ]
     encoding: Annotated[
-        Literal["UTF-8", "Base64"], parameter("Encoding", "How the flow is given a payload")
+        Literal["UTF-8", "Base64"], parameter("Encoding", "Encoding of the payload in the flow")
     ] = "UTF-8"
 
     def faults(self) -> Iterable[Fault]:
-        """Topics that nobody can publish to."""
-        if reason := _wrong_with(self.subscription_topic):
+        """Yield a fault for an invalid topic filter."""
+        if reason := _find_topic_fault(self.subscription_topic):
             yield Fault("subscriptionTopic", reason)
 
 
 class SimpleMqtt(Entry[SimpleMqttParameters]):
-    """Begins a flow with a message: `topic` (below the prefix) and `payload`."""
+    """Starts a flow with a message: `topic` (below the prefix) and `payload`."""
 
     name = "simpleMqtt"
     title = "MQTT"
     description = "Runs the flow when a client of the tenant publishes to a topic"
 
     def entered(self, parameters: SimpleMqttParameters, given: Any) -> dict[str, Any]:
-        """The message; what is missing in a test is empty."""
+        """Return the message; fields missing in a test are empty."""
         found = read_map(given, " with topic and payload")
         return {"topic": parameters.subscription_topic, "payload": "", **found}
 
 
-def _wrong_with(topic: str) -> str:
+def _find_topic_fault(topic: str) -> str:
     levels = topic.split("/")
     if len(levels) > MOST_LEVELS or not all(levels):
-        return f"must have 1 to {MOST_LEVELS} levels, none of them empty"
-    if any(set(one) & set("+#") and one not in {"+", "#"} for one in levels):
-        return "may have + and # as whole levels only"
+        return f"must have 1 to {MOST_LEVELS} levels, which must not be empty"
+    if any(set(level) & set("+#") and level not in {"+", "#"} for level in levels):
+        return "must have + and # as whole levels only"
     if "#" in levels[:-1]:
-        return "may have # at its end only"
+        return "must have # at its end only"
     if not topic.isprintable() or " " in topic:
-        return "must be printable, without blanks"
+        return "must be printable and without blanks"
     return ""

@@ -1,4 +1,4 @@
-"""`simpleTimer`: once, every so often, or at certain times of certain days."""
+"""`simpleTimer`: starts a flow once, at intervals, or at times of certain days."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ from services.workflow.nodes.parameters import Fault, Parameters, parameter, rea
 
 Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
 LATEST = 253_402_300_799
-"""9999-12-31T23:59:59Z, in seconds: the end of what a date can say."""
+"""9999-12-31T23:59:59Z in seconds, the largest valid time."""
 LONGEST = 1_000_000
-"""Of an interval, in its unit."""
+"""Maximum interval in its unit."""
 MOST_RULES = 100
 UTC = "UTC"
 
@@ -22,7 +22,7 @@ Second = Annotated[int, msgspec.Meta(ge=0, le=LATEST)]
 
 
 class TimerRule(msgspec.Struct, rename="camel"):
-    """One time of day."""
+    """A time of day."""
 
     hour: Annotated[int, msgspec.Meta(ge=0, le=23)]
     minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
@@ -33,30 +33,32 @@ class TimerRule(msgspec.Struct, rename="camel"):
 
 
 class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
-    """When the flow runs."""
+    """The times when the flow runs."""
 
     type: Literal["ONCE", "INTERVAL", "SCHEDULE"]
     timezone: Annotated[
         Annotated[str, msgspec.Meta(max_length=64)] | None,
-        msgspec.Meta(description="A name of the IANA data base; UTC when there is none"),
+        msgspec.Meta(description="IANA name of the time zone. Default: UTC"),
     ] = None
-    execution_epoch_second: Annotated[Second | None, msgspec.Meta(description="ONCE: when")] = None
+    execution_epoch_second: Annotated[Second | None, msgspec.Meta(description="ONCE: the time")] = (
+        None
+    )
     interval_time_unit: Annotated[
         Literal["MINUTES", "HOURS", "DAYS"] | None,
-        msgspec.Meta(description="INTERVAL; a day has 24 hours"),
+        msgspec.Meta(description="INTERVAL: the unit; a day has 24 hours"),
     ] = None
     interval_time: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     rules: Annotated[
         Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None,
-        msgspec.Meta(description="SCHEDULE: times of days"),
+        msgspec.Meta(description="SCHEDULE: times of day"),
     ] = None
     expiration_epoch_second: Annotated[
-        Second | None, msgspec.Meta(description="Nothing is due after it")
+        Second | None, msgspec.Meta(description="The timer ends at this time")
     ] = None
 
 
 class SimpleTimerParameters(Parameters):
-    """When the flow runs."""
+    """The times when the flow runs."""
 
     timer_settings: Annotated[
         TimerSettings,
@@ -64,10 +66,10 @@ class SimpleTimerParameters(Parameters):
     ]
 
     def faults(self) -> Iterable[Fault]:
-        """A time zone that there is not, and what the kind of timer needs."""
+        """Yield an unknown time zone and missing settings of the timer's type."""
         settings = self.timer_settings
         if settings.timezone and not is_zone(settings.timezone):
-            text = "is no time zone; use a name such as Europe/Berlin"
+            text = "must be an IANA time zone such as Europe/Berlin"
             yield Fault("timerSettings.timezone", text)
         needed: Mapping[str, Mapping[str, Any]] = {
             "ONCE": {"executionEpochSecond": settings.execution_epoch_second},
@@ -79,27 +81,27 @@ class SimpleTimerParameters(Parameters):
         }
         for field, value in needed[settings.type].items():
             if value is None:
-                yield Fault(f"timerSettings.{field}", f"is needed when type is {settings.type}")
+                yield Fault(f"timerSettings.{field}", f"is required for type {settings.type}")
 
 
 def is_zone(name: str) -> bool:
-    """Whether there is such a time zone."""
+    """Return whether a time zone exists."""
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # names of folders are OSErrors
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError for names of folders
         return False
     return True
 
 
 class SimpleTimer(Entry[SimpleTimerParameters]):
-    """Begins a flow at its time; puts out `executionEpochSecond` and `timezone`."""
+    """Starts a flow at due times with `executionEpochSecond` and `timezone`."""
 
     name = "simpleTimer"
     title = "Timer"
-    description = "Runs the flow once, at intervals, or at times of days"
+    description = "Runs the flow once, at intervals, or at times of certain days"
 
     def entered(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
-        """The time that the run is for; now in a test that names none."""
+        """Return the due time of the run; by default now, for tests."""
         zone = parameters.timer_settings.timezone or UTC
         now = {"executionEpochSecond": int(time.time()), "timezone": zone}
         return {**now, **read_map(given)}

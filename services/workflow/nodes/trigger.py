@@ -1,4 +1,4 @@
-"""`trigger`: the flow is a service, which people and other flows call."""
+"""`trigger`: makes the flow a service that users and other flows call."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
 
 
 class TriggerInput(msgspec.Struct, rename="camel"):
-    """One input of the service."""
+    """An input of the service."""
 
     identify: VariableName
     name: VariableName
@@ -31,13 +31,13 @@ class TriggerInput(msgspec.Struct, rename="camel"):
 
 
 class TriggerParameters(Parameters):
-    """What the service takes."""
+    """The inputs of the service."""
 
     entity_configs: Annotated[
         list[TriggerInput],
         parameter(
             "Inputs",
-            "What the service is called with; nodes refer to it by its identifier",
+            "Inputs of the service; nodes refer to them by identifier",
             ui="paramDefineInput",
             ui_group="Input Variables",
             max_length=MOST_INPUTS,
@@ -45,30 +45,32 @@ class TriggerParameters(Parameters):
     ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
-        """Names, and types that no entity has."""
-        yield from duplicate_faults("entityConfigs", (one.identify for one in self.entity_configs))
-        for place, one in enumerate(self.entity_configs):
-            if not _IDENTIFIER(one.identify):
-                text = "must be letters, digits and _ @ # $ -"
+        """Yield invalid names and types of inputs."""
+        yield from duplicate_faults(
+            "entityConfigs", (each.identify for each in self.entity_configs)
+        )
+        for place, config in enumerate(self.entity_configs):
+            if not _IDENTIFIER(config.identify):
+                text = "must have only letters, digits and _ @ # $ -"
                 yield Fault(f"entityConfigs[{place}].identify", text)
-            if one.type == "OTHER":
+            if config.type == "OTHER":
                 text = "must be LONG, DOUBLE, BOOLEAN or STRING"
                 yield Fault(f"entityConfigs[{place}].type", text)
 
 
 class Trigger(Entry[TriggerParameters]):
-    """Begins a flow with what its service was called with."""
+    """Starts a flow with the inputs of a service call."""
 
     name = "trigger"
     title = "Trigger"
     description = "Runs the flow when its service is called"
 
     def entered(self, parameters: TriggerParameters, given: Any) -> dict[str, Any]:
-        """The inputs by identifier; editors test with names instead, which are taken, too."""
+        """Return inputs by identifier; names are accepted too, as editors use them."""
         given, found = read_map(given, " of inputs by identifier"), {}
-        for one in parameters.entity_configs:
-            for name in (one.identify, one.name):
+        for config in parameters.entity_configs:
+            for name in (config.identify, config.name):
                 if name in given:
-                    found[one.identify] = read_input(one.type, one.identify, given[name])
+                    found[config.identify] = read_input(config.type, config.identify, given[name])
                     break
         return found

@@ -1,4 +1,4 @@
-"""`webhook`: posts what comes in, signed, to an address of another system."""
+"""`webhook`: posts its input, optionally signed, to another system."""
 
 from typing import Annotated, Any
 
@@ -14,16 +14,16 @@ MOST_ARGUMENTS = 100
 
 
 class WebhookParameters(Parameters):
-    """What to post, and where."""
+    """The request to post."""
 
     webhook_url: Annotated[
-        str, parameter("URL", "Where to post", min_length=1, max_length=LONGEST_URL)
+        str, parameter("URL", "Address to post to", min_length=1, max_length=LONGEST_URL)
     ]
     input_arguments: Annotated[
         dict[str, Any],
         parameter(
             "Content",
-            "What to post, as JSON; what came in when there is nothing",
+            "Content as JSON. Default: the input",
             ui="paramAssignInput",
             max_length=MOST_ARGUMENTS,
         ),
@@ -33,7 +33,7 @@ class WebhookParameters(Parameters):
             str,
             parameter(
                 "Secret",
-                "Signs what is posted: headers TIMESTAMP, NONCE and SIGNATURE",
+                "Signs the request with the headers TIMESTAMP, NONCE and SIGNATURE",
                 secret=True,
                 max_length=LONGEST_SECRET,
             ),
@@ -43,7 +43,7 @@ class WebhookParameters(Parameters):
 
 
 class Webhook(Step[WebhookParameters]):
-    """Posts JSON; what came in goes on unchanged."""
+    """Posts JSON. The output is the input."""
 
     name = "webhook"
     title = "Webhook"
@@ -54,7 +54,7 @@ class Webhook(Step[WebhookParameters]):
         self._http = http
 
     async def run(self, context: NodeContext, parameters: WebhookParameters, body: Any) -> Any:
-        """Post; any answer but 2xx is a failure, a redirect too. A dry run does not post."""
+        """Post; a status other than 2xx is a failure. A dry run only checks the host."""
         url = str(context.resolve(parameters.webhook_url))
         content = context.resolve(parameters.input_arguments) or body
         secret = str(context.resolve(parameters.secret_key or ""))

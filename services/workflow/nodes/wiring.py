@@ -1,4 +1,4 @@
-"""Wires the node types with what they reach outside the platform."""
+"""Construction of the node types with their clients of external systems."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,13 +36,13 @@ from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import Clients, WorkflowSettings
 
 CREDENTIAL_IDS = 10
-"""Ids taken at a time; a restart wastes at most so many."""
+"""Ids allocated at a time. A restart wastes at most this many."""
 RESOLVING = 256
-"""Hosts that are looked up at a time: twice what runs and deliveries of one tenant can reach."""
+"""Concurrent host lookups: twice as many as runs and deliveries of one tenant can need."""
 
 
 class Outside:
-    """What nodes reach beyond the platform with."""
+    """Clients of external systems, and the sandbox."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
         allowed = networks_of(settings.outgoing_networks)
@@ -53,8 +53,8 @@ class Outside:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Hold processes and connections."""
-        # Looking up a host takes a thread, for as long as its name servers do not answer.
+        """Run the processes and hold the connections."""
+        # A host lookup occupies a thread until its name servers respond.
         resolving = ThreadPoolExecutor(RESOLVING, "resolver")
         asyncio.get_running_loop().set_default_executor(resolving)
         async with self.sandbox, self.http:
@@ -63,7 +63,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Nodes:
-    """All node types, and what they work with."""
+    """All node types and their clients."""
 
     registry: Registry
     outside: Outside
@@ -96,7 +96,7 @@ def node_types(outside: Outside, entities: Entities, credentials: TenantCredenti
 
 
 def wire_nodes(clients: Clients) -> Nodes:
-    """Wire the node types, and answer `mqtt_login` on the bus."""
+    """Construct the node types, and offer `mqtt_login` on the bus."""
     settings, database = clients.settings, clients.mongo.database
     outside, entities = Outside(settings), Entities(clients.rpc)
     credentials = TenantCredentials(

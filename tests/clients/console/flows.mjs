@@ -60,7 +60,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByText("Can run").waitFor();
   await palette.getByRole("button", { name: "If / Else" }).click();
   await panel.getByRole("button", { name: "Add a branch" }).click();
-  await panel.getByRole("alert").filter({ hasText: "is empty; choose what is compared" }).waitFor();
+  await panel.getByRole("alert").filter({ hasText: "must not be empty; choose a value to compare" }).waitFor();
   await panel.getByRole("button", { name: "Insert a value of a node before" }).first().click();
   await page.getByRole("menuitem", { name: `Entity Assigner · ${lamp}` }).click();
   await panel.getByRole("combobox", { name: "Right side" }).selectOption({ label: "Off" });

@@ -27,7 +27,7 @@ from tests.integration.auth.people import (
 )
 
 SERVICE = Path(__file__).parents[3] / "services/auth"
-HOLDERS = ("applications/*.py", "refused_logins.py", "sign_in/*.py", "tenants/*.py", "users/*.py")
+HOLDERS = ("applications/*.py", "login_records.py", "sign_in/*.py", "tenants/*.py", "users/*.py")
 """The modules whose changes have to do with secrets."""
 
 

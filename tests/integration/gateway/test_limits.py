@@ -108,7 +108,7 @@ async def test_leases_spare_round_trips(redis, monkeypatch) -> None:
 
 
 async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
-    """`auth` counts failed log-ins by address too, and the door's rate gives none back."""
+    """`auth` counts failed logins by address too, and the door's rate gives none back."""
     address = f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"
     door = RateLimiter(redis, "sign-in", rate=1_000_000, burst=ADDRESS_ATTEMPTS)
     throttle = LoginThrottle(TokenBuckets(redis, "auth"), threads=1)
@@ -119,5 +119,5 @@ async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
 
     for _ in range(ADDRESS_ATTEMPTS):
         await fail()
-    with pytest.raises(TooManyRequests, match="failed log-ins"):
+    with pytest.raises(TooManyRequests, match="failed logins"):
         await fail()

@@ -69,7 +69,7 @@ async def test_a_save_from_an_old_version_is_refused(workflow):
         field="version",
         code="parameter_validation_failed",
     )
-    assert refused["error_message"] == "Version Expired: 1"
+    assert refused["error_message"] == "version 1 is outdated; the latest is 2"
 
 
 async def test_versions_that_are_not_there_are_named(workflow):
@@ -110,7 +110,7 @@ async def test_a_draft_is_saved_and_refused_when_it_is_to_run(workflow):
         {
             "node_id": "odd",
             "field": "componentName",
-            "reason": "there is no node type teleport; remove the node or use another one",
+            "reason": "node type teleport does not exist; replace or remove the node",
         }
     ]
     await user.refused(
@@ -150,7 +150,7 @@ async def test_an_empty_condition_is_refused(workflow):
     fault = {
         "node_id": "fork",
         "field": "parameters.choice.when[0].conditions[0].expressionValue.key",
-        "reason": "is empty; choose what is compared",
+        "reason": "must not be empty; choose a value to compare",
     }
     answer = await user.ask("POST", f"{FLOWS}/design/validate", {"design_data": draft})
     assert answer.json()["detail"] == [fault]
@@ -199,7 +199,7 @@ async def test_a_save_names_a_flow_and_its_version_or_neither(workflow):
             400, "POST", f"{FLOWS}/design", {"name": "n", **body}, field=field
         )
         other = {"id": "version", "version": "id"}[field]
-        wanted = f"is required beside {other}; a new flow has neither"
+        wanted = f"is required with {other}; omit both for a new flow"
         assert refusal["error_message"] == wanted
     assert [flow] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
 

@@ -43,7 +43,7 @@ async def test_a_bad_design_is_refused_with_its_reason(workflow):
     assert verdict["data"] is False
     assert verdict["status"] == "Success"
     assert verdict["detail"] == [
-        {"field": "edges[0].target", "reason": "there is no node gone; remove the edge"}
+        {"field": "edges[0].target", "reason": "node gone does not exist; remove the edge"}
     ]
 
 
@@ -131,9 +131,9 @@ async def test_who_may_not_command_tests_nodes_that_command_dry_only(workflow, s
 
     tested = await user.done("POST", f"{FLOWS}/design/test", body)
     assert tested["status"] == "ERROR"
-    assert "which you may not" in tested["trace_infos"][-1]["error_message"]
+    assert "this needs entity_data.edit" in tested["trace_infos"][-1]["error_message"]
     tested = await user.done("POST", f"{FLOWS}/node/test", alone)
-    assert "which you may not" in tested["error_message"]
+    assert "this needs entity_data.edit" in tested["error_message"]
     saved = {"name": "F", "design_data": text, "enabled": True}
     await user.refused(400, "POST", f"{FLOWS}/design", saved, field="design_data")
     assert workflow.device.updates == workflow.device.calls == []
@@ -203,7 +203,7 @@ async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
     assert {one["status"] for one in tested["trace_infos"]} == {"ERROR"}
     said = {one["node_id"]: one["error_message"] for one in tested["trace_infos"]}
     assert set(said) == {"start", "odd", "_x"}
-    assert said["start"] == "edges[1].target: there is no node gone; remove the edge"
+    assert said["start"] == "edges[1].target: node gone does not exist; remove the edge"
     assert "no node type teleport" in said["odd"]
     assert "id: must be" in said["_x"]
 
@@ -252,7 +252,7 @@ async def test_a_node_that_cannot_be_tested_is_an_error(workflow):
     user = workflow.admin()
     for config, reason in (
         (trigger(), "an entry does nothing"),
-        (node("a", "teleport"), "there is no node type teleport"),
+        (node("a", "teleport"), "node type teleport does not exist"),
         (node("a", SELECT), "entities"),
     ):
         body = {"node_config": json.dumps(config), "input": {}}
@@ -275,7 +275,7 @@ async def test_a_user_tests_only_what_the_user_sees(workflow):
     whole = {"design_data": design([trigger(), config], edge("start", "read"))}
     tested += (await user.done("POST", f"{FLOWS}/test", whole))["trace_infos"]
     assert [(one["node_id"], one["error_message"]) for one in tested] == [
-        ("read", f"parameters: there is no entity {HOT} that you see")
+        ("read", f"parameters: entity {HOT} does not exist or is not visible to you")
     ] * 2
     viewer = workflow.user(8, Function.WORKFLOW_VIEW)
     await viewer.refused(403, "POST", f"{FLOWS}/node/test", body)

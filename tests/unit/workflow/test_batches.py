@@ -8,8 +8,8 @@ from services.workflow.batches import Batches
 
 async def test_large_entries_go_in_several_writes(monkeypatch):
     """One that is larger than a write may be goes by itself; small ones stay together."""
-    monkeypatch.setattr(batches, "LARGEST", 10)
-    monkeypatch.setattr(batches, "EACH", 1)
+    monkeypatch.setattr(batches, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(batches, "WRITERS_PER_TENANT", 1)
     written: list[list[str]] = []
 
     async def write(entries):

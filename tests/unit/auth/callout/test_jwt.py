@@ -115,7 +115,7 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
     request = jwt.decode_request(request_token())
     permissions = Permissions(("a.>",), ("b", "c"), "THINGWAY")
 
-    claims = opened(jwt.user_jwt(request, name="D1", permissions=permissions, key=ISSUER))
+    claims = opened(jwt.build_user_jwt(request, name="D1", permissions=permissions, key=ISSUER))
 
     assert claims["sub"] == USER
     assert (claims["iss"], claims["aud"], claims["name"]) == (
@@ -139,7 +139,7 @@ def test_who_answers_requests_may_answer_each_once():
     request = jwt.decode_request(request_token())
     permissions = Permissions(("a",), ("b",), 7, answers=True)
 
-    claims = opened(jwt.user_jwt(request, name="i", permissions=permissions, key=ISSUER))
+    claims = opened(jwt.build_user_jwt(request, name="i", permissions=permissions, key=ISSUER))
 
     assert claims["nats"]["resp"] == {"max": 1, "ttl": 60 * 10**9}
 
@@ -148,8 +148,8 @@ def test_the_answer_is_for_the_server_and_about_the_user():
     """Both answers name the asking server and the connection's key; one holds what it is."""
     request = jwt.decode_request(request_token())
 
-    accepted = opened(jwt.accept(request, "a.b.c", ISSUER).decode())
-    refused = opened(jwt.refuse(request, "no such device", ISSUER).decode())
+    accepted = opened(jwt.build_acceptance(request, "a.b.c", ISSUER).decode())
+    refused = opened(jwt.build_rejection(request, "no such device", ISSUER).decode())
 
     for claims in (accepted, refused):
         assert (claims["aud"], claims["sub"]) == (SERVER.public_key, USER)

@@ -49,7 +49,7 @@ class FakeDevices:
             return None
         return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
 
-    async def log_in_with(self, certificate: PeerCertificate, over: str):
+    async def log_in_with_certificate(self, certificate: PeerCertificate, over: str):
         stored = self.sns.get(certificate.subject.upper())
         copy = DeviceKeyCopy(stored or "", 1, "t1", device_key_hash("k"), ["0A"])
         return copy if copy.knows(certificate) else None

@@ -54,7 +54,7 @@ def test_a_bad_id_is_named(kind: ResourceType, sent: int | str) -> None:
 
 def test_nothing_is_no_request() -> None:
     """The code is the one that consoles know."""
-    with pytest.raises(InvalidInput, match="resources is empty") as caught:
+    with pytest.raises(InvalidInput, match="must not be empty") as caught:
         parse_resources([])
 
     assert caught.value.code == "parameter_syntax_error"

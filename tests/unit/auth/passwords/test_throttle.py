@@ -131,7 +131,7 @@ async def test_an_attempt_that_was_not_made_is_not_counted(throttle):
     for _ in range(2 * ADDRESS_ATTEMPTS):
         with pytest.raises(Unavailable):
             async with throttle.attempt("default", "a@b.de", "192.0.2.1"):
-                raise Unavailable("too many log-ins at the moment")
+                raise Unavailable("too many logins at the moment")
 
     await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS)
 

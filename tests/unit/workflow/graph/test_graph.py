@@ -164,7 +164,7 @@ def test_mvel_is_read_as_cel():
     text = design([trigger(("x", "LONG")), choice(branch)], edge("start", "fork"))
     assert compiled(text).nodes["fork"].parameters.choice.when[0].expression_type == "cel"
     condition["expressionValue"] = "x = [:]; return x"
-    with pytest.raises(DesignInvalid, match="cannot be read as CEL"):
+    with pytest.raises(DesignInvalid, match="is not valid CEL"):
         compiled(design([trigger(), choice(branch)], edge("start", "fork")))
 
 
