@@ -6,6 +6,7 @@ Helm's own engine and the schemas of Kubernetes come as wheels; Helm's only for 
 import functools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,18 @@ def render(values: dict[str, Any]) -> list[Manifest]:
     with helm_python.Chart.load(CHART) as chart:
         files = chart.render(values, name="thingway")
     texts = [text for path, text in files.items() if path.endswith(".yaml")]
-    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+    return [
+        manifest
+        for text in texts
+        for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader)
+        if manifest
+    ]
+
+
+@functools.cache
+def validate(manifest: str) -> None:
+    """Check a manifest (JSON) against the schemas of Kubernetes; sets share most manifests."""
+    kubernetes_validate.validate(json.loads(manifest), "1.37", strict=True)
 
 
 @functools.cache
@@ -127,13 +139,23 @@ def test_nonsense_is_refused_by_name(values: str, said: str) -> None:
         render(parse_set(values))
 
 
+@pytest.fixture(scope="module")
+def _schemas() -> Iterator[None]:
+    """Read each schema of Kubernetes once: validation reads megabytes for each manifest."""
+    read = functools.cache(kubernetes_validate.utils.schema_contents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes_validate.utils, "schema_contents", read)
+        yield
+
+
 @needs_helm
 @every_set
+@pytest.mark.usefixtures("_schemas")
 def test_manifests_are_valid(name: str) -> None:
     """As Kubernetes' own schemas have it, without a field that they do not know."""
-    for one in rendered(name):
-        if one["apiVersion"] not in OTHERS:
-            kubernetes_validate.validate(one, "1.37", strict=True)
+    for manifest in rendered(name):
+        if manifest["apiVersion"] not in OTHERS:
+            validate(json.dumps(manifest, sort_keys=True))
 
 
 @needs_helm
