@@ -8,6 +8,7 @@ from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage as MimeMessage
 from email.utils import localtime, make_msgid
+from functools import cached_property
 from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
@@ -55,7 +56,12 @@ class OutgoingMail:
     def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
         """`trusted`: how certificates are checked, by default as the system does."""
         self._allowed = allowed
-        self._trusted = trusted or ssl.create_default_context()
+        self._given = trusted
+
+    @cached_property
+    def _trusted(self) -> ssl.SSLContext:
+        """Made for the first mail: the system's certificates take 30 ms to read."""
+        return self._given or ssl.create_default_context()
 
     async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
         """Judge an email and its server without connecting to it."""
