@@ -14,6 +14,7 @@ from pymongo import MongoClient
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that tests import `tests.servers`
 
+from tests import databases
 from tests.processor_time import CostOfEachFile, Costs, count_in
 from tests.servers import Servers, end_run, provide
 
@@ -108,13 +109,9 @@ def emptied(_mongo: MongoClient[dict[str, Any]]) -> Iterator[Callable[[str], str
     names: dict[str, str] = {}
 
     def empty(service: str) -> str:
-        database = _mongo[names.setdefault(service, f"test_{uuid.uuid4().hex[:16]}")]
-        for name in database.list_collection_names():
-            if name.startswith("history_"):
-                database.drop_collection(name)
-            elif name != "migrations":
-                database[name].delete_many({})
-        return database.name
+        name = names.setdefault(service, f"test_{uuid.uuid4().hex[:16]}")
+        databases.empty(_mongo, name)
+        return name
 
     yield empty
     for name in names.values():

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from libs.common.contracts.auth import (
 )
 from libs.common.jobs import ended
 from libs.common.store.migrations import migrate
-from libs.common.store.mongo import Mongo
 from services.auth import revocations
 from services.auth.callout import service as callout
 from services.auth.connections import barred_key
@@ -39,6 +38,7 @@ from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.system_account import SystemAccount
 from services.device.things.device_store import DeviceStore
 from tests.integration.auth.conftest import Auth
+from tests.integration.conftest import MongoOf
 from tests.integration.device.telemetry.world import until
 from tests.limits import limits_of
 
@@ -107,11 +107,14 @@ class Presence:
 
 @pytest_asyncio.fixture
 async def presence(
-    auth: Auth, servers: Any, database: str, monkeypatch: pytest.MonkeyPatch
+    auth: Auth,
+    emptied: Callable[[str], str],
+    mongo_of: MongoOf,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Presence]:
     """Presence beside `auth`, which is not there before it is asked to watch."""
     monkeypatch.setattr(revocations, "SETTLE", 0.5)
-    mongo = Mongo(servers.mongo_url, database)
+    mongo = mongo_of(emptied("device"))
     system = await auth.door.bus("sys")
     try:
         await migrate(mongo.database, MIGRATIONS)
@@ -123,7 +126,6 @@ async def presence(
         yield Presence(auth, system, store, mongo.database, watch)
     finally:
         await system.drain()
-        await mongo.close()
 
 
 async def connect(auth: Auth, user: str, password: str) -> Client:

@@ -21,6 +21,7 @@ from services.auth.app import build_app
 from services.auth.grants.access import AccessService
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.rights import access_of, create_role, grants_of, store_user
+from tests.lending import lent
 from tests.lifespan import running
 
 
@@ -36,7 +37,8 @@ async def another(auth: Auth, servers: Any) -> AsyncIterator[httpx.AsyncClient]:
             auth.door.url, user="auth", password="secret-auth", name="auth-2", streams=1
         )
         stack.push_async_callback(bus.drain)
-        app = build_app(auth.settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
+        parts = auth.settings, mongo, redis, bus, Telemetry(None, MeterProvider())
+        app = stack.enter_context(lent(lambda: build_app(*parts)))
         await stack.enter_async_context(running(app))
         for _ in range(2):
             await bus.client.flush()

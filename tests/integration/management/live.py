@@ -24,7 +24,6 @@ from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.access import access_key
 from libs.common.identity.tokens import access_token_key, live_key, token_hash
 from libs.common.store.migrations import migrate
-from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.app import build_app
@@ -107,14 +106,13 @@ class World:
 
 
 @pytest_asyncio.fixture
-async def world(servers, database) -> AsyncIterator[World]:
+async def world(servers, database, mongo_of) -> AsyncIterator[World]:
     """Two replicas on real ports; `auth` and `device` are played."""
     private, public = make_keys()
     settings = ManagementSettings(internal_public_key=public, secrets_key=public)
     silent = Telemetry(None, MeterProvider())
     async with contextlib.AsyncExitStack() as stack:
-        mongo = Mongo(servers.mongo_url, database)
-        stack.push_async_callback(mongo.close)
+        mongo = mongo_of(database)
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()

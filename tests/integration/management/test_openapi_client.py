@@ -38,6 +38,7 @@ from tests.integration.management.remote import (
     refusal,
     serving,
 )
+from tests.lending import lent
 from tests.lifespan import running
 
 NOW = int(time.time() * 1000)
@@ -47,10 +48,10 @@ HOUR = 3_600_000
 class World:
     """A `management` that may call loopback, a played `device`, and another platform."""
 
-    def __init__(self, servers: Any, database: str, played: PlayedDevice, remote: Platform) -> None:
+    def __init__(self, servers: Any, mongo: Mongo, played: PlayedDevice, remote: Platform) -> None:
         self.played = played
         self.remote = remote
-        self.mongo = Mongo(servers.mongo_url, database)
+        self.mongo = mongo
         self.key = make_keys()[1]
         self._servers = servers
         self._stack = AsyncExitStack()
@@ -66,7 +67,8 @@ class World:
         settings = ManagementSettings(
             internal_public_key=self.key, secrets_key=self.key, outgoing_networks=allowed
         )
-        app = build_app(settings, self.mongo, redis, self.bus, Telemetry(None, MeterProvider()))
+        parts = settings, self.mongo, redis, self.bus, Telemetry(None, MeterProvider())
+        app = stack.enter_context(lent(lambda: build_app(*parts)))
         await stack.enter_async_context(running(app))
         await self.played.ready()
 
@@ -97,16 +99,15 @@ class World:
 
 
 @pytest_asyncio.fixture
-async def world(servers, database) -> AsyncIterator[World]:
+async def world(servers, database, mongo_of) -> AsyncIterator[World]:
     async with (
         serving(Platform()) as remote,
         playing(servers.nats_url, "openapi-client") as played,
     ):
-        made = World(servers, database, played, remote)
+        made = World(servers, mongo_of(database), played, remote)
         await made.start()
         yield made
         await made.stop()
-        await made.mongo.close()
 
 
 async def test_a_sync_brings_devices_with_tsl_and_history(world: World):

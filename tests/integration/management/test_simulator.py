@@ -22,6 +22,7 @@ from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.integration.management.conftest import Management
 from tests.integration.management.played import PlayedDevice, playing
+from tests.lending import lent
 from tests.lifespan import running
 from tests.servers import Servers
 
@@ -118,9 +119,10 @@ async def replica(servers: Servers, database: str, name: str) -> AsyncIterator[N
     await migrate(mongo.database, MIGRATIONS)
     key = make_keys()[1]
     settings = ManagementSettings(internal_public_key=key, secrets_key=key)
-    app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
-    async with running(app):
-        yield
+    telemetry = Telemetry(None, MeterProvider())
+    with lent(lambda: build_app(settings, mongo, redis, bus, telemetry)) as app:
+        async with running(app):
+            yield
     await bus.drain()
     await redis.aclose()
     await mongo.close()

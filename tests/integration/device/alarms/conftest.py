@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from tests.integration.conftest import MongoOf
 from tests.integration.device.values.world import World, property_of, running
 from tests.servers import Servers
 
@@ -23,9 +24,11 @@ OVEN = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def started(servers: Servers, module_database: str) -> AsyncIterator[World]:
+async def started(
+    servers: Servers, module_database: str, mongo_of: MongoOf
+) -> AsyncIterator[World]:
     """The service, started once for the tests of a module."""
-    async with running(servers, module_database) as found:
+    async with running(servers, mongo_of(module_database)) as found:
         await found.put_product("OVEN", OVEN)
         yield found
 

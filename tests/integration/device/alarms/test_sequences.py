@@ -32,6 +32,7 @@ from services.device.alarms.store import AlarmStore
 from services.device.telemetry.batch_store import DELAY
 from services.device.telemetry.device_events import EVENTS
 from services.device.telemetry.partitions import Partitions, history_key, partition_of
+from tests.integration.conftest import MongoOf
 from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
@@ -43,9 +44,9 @@ _clock: ContextVar[int] = ContextVar("clock")
 
 
 @pytest_asyncio.fixture(scope="module")
-async def world(servers: Servers, module_database: str) -> AsyncIterator[World]:
+async def world(servers: Servers, module_database: str, mongo_of: MongoOf) -> AsyncIterator[World]:
     """MongoDB and NATS without the service, whose sweep knows one present time only."""
-    async with running(servers, module_database) as found:
+    async with running(servers, mongo_of(module_database)) as found:
         yield found
 
 

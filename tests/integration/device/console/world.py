@@ -34,6 +34,7 @@ from services.device.settings import Clients, DeviceSettings
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.product_model import PutProduct
 from tests.console import AskedByUsers, Grants
+from tests.databases import WRITTEN
 from tests.limits import limits_of
 from tests.servers import Servers
 
@@ -130,9 +131,8 @@ class World(AskedByUsers):
 
     async def empty(self) -> None:
         """Forget everything but the indexes and the ids that were given."""
-        for name in await self.database.list_collection_names():
-            if name not in {"migrations", "counters"}:
-                await self.database[name].delete_many({})
+        for name in WRITTEN.names(self.database.name) - {"counters"}:
+            await self.database[name].delete_many({})
         for user_id in (1, 7, 8, 9):
             self.grants.take(user_id)
         self.keys.issued.clear()
@@ -180,9 +180,8 @@ async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
 
 
 @asynccontextmanager
-async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World, Listening]]:
+async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, Listening]]:
     """Start the features on an empty database."""
-    mongo = Mongo(servers.mongo_url, database)
     await migrate(mongo.database, MIGRATIONS)
     bus = await Bus.connect(servers.nats_url, name="device")
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
@@ -237,4 +236,3 @@ async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World,
     await auth_rpc.stop()
     await bus.drain()
     await auth_bus.drain()
-    await mongo.close()

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from tests.integration.conftest import MongoOf
 from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
 
 
 @pytest_asyncio.fixture
-async def world(servers: Servers, database: str) -> AsyncIterator[World]:
+async def world(servers: Servers, database: str, mongo_of: MongoOf) -> AsyncIterator[World]:
     """Empty streams, an empty database, and one ingest process."""
-    async with running(servers, database) as found:
+    async with running(servers, mongo_of(database)) as found:
         yield found

@@ -262,9 +262,8 @@ class World:
 
 
 @asynccontextmanager
-async def running(servers: Servers, database: str) -> AsyncIterator[World]:
+async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     """A world with empty streams and an empty database."""
-    mongo = Mongo(servers.mongo_url, database)
     bus = await Bus.connect(servers.nats_url, name="test", streams=1)
     try:
         for stream in (UPLINK, EVENTS, DEAD):
@@ -304,7 +303,6 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
             yield world
     finally:
         await bus.drain()
-        await mongo.close()
 
 
 async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:

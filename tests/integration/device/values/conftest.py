@@ -4,14 +4,17 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from tests.integration.conftest import MongoOf
 from tests.integration.device.values.world import Lamps, World, running
 from tests.servers import Servers
 
 
 @pytest_asyncio.fixture(scope="module")
-async def started(servers: Servers, module_database: str) -> AsyncIterator[World]:
+async def started(
+    servers: Servers, module_database: str, mongo_of: MongoOf
+) -> AsyncIterator[World]:
     """The service, started once for the tests of a module."""
-    async with running(servers, module_database) as found:
+    async with running(servers, mongo_of(module_database)) as found:
         yield found
 
 

@@ -344,9 +344,8 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
 
 
 @asynccontextmanager
-async def running(servers: Servers, database: str) -> AsyncIterator[World]:
+async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     """Start the service and its ingest on empty streams and an empty database."""
-    mongo = Mongo(servers.mongo_url, database)
     bus = await Bus.connect(servers.nats_url, name="device", streams=1)
     outside = await Bus.connect(servers.nats_url, name="outside")
     for stream in (UPLINK, EVENTS, DEAD):
@@ -398,4 +397,3 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
         await auth_rpc.stop()
         await bus.drain()
         await outside.drain()
-        await mongo.close()

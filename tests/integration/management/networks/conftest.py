@@ -30,7 +30,6 @@ from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.jobs import running
 from libs.common.store.migrations import migrate
-from libs.common.store.mongo import Mongo
 from services.management.migrations import MIGRATIONS
 from services.management.networks.server import NetworkServer
 from services.management.networks.store import NetworkStore
@@ -171,12 +170,12 @@ Hosted = Callable[[type[NetworkServer]], Any]
 
 
 @pytest.fixture
-def hosted(servers, emptied) -> Hosted:
+def hosted(servers, emptied, mongo_of) -> Hosted:
     """Hosts an integration, with `device` played."""
 
     @asynccontextmanager
     async def host(kind: type[NetworkServer]) -> AsyncIterator[PlayedNetwork]:
-        mongo = Mongo(servers.mongo_url, emptied("management"))
+        mongo = mongo_of(emptied("management"))
         await migrate(mongo.database, MIGRATIONS)
         bus = await Bus.connect(servers.nats_url, name="management", streams=1)
         played_bus = await Bus.connect(servers.nats_url, name="device")
@@ -192,6 +191,5 @@ def hosted(servers, emptied) -> Hosted:
             await played.stop()
             await bus.drain()
             await played_bus.drain()
-            await mongo.close()
 
     return host

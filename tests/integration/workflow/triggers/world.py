@@ -19,6 +19,7 @@ from services.workflow.app import Packages, build_app, wire
 from services.workflow.settings import Clients
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import node
+from tests.lending import lent
 from tests.lifespan import running
 
 FLOWS = "/workflow/flows"
@@ -80,8 +81,9 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Packages]:
     bus = await Bus.connect(servers.nats_url, name="workflow-2")
     telemetry = Telemetry(None, MeterProvider())
     second = wire(Clients(core.clients.settings, telemetry, mongo, bus))
-    async with running(build_app(second)):
-        yield second
+    with lent(lambda: build_app(second)) as app:
+        async with running(app):
+            yield second
     await bus.drain()
     await mongo.close()
 

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from tests.integration.conftest import MongoOf
 from tests.integration.device.registry.devices.platform import Platform, running
-from tests.servers import Servers
 
 
 @pytest_asyncio.fixture(scope="module")
-async def started(servers: Servers, module_database: str) -> AsyncIterator[Platform]:
+async def started(module_database: str, mongo_of: MongoOf) -> AsyncIterator[Platform]:
     """The features, started once for the tests of a module."""
-    async with running(servers.mongo_url, module_database) as platform:
+    async with running(mongo_of(module_database)) as platform:
         yield platform
 
 

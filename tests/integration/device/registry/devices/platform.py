@@ -41,6 +41,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import Tsls
+from tests.databases import WRITTEN
 from tests.limits import limits_of
 
 API = "/device/openapi/v1"
@@ -192,9 +193,8 @@ class Platform:
 
     async def empty(self) -> None:
         """Forget everything but the indexes and the ids that were given."""
-        for name in await self.database.list_collection_names():
-            if name not in {"migrations", "counters"}:
-                await self.database[name].delete_many({})
+        for name in WRITTEN.names(self.database.name) - {"counters"}:
+            await self.database[name].delete_many({})
         self.bus.heard.clear()
         self.keys.issued.clear()
         for heard in (
@@ -207,9 +207,8 @@ class Platform:
 
 
 @asynccontextmanager
-async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
+async def running(mongo: Mongo) -> AsyncIterator[Platform]:
     """Start the features on an empty database."""
-    mongo = Mongo(mongo_url, database)
     await migrate(mongo.database, MIGRATIONS)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
     limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
@@ -267,7 +266,6 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             foreign=caller(http, "other", 3),
             full=caller(http, "full", 4),
         )
-    await mongo.close()
 
 
 async def together(*calls: Any) -> list[Response]:
