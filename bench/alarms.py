@@ -77,7 +77,7 @@ async def measure(servers: Stack) -> Row:
     judging, port = servers.start("services.device")
     await ready(port)
     bus = await Bus.connect(servers.nats_url, name="bench")
-    alone, together = [], []
+    alone, run_concurrently = [], []
     for number in range(ROUNDS + 1):
         judging.send_signal(signal.SIGSTOP)
         await enable(database, enabled=False)
@@ -87,15 +87,15 @@ async def measure(servers: Stack) -> Row:
         rate = await one_round(bus, ingest)
         if number:
             alone.append(without)
-            together.append(rate)
+            run_concurrently.append(rate)
     if database.alarms.count_documents({}):
         raise RuntimeError("rules that nothing is beyond have raised alarms")
     await bus.drain()
     client.close()
-    ratio = middle([one / other for one, other in zip(together, alone, strict=True)])
+    ratio = middle([one / other for one, other in zip(run_concurrently, alone, strict=True)])
     return Row(
         f"ingest with {RULES:,} alarm rules: reports/s, one process of each",
-        f"{middle(together):,.0f}",
+        f"{middle(run_concurrently):,.0f}",
         f"{middle(alone):,.0f} alone",
         ratio,
         f">= {BAR:.2f}",

@@ -1,1 +1,1 @@
-"""How Thingway is deployed."""
+"""Deployment of Thingway: the command, backup, containers, chart, monitoring."""

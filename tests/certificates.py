@@ -40,6 +40,6 @@ class Files:
 
     def renew(self) -> None:
         """Issue another certificate for the server."""
-        certificate, key = self.authority.server(["localhost", "127.0.0.1"])
+        certificate, key = self.authority.issue_server_certificate(["localhost", "127.0.0.1"])
         self.key.write_text(key)
         self.certificate.write_text(certificate)

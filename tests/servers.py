@@ -23,7 +23,14 @@ from pathlib import Path
 import msgspec
 
 from deploy.local import programs
-from deploy.local.process import PROJECT_ROOT, Spec, base_environment, end, spawn, tie_to
+from deploy.local.process import (
+    PROJECT_ROOT,
+    Spec,
+    base_environment,
+    end_with_process,
+    spawn,
+    terminate,
+)
 from deploy.platform import mongo_server, ports, redis_server
 from deploy.platform.files import write_private
 from tests import containers
@@ -157,7 +164,7 @@ def _nats(kind: str, directory: Path) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=tie_to(os.getpid()),
+        preexec_fn=end_with_process(os.getpid()),
     )
     try:
         _wait_for_nats(port)
@@ -231,7 +238,7 @@ async def _embedded(directory: Path, mongo_port: int, redis_port: int):
     try:
         yield
     finally:
-        await asyncio.gather(*(end(child, 10) for child in children))
+        await asyncio.gather(*(terminate(child, 10) for child in children))
 
 
 def _made(directory: Path) -> Path:

@@ -1,1 +1,1 @@
-"""Backups: a whole installation or one tenant as one stream, and back (docs/how-to/backup.md)."""
+"""Backup and restore of an installation or a single tenant (docs/how-to/backup.md)."""

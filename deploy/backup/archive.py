@@ -1,14 +1,16 @@
-"""The form of a backup: records in frames, compressed, with a sum; encrypted as age does it.
+"""File format of a backup: compressed records, a checksum, optional encryption.
 
-After `MAGIC` each frame is its length (4 bytes, big-endian) and so many bytes: a record as
-MessagePack, compressed with zlib. A frame of length 0 ends them, and the SHA-256 of all before it
-is last, so a file that was cut off or changed is told from a whole one.
+After `MAGIC`, each frame is a length (4 bytes, big-endian) and as many bytes: a record as
+MessagePack, compressed with zlib. A frame of length 0 ends the records. The SHA-256 of everything
+before it follows, so that a truncated or modified file is detected.
 
-Encrypted, all this is one age file (https://age-encryption.org/v1): authenticated chunks of
-64 KiB under a key that each recipient's key opens. With a passphrase that key is made for the
-archive, and stands in front of it, sealed with the passphrase: `SEALED`, its length, itself.
+An encrypted archive is one age file (https://age-encryption.org/v1): authenticated chunks of 64 KiB
+under a file key that each recipient's key decrypts. With a passphrase, the archive gets a new key
+pair, and its private key precedes the age file, encrypted with the passphrase: `SEALED`, its
+length, the key.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -16,105 +18,118 @@ import struct
 import threading
 import zlib
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
 import msgspec
 import pyrage
 
-from deploy.backup.records import Record
+from deploy.backup.databases import Tally, split_documents
+from deploy.backup.records import (
+    FORMAT,
+    CollectionEnd,
+    CollectionHead,
+    Documents,
+    End,
+    Head,
+    Moment,
+    Record,
+)
 from deploy.platform.errors import CommandError
-from deploy.platform.files import read_given_text
+from deploy.platform.files import read_text_file
+
+WriteRecord = Callable[[Record], Awaitable[None]]
+Log = Callable[[str], None]
 
 MAGIC = b"thingway backup 1\n"
 SEALED = b"thingway backup sealed 1\n"
 _AGE = b"age-encryption.org/v1"
 _LENGTH = struct.Struct(">I")
-_MOST = 64 * 1024**2
-"""Bytes of a frame, and of the record in it: four times MongoDB's largest answer."""
-_LEVEL = 1
-"""Of compression: a third of the size at the speed of a disk."""
+_MAX_RECORD_BYTES = 64 * 1024**2
+"""Four times the size of MongoDB's largest reply; limits a frame and the record in it."""
+_COMPRESSION_LEVEL = 1
+"""The fastest zlib level reduces the data to a third and keeps up with a disk."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class ArchiveBroken(CommandError):
-    """The archive is not whole, or no archive."""
+    """An archive that is truncated, modified, or not a backup."""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive is encrypted with or opened with; nothing: it is not encrypted."""
+    """The keys that encrypt or decrypt an archive; without any, it is not encrypted."""
 
     passphrase: str | None = None
     recipients: tuple[str, ...] = ()
-    """Public keys of age (`age1…`)."""
+    """age public keys (`age1…`)."""
     identities: tuple[str, ...] = ()
-    """Private keys of age (`AGE-SECRET-KEY-1…`)."""
+    """age private keys (`AGE-SECRET-KEY-1…`)."""
 
     def __repr__(self) -> str:
         return "Key(…)"
 
 
-class _Through:
-    """A pipe with a thread at its other end, whose failure is the caller's."""
+class _PipeThread:
+    """A thread at the other end of a pipe; `join` raises its error."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._fault: BaseException | None = None
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run_target = run
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._work()
+            self._run_target()
         except Exception as error:  # noqa: BLE001 - raised again by `join`
-            self._fault = error
+            self._error = error
 
     def join(self) -> None:
-        """Wait for its end; raise what it failed with."""
+        """Wait for the thread to end; raise its error."""
         self._thread.join()
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
 
 class Writer:
-    """Writes records to a stream of bytes; `close` makes the archive whole."""
+    """Writes records to a byte stream; `close` completes the archive."""
 
     def __init__(self, out: BinaryIO, key: Key) -> None:
         self._sum = hashlib.sha256()
-        self._through: _Through | None = None
+        self._pipe: _PipeThread | None = None
         self._out = out
         if key.passphrase or key.recipients:
-            self._out = self._encrypting(out, key)
+            self._out = self._open_encryption(out, key)
         self._put(MAGIC)
 
     def write(self, record: Record) -> None:
-        """Add a record; raises `OSError` when it cannot be written."""
-        frame = zlib.compress(_encode(record), _LEVEL)
+        """Append a record; raise `OSError` if it cannot be written."""
+        frame = zlib.compress(_encode(record), _COMPRESSION_LEVEL)
         self._put(_LENGTH.pack(len(frame)) + frame)
 
     def close(self) -> None:
-        """End the archive, and what was written through; the stream below stays open."""
+        """Complete the archive; the underlying stream stays open."""
         self._put(_LENGTH.pack(0))
         self._out.write(self._sum.digest())
         self._out.flush()
-        if self._through is not None:
+        if self._pipe is not None:
             self._out.close()
-            self._through.join()
+            self._pipe.join()
 
     def _put(self, data: bytes) -> None:
         self._sum.update(data)
         try:
             self._out.write(data)
         except BrokenPipeError:
-            if self._through is not None:
-                self._through.join()
+            if self._pipe is not None:
+                self._pipe.join()
             raise
 
-    def _encrypting(self, out: BinaryIO, key: Key) -> BinaryIO:
-        recipients = [_recipient(one) for one in key.recipients]
+    def _open_encryption(self, out: BinaryIO, key: Key) -> BinaryIO:
+        recipients = [_recipient(text) for text in key.recipients]
         if key.passphrase:
             identity = pyrage.x25519.Identity.generate()
             recipients.append(identity.to_public())
@@ -127,73 +142,75 @@ class Writer:
                 pyrage.encrypt_io(plain, out, recipients)
             out.flush()
 
-        self._through = _Through(encrypt)
+        self._pipe = _PipeThread(encrypt)
         return os.fdopen(sink, "wb")
 
 
 class Reader:
-    """Reads the records of an archive; raises `ArchiveBroken` where it is not as it was written."""
+    """Reads the records of an archive; raises `ArchiveBroken` if it was modified."""
 
     def __init__(self, source: BinaryIO, key: Key) -> None:
         self._sum = hashlib.sha256()
-        self._through: _Through | None = None
+        self._pipe: _PipeThread | None = None
         self._source = source
-        beginning = self._exactly(len(MAGIC), note=False)
+        beginning = self._read_exactly(len(MAGIC), is_hashed=False)
         if beginning != MAGIC:
-            self._source = self._decrypting(source, beginning, key)
-            beginning = self._exactly(len(MAGIC), note=False)
+            self._source = self._open_decryption(source, beginning, key)
+            beginning = self._read_exactly(len(MAGIC), is_hashed=False)
         if beginning != MAGIC:
-            raise ArchiveBroken("this is no backup of Thingway, or one of another form")
+            raise ArchiveBroken(
+                "the file is not a Thingway backup, or has an unknown format version"
+            )
         self._sum.update(beginning)
 
     def __iter__(self) -> Iterator[Record]:
-        """Every record; the sum is checked behind the last."""
-        while length := _LENGTH.unpack(self._exactly(_LENGTH.size))[0]:
-            yield self._record(self._exactly(min(length, _MOST + 1)))
+        """Yield every record, then verify the checksum."""
+        while length := _LENGTH.unpack(self._read_exactly(_LENGTH.size))[0]:
+            yield self._record(self._read_exactly(min(length, _MAX_RECORD_BYTES + 1)))
         found = self._sum.digest()
-        if self._exactly(len(found), note=False) != found:
-            raise ArchiveBroken("the archive has changed since it was written")
-        if self._through is not None:
-            self._through.join()
+        if self._read_exactly(len(found), is_hashed=False) != found:
+            raise ArchiveBroken("the archive was modified after it was written")
+        if self._pipe is not None:
+            self._pipe.join()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._through is not None:
+        if self._pipe is not None:
             self._source.close()
 
     @staticmethod
     def _record(frame: bytes) -> Record:
         try:
             inflating = zlib.decompressobj()
-            content = inflating.decompress(frame, _MOST)
+            content = inflating.decompress(frame, _MAX_RECORD_BYTES)
             if not inflating.eof:
-                raise ArchiveBroken("a record of the archive is too large")
+                raise ArchiveBroken("the archive contains a record that is too large")
             record: Record = _decode(content)
         except (zlib.error, msgspec.MsgspecError) as error:
-            raise ArchiveBroken(f"a record of the archive cannot be read: {error}") from error
+            raise ArchiveBroken(f"cannot decode a record of the archive: {error}") from error
         return record
 
-    def _exactly(self, length: int, *, note: bool = True) -> bytes:
+    def _read_exactly(self, length: int, *, is_hashed: bool = True) -> bytes:
         data = self._source.read(length)
         if len(data) < length:
-            if self._through is not None:
-                self._through.join()
-            raise ArchiveBroken("the archive ends too early")
-        if note:
+            if self._pipe is not None:
+                self._pipe.join()
+            raise ArchiveBroken("the archive is truncated")
+        if is_hashed:
             self._sum.update(data)
         return data
 
-    def _decrypting(self, source: BinaryIO, beginning: bytes, key: Key) -> BinaryIO:
+    def _open_decryption(self, source: BinaryIO, beginning: bytes, key: Key) -> BinaryIO:
         identities = list(key.identities)
         if SEALED.startswith(beginning):
-            beginning = self._sealed(source, beginning, key, identities)
+            beginning = self._read_sealed_key(source, beginning, key, identities)
         if not _AGE.startswith(beginning[: len(_AGE)]):
-            raise ArchiveBroken("this is no backup of Thingway")
+            raise ArchiveBroken("the file is not a Thingway backup")
         if not identities:
-            raise CommandError("the backup is encrypted: give --identity-file or a passphrase")
-        opened = [_identity(one) for one in identities]
+            raise CommandError("the backup is encrypted: add --identity-file or --passphrase-file")
+        opened = [_identity(text) for text in identities]
         inside, sink = os.pipe()
         whole = _Prefixed(beginning, source)
 
@@ -205,35 +222,37 @@ class Reader:
                     if isinstance(error, BrokenPipeError):
                         raise
                     raise ArchiveBroken(
-                        f"the backup cannot be opened: another key, or it has changed ({error})"
+                        f"cannot decrypt the backup: wrong key, or the file was modified ({error})"
                     ) from error
 
-        self._through = _Through(decrypt)
+        self._pipe = _PipeThread(decrypt)
         return os.fdopen(inside, "rb")
 
-    def _sealed(self, source: BinaryIO, beginning: bytes, key: Key, identities: list[str]) -> bytes:
-        """Open the key in front of the archive; how the archive itself begins."""
-        self._exactly(len(SEALED) - len(beginning), note=False)
-        sealed = self._exactly(
-            _LENGTH.unpack(self._exactly(_LENGTH.size, note=False))[0], note=False
+    def _read_sealed_key(
+        self, source: BinaryIO, beginning: bytes, key: Key, identities: list[str]
+    ) -> bytes:
+        """Add the private key from the header to `identities`; return the first age bytes."""
+        self._read_exactly(len(SEALED) - len(beginning), is_hashed=False)
+        sealed = self._read_exactly(
+            _LENGTH.unpack(self._read_exactly(_LENGTH.size, is_hashed=False))[0], is_hashed=False
         )
         if key.passphrase is not None:
             try:
                 identities.append(pyrage.passphrase.decrypt(sealed, key.passphrase).decode())
             except pyrage.DecryptError as error:
-                raise CommandError("the passphrase is not that of the backup") from error
-        return self._exactly(len(_AGE), note=False)
+                raise CommandError("wrong passphrase for this backup") from error
+        return self._read_exactly(len(_AGE), is_hashed=False)
 
 
 class _Prefixed:
-    """A stream of which the beginning has been read already."""
+    """A stream whose first bytes were already read."""
 
     def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
         self._beginning = beginning
         self._rest = rest
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         if not self._beginning:
             return self._rest.read(size)
         end = len(self._beginning) if size < 0 else size
@@ -245,22 +264,25 @@ def _recipient(text: str) -> pyrage.x25519.Recipient:
     try:
         return pyrage.x25519.Recipient.from_str(text)
     except pyrage.RecipientError as error:
-        raise CommandError(f"{text!r} is no public key of age (age1…)") from error
+        raise CommandError(f"{text!r} is not an age public key (age1…)") from error
 
 
 def _identity(text: str) -> pyrage.x25519.Identity:
     try:
         return pyrage.x25519.Identity.from_str(text)
     except pyrage.IdentityError as error:
-        raise CommandError("the identity is no private key of age (AGE-SECRET-KEY-1…)") from error
+        raise CommandError("the identity is not an age private key (AGE-SECRET-KEY-1…)") from error
 
 
-PASSPHRASE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - its name
-"""Environment variable."""
+PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of the variable
+"""Environment variable with the passphrase of the archive."""
 
 
-def key_of(given: Namespace) -> Key:
-    """The key that options and environment name; raises `CommandError` for a file without one."""
+def read_key(given: Namespace) -> Key:
+    """Return the key that the options and environment name.
+
+    Raises `CommandError` for a file without a key.
+    """
     return Key(
         passphrase=_passphrase(given.passphrase_file),
         recipients=tuple(getattr(given, "recipient", None) or ()),
@@ -270,18 +292,86 @@ def key_of(given: Namespace) -> Key:
 
 def _passphrase(file: Path | None) -> str | None:
     if file is None:
-        return os.environ.get(PASSPHRASE) or None
-    text = read_given_text(file).rstrip("\r\n")
+        return os.environ.get(PASSPHRASE_VARIABLE) or None
+    text = read_text_file(file).rstrip("\r\n")
     if not text:
-        raise CommandError(f"{file} has no passphrase")
+        raise CommandError(f"{file} is empty: it must contain the passphrase")
     return text
 
 
 def _identities(file: Path | None) -> tuple[str, ...]:
     if file is None:
         return ()
-    lines = (line.strip() for line in read_given_text(file).splitlines())
+    lines = (line.strip() for line in read_text_file(file).splitlines())
     found = tuple(line for line in lines if line and not line.startswith("#"))
     if not found:
-        raise CommandError(f"{file} has no identity")
+        raise CommandError(f"{file} contains no identity (AGE-SECRET-KEY-1…)")
     return found
+
+
+class VerifiedArchive:
+    """Iterator over the records of an archive that verifies each collection."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = self._verify(records)
+        self._head: Head | None = None
+        self._moment: Moment | None = None
+        self.collections: dict[tuple[str, str], CollectionEnd] = {}
+
+    @property
+    def head(self) -> Head:
+        """Return the head of the archive; raise `ArchiveBroken` if it is missing."""
+        if self._head is None:
+            raise ArchiveBroken("the archive has no head")
+        return self._head
+
+    @property
+    def moment(self) -> Moment:
+        """Return the moment of the backup; raise `ArchiveBroken` if it is missing."""
+        if self._moment is None:
+            raise ArchiveBroken("the archive has no moment")
+        return self._moment
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        """Return the next record; raise `ArchiveBroken` if records were modified or lost."""
+        return next(self._records)
+
+    def _verify(self, records: Iterable[Record]) -> Iterator[Record]:
+        collection, tally, ended = ("", ""), Tally(), False
+        for record in records:
+            match record:
+                case Head():
+                    self._head = record
+                    if record.format != FORMAT:
+                        raise ArchiveBroken(
+                            f"version {record.version} wrote this archive in another format"
+                        )
+                case CollectionHead():
+                    collection, tally = (record.database, record.name), Tally()
+                case Documents():
+                    for document in split_documents(record.data):
+                        tally.add(document)
+                case CollectionEnd():
+                    if record != tally.end:
+                        raise ArchiveBroken(
+                            f"{'.'.join(collection)} was modified after it was written"
+                        )
+                    self.collections[collection] = record
+                case Moment():
+                    self._moment = record
+                case End():
+                    ended = record.collections == len(self.collections)
+                case _:
+                    pass
+            yield record
+        if not ended or self._head is None:
+            raise ArchiveBroken("the archive lacks collections")
+
+
+async def read_records(archive: VerifiedArchive) -> AsyncIterator[Record]:
+    """Yield the remaining records of an archive, which a thread reads."""
+    while (record := await asyncio.to_thread(next, archive, None)) is not None:
+        yield record

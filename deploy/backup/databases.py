@@ -1,13 +1,12 @@
-"""MongoDB in a backup: every database as it was at one cluster time, as raw BSON.
+"""Backup of MongoDB: every database at one cluster time, as raw BSON.
 
-All reads are of one snapshot session, so that they see one majority-committed time. MongoDB
-keeps that time for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it);
-`long_window` makes it long while a backup runs.
+All reads use one snapshot session, so they see one majority-committed time. MongoDB keeps that time
+for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it); `extended_history`
+raises it while a backup runs.
 
-Write-only values (access mode W) stay out of backups (decision 0044).
-
-They are in documents of commands that are still open. A restored command without them ends as
-FAILED (`values_not_restored`), so that no device is sent a mask in place of a key.
+Backups do not contain write-only values (access mode W, decision 0044), which documents of open
+commands hold. A restored command without its values ends as FAILED (`values_not_restored`), so that
+no device receives a mask instead of a key.
 """
 
 import contextlib
@@ -31,29 +30,29 @@ from libs.common.store.migrations import MIGRATIONS, RESTORING
 from libs.common.store.mongo import create_missing
 
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
-CARRIED = "thingway_management.openapi_commands"
-CONCEALED = frozenset({COMMANDS, OUTBOX, CARRIED})
+OPENAPI_COMMANDS = "thingway_management.openapi_commands"
+WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
-def conceal(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the documents of a collection (`{database}.{collection}`) without write-only values."""
+def remove_secrets(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the documents of `{database}.{collection}` without write-only values."""
     for raw in documents:
-        concealed = _concealed(name, raw)
-        if concealed is not None:
-            yield concealed
+        cleaned = _without_secrets(name, raw)
+        if cleaned is not None:
+            yield cleaned
 
 
-def _concealed(name: str, raw: bytes) -> bytes | None:
+def _without_secrets(name: str, raw: bytes) -> bytes | None:
     if name == COMMANDS and b"sealed" in raw:
-        return _command(raw)
+        return _command_without_values(raw)
     if name == OUTBOX and b"command-" in raw:
-        return _outbox(raw)
-    if name == CARRIED and not bson.decode(raw).get("told"):
-        return None  # `device` sends unanswered commands again
+        return _outbox_without_values(raw)
+    if name == OPENAPI_COMMANDS and not bson.decode(raw).get("told"):
+        return None  # `device` sends open commands again
     return raw
 
 
-def _command(raw: bytes) -> bytes:
+def _command_without_values(raw: bytes) -> bytes:
     command: dict[str, Any] = bson.decode(raw)
     command.pop("sealed", None)
     for downlink in command.get("downlinks") or []:
@@ -61,7 +60,7 @@ def _command(raw: bytes) -> bytes:
     return bson.encode(command)
 
 
-def _outbox(raw: bytes) -> bytes:
+def _outbox_without_values(raw: bytes) -> bytes:
     document: dict[str, Any] = bson.decode(raw)
     for entry in document.get("entries", []):
         if entry.get("key"):
@@ -71,50 +70,50 @@ def _outbox(raw: bytes) -> bytes:
 
 _WINDOW = "minSnapshotHistoryWindowInSeconds"
 _WINDOW_SECONDS = 24 * 3600
-"""The longest that a backup may take."""
+"""Longest duration of a backup."""
 _BATCH = 2000
-"""Documents of one answer; it has at most 16 MiB."""
+"""Documents per reply; MongoDB limits a reply to 16 MiB."""
 _TOO_OLD = {239, 246}
-"""MongoDB's codes of a snapshot that is no longer there, and of a collection changed since it."""
+"""MongoDB's codes for an expired snapshot and for a collection changed since the snapshot."""
 _UNAUTHORIZED = 13
 _SIZE = struct.Struct("<i")
 _SELECTION_MS = 10_000
 
 Collections = dict[tuple[str, str], dict[str, Any]]
-"""What there is: options by database and name."""
+"""Collection options by database and collection name."""
 
 
 def connect(url: str) -> Client:
-    """A client; it connects with the first operation."""
+    """Return a client, which connects with its first operation."""
     return AsyncMongoClient(url, serverSelectionTimeoutMS=_SELECTION_MS, appname="thingway backup")
 
 
 class Tally:
-    """The number of documents, and a sum over them that does not depend on their order."""
+    """Count of documents, with a digest that does not depend on their order."""
 
     def __init__(self) -> None:
         self.count = 0
         self._sum = 0
 
     def add(self, document: bytes) -> None:
-        """Count a document."""
+        """Add a document to the count and the digest."""
         self.count += 1
         digest = hashlib.blake2b(document, digest_size=16).digest()
         self._sum = (self._sum + int.from_bytes(digest)) % 2**128
 
     @property
     def digest(self) -> bytes:
-        """The sum, 16 bytes."""
+        """Return the digest (16 bytes)."""
         return self._sum.to_bytes(16)
 
     @property
     def end(self) -> CollectionEnd:
-        """What is written behind a collection."""
+        """Return the record that ends the collection."""
         return CollectionEnd(self.count, self.digest)
 
 
-def split(data: bytes) -> Iterator[bytes]:
-    """The documents that stand one after another in `data`."""
+def split_documents(data: bytes) -> Iterator[bytes]:
+    """Yield the documents that `data` concatenates."""
     at = 0
     while at < len(data):
         size: int = _SIZE.unpack_from(data, at)[0]
@@ -123,10 +122,10 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 @contextlib.asynccontextmanager
-async def long_window(client: Client, say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Let MongoDB keep what a snapshot reads for as long as a backup may take.
+async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncIterator[None]:
+    """Let MongoDB keep old versions for as long as a backup may take.
 
-    Each adds that, and takes it off again: others may run at the same time.
+    Adds to the current setting and subtracts at the end, because several backups may run at once.
     """
 
     async def change(seconds: int) -> None:
@@ -138,7 +137,7 @@ async def long_window(client: Client, say: Callable[[str], None]) -> AsyncIterat
     except OperationFailure as error:
         if error.code != _UNAUTHORIZED:
             raise
-        say(f"MongoDB does not let this user set {_WINDOW}: the backup must be done within it")
+        log(f"this MongoDB user may not set {_WINDOW}: the backup must finish within that time")
         yield
         return
     try:
@@ -148,7 +147,7 @@ async def long_window(client: Client, say: Callable[[str], None]) -> AsyncIterat
 
 
 class Snapshot:
-    """All databases at one time."""
+    """All databases at one cluster time."""
 
     def __init__(
         self, client: Client, databases: Sequence[str], session: AsyncClientSession
@@ -158,18 +157,21 @@ class Snapshot:
         self._session = session
         self.collections: Collections = {}
         self.time = (0, 0)
-        """Seconds and ordinal."""
+        """Cluster time: seconds and ordinal."""
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def begin(cls, client: Client, databases: Sequence[str]) -> AsyncIterator["Snapshot"]:
-        """Choose the time: between two looks that find the same collections."""
+    async def start(cls, client: Client, databases: Sequence[str]) -> AsyncIterator["Snapshot"]:
+        """Start a snapshot.
+
+        The time is chosen between two equal listings of the collections, so that none is missing.
+        """
         while True:
             async with client.start_session(snapshot=True) as session:
                 snapshot = cls(client, databases, session)
-                snapshot.collections = await collections_of(client, databases)
+                snapshot.collections = await list_collections(client, databases)
                 await client[databases[0]][MIGRATIONS].find_one({}, session=session)
-                if snapshot.collections != await collections_of(client, databases):
+                if snapshot.collections != await list_collections(client, databases):
                     continue
                 time: Any = session._snapshot_time  # noqa: SLF001 - there is no other way to read it
                 snapshot.time = (time.time, time.inc)
@@ -179,43 +181,45 @@ class Snapshot:
     async def batches(
         self, database: str, name: str, query: dict[str, Any] | None = None
     ) -> AsyncIterator[bytes]:
-        """The documents of a collection, some at a time, without write-only values."""
+        """Yield batches of a collection's documents, without write-only values."""
         try:
             cursor: AsyncIterator[Any] = self._client[database][name].find_raw_batches(
                 query or {}, session=self._session, batch_size=_BATCH
             )
             async for batch in cursor:
-                if f"{database}.{name}" in CONCEALED:
-                    batch = b"".join(conceal(f"{database}.{name}", split(batch)))  # noqa: PLW2901
+                if f"{database}.{name}" in WITH_SECRETS:
+                    batch = b"".join(remove_secrets(f"{database}.{name}", split_documents(batch)))  # noqa: PLW2901
                 if batch:
                     yield batch
         except OperationFailure as error:
             if error.code not in _TOO_OLD:
                 raise
             raise CommandError(
-                f"MongoDB no longer has {database}.{name} as it was at the moment of the backup "
-                f"({_WINDOW} is too short, or the collection was changed): begin again"
+                f"MongoDB no longer keeps {database}.{name} at the moment of the backup "
+                f"({_WINDOW} is too short, or the collection was changed): start the backup again"
             ) from error
 
     async def read(
         self, database: str, name: str
     ) -> AsyncIterator[CollectionHead | Documents | CollectionEnd]:
-        """The records of a whole collection."""
+        """Yield the records of a whole collection."""
         options = self.collections[database, name]
         listed = await self._client[database][name].list_indexes()
         indexes = [dict(index) async for index in listed]
-        made = [one for one in indexes if one["name"] != "_id_" and not one.get("clustered")]
-        yield CollectionHead(database, name, bson.encode(options), bson.encode({"indexes": made}))
+        kept = [
+            index for index in indexes if index["name"] != "_id_" and not index.get("clustered")
+        ]
+        yield CollectionHead(database, name, bson.encode(options), bson.encode({"indexes": kept}))
         tally = Tally()
         async for batch in self.batches(database, name):
-            for document in split(batch):
+            for document in split_documents(batch):
                 tally.add(document)
             yield Documents(batch)
         yield tally.end
 
 
-async def commands_with_secrets(client: Client) -> dict[str, set[int]]:
-    """Return commands whose stored messages have write-only values: ids by serial number."""
+async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
+    """Return commands whose stored messages contain write-only values: ids by SN."""
     database, _, name = COMMANDS.partition(".")
     is_open = {"status": {"$in": ["PENDING", "SENT"]}, "writeOnly.0": {"$exists": True}}
     query = {"$or": [is_open, {"wipeAt": {"$exists": True}}]}
@@ -225,18 +229,18 @@ async def commands_with_secrets(client: Client) -> dict[str, set[int]]:
     return found
 
 
-async def collections_of(client: Client, databases: Sequence[str]) -> Collections:
-    """Every collection of ours with its options."""
+async def list_collections(client: Client, databases: Sequence[str]) -> Collections:
+    """Return the options of every collection in these databases."""
     found: Collections = {}
     for database in databases:
-        async for one in await client[database].list_collections():
-            if one["type"] == "collection" and not one["name"].startswith("system."):
-                found[database, one["name"]] = dict(one["options"])
+        async for listed in await client[database].list_collections():
+            if listed["type"] == "collection" and not listed["name"].startswith("system."):
+                found[database, listed["name"]] = dict(listed["options"])
     return found
 
 
-class Restored:
-    """One database that is filled from an archive, and marked until all of them are."""
+class DatabaseRestore:
+    """A database that is filled from an archive, and marked as incomplete meanwhile."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
@@ -245,52 +249,54 @@ class Restored:
         self._indexes: dict[str, list[dict[str, Any]]] = {}
 
     async def require_empty(self) -> None:
-        """Raise `CommandError` unless there is nothing in it."""
-        for database, name in await collections_of(self._client, [self.name]):
+        """Raise `CommandError` unless the database is empty."""
+        for database, name in await list_collections(self._client, [self.name]):
             if await self._client[database][name].find_one({}, {"_id": 1}) is not None:
                 raise CommandError(
-                    f"{database}.{name} is not empty: a backup is restored into empty stores only"
+                    f"{database}.{name} is not empty: restore a backup into empty stores only"
                 )
 
     async def mark(self) -> None:
-        """Let services wait: what they find is not whole."""
+        """Mark the database as incomplete; services wait until the mark is removed."""
         await self._database[MIGRATIONS].insert_one({"_id": RESTORING})
 
     async def unmark(self) -> None:
-        """All databases are whole."""
+        """Remove the mark that makes services wait."""
         await self._database[MIGRATIONS].delete_one({"_id": RESTORING})
 
     async def create(self, head: CollectionHead) -> None:
-        """Make a collection; its indexes follow when all documents are there."""
+        """Create a collection; `create_indexes` follows after all documents."""
         options = bson.decode(head.options)
         await create_missing(self._database, head.name, **options)
         self._indexes[head.name] = bson.decode(head.indexes)["indexes"]
 
     async def insert(self, name: str, documents: Sequence[bytes]) -> None:
-        """Add documents as they are."""
+        """Insert raw documents."""
         raw = [RawBSONDocument(document) for document in documents]
         await self.collection(name).insert_many(raw, ordered=False)
 
     def collection(self, name: str) -> AsyncCollection[Any]:
-        """A collection that answers with raw documents."""
+        """Return a collection with majority write concern."""
         return self._database.get_collection(name, write_concern=WriteConcern("majority", j=True))
 
     async def tally(self, name: str) -> Tally:
-        """What there is in a collection, apart from the mark."""
+        """Return the tally of a collection's documents, without the mark."""
         found = Tally()
         query = {"_id": {"$ne": RESTORING}} if name == MIGRATIONS else {}
         cursor: AsyncIterator[Any] = self._database[name].find_raw_batches(query, batch_size=_BATCH)
         async for batch in cursor:
-            for document in split(batch):
+            for document in split_documents(batch):
                 found.add(document)
         return found
 
-    async def make_indexes(self) -> None:
-        """Make what the source had; documents that are too old may go from now on."""
+    async def create_indexes(self) -> None:
+        """Create the source's indexes, including those that expire documents."""
         for name, indexes in self._indexes.items():
             if indexes:
                 await self._database.command(
                     "createIndexes",
                     name,
-                    indexes=[{key: one[key] for key in one if key != "ns"} for one in indexes],
+                    indexes=[
+                        {key: index[key] for key in index if key != "ns"} for index in indexes
+                    ],
                 )

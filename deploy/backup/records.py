@@ -1,9 +1,9 @@
-"""What an archive consists of, in the order in which it is written.
+"""The records of an archive, in the order in which they are written.
 
 `Head`, `Secrets`; for each stream `StreamHead`, its `Chunk`s and `StreamEnd`; `Moment`; for each
-stream `Messages` that came after its snapshot and before the moment; for each collection
-`CollectionHead`, its `Documents` and `CollectionEnd`; `End`. An archive of a tenant has `Sequences`
-behind its moment, and no streams.
+stream the `Messages` stored between its snapshot and the moment; for each collection
+`CollectionHead`, its `Documents` and `CollectionEnd`; `End`. The archive of a tenant has
+`Sequences` after the moment, and no streams.
 """
 
 from typing import Any
@@ -14,29 +14,29 @@ FORMAT = 1
 
 
 class _Base(msgspec.Struct, frozen=True, tag=True):
-    """Of all records."""
+    """Base of all records."""
 
 
 class Head(_Base, frozen=True):
-    """What this is a backup of."""
+    """Identification of a backup."""
 
     version: str
-    """Of the platform that made it."""
+    """Version of the platform that wrote the backup."""
     started: int
-    """ms."""
+    """Start of the backup in epoch ms."""
     tenant: str | None = None
-    """The only one that is in it; None: the whole installation."""
+    """The tenant in this archive; None for a whole installation."""
     format: int = FORMAT
 
 
 class Secrets(_Base, frozen=True):
-    """The installation's `state.json`; of a tenant's archive what its seals are opened with."""
+    """The installation's `state.json`; for a tenant, the key of its sealed values."""
 
     state: bytes
 
 
 class StreamHead(_Base, frozen=True):
-    """A stream: its configuration and state, as JetStream's API has them."""
+    """Configuration and state of a stream, as in JetStream's API."""
 
     name: str
     config: dict[str, Any]
@@ -44,36 +44,36 @@ class StreamHead(_Base, frozen=True):
 
 
 class Chunk(_Base, frozen=True):
-    """A piece of JetStream's own snapshot of the stream that was begun last."""
+    """A chunk of JetStream's snapshot of the current stream."""
 
     data: bytes
 
 
 class StreamEnd(_Base, frozen=True):
-    """The snapshot is complete."""
+    """End of a stream's snapshot."""
 
 
-class StreamAt(msgspec.Struct, frozen=True):
-    """A stream at the moment."""
+class StreamPosition(msgspec.Struct, frozen=True):
+    """Position of a stream at the moment of the backup."""
 
     last: int
-    """Sequence of its last message: the stream goes on behind it."""
+    """Sequence number of the last message; the restored stream continues after it."""
     first: int
     messages: int
 
 
 class Moment(_Base, frozen=True):
-    """When the backup is of."""
+    """The time to which the backup restores."""
 
     at: int
-    """ms: everything acknowledged before is in it."""
+    """Epoch ms; the backup contains everything acknowledged before."""
     cluster_time: tuple[int, int] | None
-    """MongoDB's time that all databases are read at: seconds and ordinal."""
-    streams: dict[str, StreamAt]
+    """MongoDB cluster time at which all databases are read: seconds and ordinal."""
+    streams: dict[str, StreamPosition]
 
 
 class Sequences(_Base, frozen=True):
-    """Where the sequences of ids end (`{service}.{name}`), in an archive of a tenant."""
+    """Next id of each sequence (`{service}.{name}`), in the archive of a tenant."""
 
     ends: dict[str, int]
 
@@ -88,7 +88,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Messages(_Base, frozen=True):
-    """Messages of a stream behind its snapshot."""
+    """Messages that a stream stored after its snapshot."""
 
     stream: str
     messages: list[Message]
@@ -101,24 +101,24 @@ class CollectionHead(_Base, frozen=True):
     name: str
     options: bytes
     indexes: bytes
-    """`{indexes: […]}` without that of `_id`."""
+    """`{indexes: […]}` without the index of `_id`."""
 
 
 class Documents(_Base, frozen=True):
-    """Documents of the collection that was begun last: BSON, one after another."""
+    """Documents of the current collection: concatenated BSON."""
 
     data: bytes
 
 
 class CollectionEnd(_Base, frozen=True):
-    """How many there were, and the sum of their digests (`databases.Tally`)."""
+    """Number of documents, and the sum of their digests (`databases.Tally`)."""
 
     count: int
     digest: bytes
 
 
 class End(_Base, frozen=True):
-    """Nothing is missing."""
+    """End of a complete archive, with its number of collections."""
 
     collections: int
 

@@ -1,4 +1,4 @@
-"""Where the stores of an installation are, and as whom they are opened."""
+"""Addresses and users of an installation's MongoDB, NATS and Redis."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -17,14 +17,14 @@ from deploy.platform.state import Addresses, State
 from libs.common.bus import Bus
 from libs.common.store.redis import Redis
 
-DATABASES = tuple(dict.fromkeys(one.database for one in SERVICES if one.database is not None))
+DATABASES = tuple(dict.fromkeys(s.database for s in SERVICES if s.database is not None))
 _REDIS_USER = "auth"
-"""May look at every key."""
+"""May read every key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stores:
-    """The stores of one installation. A URL with a login is used as it is."""
+    """The stores of one installation. A URL with credentials is used as it is."""
 
     state: State
     mongo_url: str
@@ -32,8 +32,8 @@ class Stores:
     redis_url: str
 
     @classmethod
-    def local(cls, state: State, addresses: Addresses) -> "Stores":
-        """Those that the launcher has started."""
+    def from_launcher(cls, state: State, addresses: Addresses) -> "Stores":
+        """Return the stores that the launcher started."""
         return cls(
             state=state,
             mongo_url=f"mongodb://{LOOPBACK}:{state.ports['mongod']}/?directConnection=true",
@@ -42,41 +42,41 @@ class Stores:
         )
 
     @contextlib.asynccontextmanager
-    async def reading(self) -> AsyncIterator[Client]:
-        """MongoDB for who reads all databases at one time."""
-        url = self.mongo_of(services.backup_user(self.state))
+    async def connect_reader(self) -> AsyncIterator[Client]:
+        """Connect to MongoDB as the user that reads all databases."""
+        url = self.mongo_url_for(services.backup_user(self.state))
         async with databases.connect(url) as client:
             yield client
 
     @property
     def users(self) -> list[DatabaseUser]:
-        """Who writes which database."""
+        """Return the user of each database."""
         return services.database_users(self.state)
 
-    def mongo_of(self, user: DatabaseUser) -> str:
-        """MongoDB's URL for a user."""
+    def mongo_url_for(self, user: DatabaseUser) -> str:
+        """Return MongoDB's URL for a user."""
         return self._mongo(user.name, user.password, user.database)
 
     @contextlib.asynccontextmanager
-    async def writing(self) -> AsyncIterator[dict[str, Client]]:
-        """MongoDB by database, each as the user of its service."""
+    async def connect_writers(self) -> AsyncIterator[dict[str, Client]]:
+        """Connect to each database as the user of its service."""
         async with contextlib.AsyncExitStack() as stack:
             yield {
                 user.database: await stack.enter_async_context(
-                    databases.connect(self.mongo_of(user))
+                    databases.connect(self.mongo_url_for(user))
                 )
                 for user in self.users
             }
 
     @contextlib.asynccontextmanager
     async def bus(self, user: str) -> AsyncIterator[Bus]:
-        """NATS as one of its users."""
+        """Connect to NATS as one of its users."""
         try:
             password = self.state.secrets.get(f"nats.{user}", "")
             client = await admin.log_in(self.nats, password, user)
         except (NatsError, OSError, TimeoutError) as error:
-            place = _place(self.nats.nats_url)
-            raise CommandError(f"NATS lets {user} not in at {place}: {error!r}") from error
+            host = _host(self.nats.nats_url)
+            raise CommandError(f"NATS at {host} rejects the user {user}: {error!r}") from error
         try:
             yield Bus(client, client.jetstream())
         finally:
@@ -84,7 +84,7 @@ class Stores:
 
     @contextlib.asynccontextmanager
     async def redis(self) -> AsyncIterator[Redis]:
-        """Redis, all keys."""
+        """Connect to Redis as a user that may read all keys."""
         password = self.state.secrets.get(f"redis.{_REDIS_USER}", "")
         async with Redis.from_url(_with_login(self.redis_url, _REDIS_USER, password)) as client:
             yield client
@@ -104,6 +104,6 @@ def _with_login(url: str, user: str, password: str) -> str:
     return parts._replace(netloc=login + parts.netloc, path=parts.path or "/").geturl()
 
 
-def _place(url: str) -> str:
-    """A URL without its login, for messages."""
+def _host(url: str) -> str:
+    """Return the host of a URL, without credentials, for messages."""
     return urlsplit(url).netloc.rpartition("@")[2]

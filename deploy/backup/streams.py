@@ -1,12 +1,12 @@
-"""Streams in a backup: JetStream's own snapshots, and what came between them and the moment.
+"""Backup of NATS: stream snapshots, and the messages stored after each snapshot.
 
-A snapshot keeps sequences, times and consumers. Those of streams that others read (`EVENTS`,
-`DEAD`) are taken before the moment and completed by the messages up to it. `UPLINK` is the last
-of them and needs no completion (decision 0026): its moment is that of the backup. Its consumer
-is left out, so that everything in it is delivered again, to keys that are there already or not.
+A snapshot keeps sequences, times and consumers. The snapshots of `EVENTS` and `DEAD` precede the
+moment of the backup; the messages up to the moment complete them. The snapshot of `UPLINK` comes
+last and needs no completion (decision 0026): it determines the moment. It leaves out the consumer,
+so all its messages are delivered again; the history ignores keys that already exist.
 
-The stream goes on behind the last sequence of the moment, because sequences are part of the keys
-of history: `advance` fills the gap with messages and takes them out again.
+History keys contain stream sequences. Therefore a restored stream must continue after the last
+sequence of the moment: `advance` fills the gap with messages and deletes them.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from deploy.backup.records import Message, StreamAt, StreamHead
+from deploy.backup.records import Message, StreamHead, StreamPosition
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, Outgoing
 from libs.common.bus.retained_messages import delete_messages
@@ -29,29 +29,29 @@ from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLIN
 from libs.common.bus.subjects import down_command
 
 _MQTT_ONLY = ("$MQTT_out", "$MQTT_qos2in")
-"""nats-server's own, made when the first MQTT client comes."""
-SNAPSHOTS = (EVENTS, DEAD, *(one for one in STREAMS if one.startswith("$")), *_MQTT_ONLY, UPLINK)
-"""In the order in which they are taken."""
+"""Streams that nats-server creates for the first MQTT client."""
+SNAPSHOTS = (EVENTS, DEAD, *(name for name in STREAMS if name.startswith("$")), *_MQTT_ONLY, UPLINK)
+"""Streams in the order of their snapshots."""
 COPIED = tuple(name for name in SNAPSHOTS if name != RETAINED)
-"""Those that a backup copies: nobody reads retained messages, and they are not checked."""
+"""Streams that a backup copies: without retained messages, which no service reads."""
 COMPLETED = (EVENTS, DEAD)
 FILLERS = {
     UPLINK: "thing.0.up.restored",
     EVENTS: "event.restored",
     DEAD: "dead.restored",
 }
-"""What stands for messages that are not there, until it is taken out; nobody listens yet."""
+"""Subjects of the messages that `advance` publishes; no service runs yet."""
 _CHUNK = 512 * 1024
-"""Bytes of a message of a snapshot; the server sends 8 MiB ahead of what is confirmed."""
+"""Bytes per snapshot message; the server sends up to 8 MiB ahead of acknowledgements."""
 _MESSAGE_ID = "Nats-Msg-Id"
 _API_SECONDS = 10.0
 _CHUNK_SECONDS = 60.0
 _FINISH_SECONDS = 600.0
-"""In which the server reads a restored stream of 8 GiB."""
+"""Time for the server to load a restored stream of 8 GiB."""
 _TRIES = 10
-"""Snapshots of `$MQTT_msgs` until one holds no write-only values."""
-_TOGETHER = 500
-"""Messages that are read or published at a time; `UPLINK` takes 10,000 of a subject."""
+"""Attempts to snapshot `$MQTT_msgs` without write-only values."""
+_BATCH = 500
+"""Messages per fetch or publish; `UPLINK` stores at most 10,000 per subject."""
 
 
 class _Fault(msgspec.Struct):
@@ -67,30 +67,33 @@ class _Answer(msgspec.Struct):
 
 
 _NOT_FOUND = 10059
-"""JetStream's code of a stream that is not there."""
+"""JetStream's error code for a missing stream."""
 
 
-async def _ask(client: Client, subject: str, body: Any, seconds: float = _API_SECONDS) -> _Answer:
+async def _request(
+    client: Client, subject: str, body: Any, seconds: float = _API_SECONDS
+) -> _Answer:
     answer = await client.request(subject, msgspec.json.encode(body), timeout=seconds)
     return msgspec.json.decode(answer.data, type=_Answer)
 
 
 def _checked(answer: _Answer, what: str) -> _Answer:
     if answer.error is not None:
-        raise CommandError(f"NATS refuses {what}: {answer.error.description}")
+        raise CommandError(f"NATS rejects {what}: {answer.error.description}")
     return answer
 
 
 async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | bytes]:
-    """The head of a stream's snapshot and then its chunks; nothing when there is no stream.
+    """Yield the head of a stream's snapshot and then its chunks.
 
-    Raises `CommandError` when the server ends it early.
+    Yields nothing if the stream does not exist. Raises `CommandError` if the server aborts the
+    snapshot.
     """
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox)
     try:
-        wanted = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name == UPLINK}
-        answer = await _ask(client, f"$JS.API.STREAM.SNAPSHOT.{name}", wanted)
+        body = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name == UPLINK}
+        answer = await _request(client, f"$JS.API.STREAM.SNAPSHOT.{name}", body)
         if answer.error is not None and answer.error.err_code == _NOT_FOUND:
             return
         _checked(answer, f"a snapshot of {name}")
@@ -103,16 +106,16 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
         await subscription.unsubscribe()
 
 
-async def without_secrets(
-    client: Client, take_back: Callable[[], Awaitable[bool]]
+async def snapshot_without_secrets(
+    client: Client, delete_secrets: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[StreamHead | bytes]:
-    """The same of `$MQTT_msgs`, at a time when it holds no write-only values.
+    """Yield a snapshot of `$MQTT_msgs` that contains no write-only values.
 
-    `take_back` deletes these and tells whether there were any: then they may be in the snapshot,
-    and the next one is tried. Raises `CommandError` when they come faster than that.
+    `delete_secrets` deletes such messages and returns whether there were any. In that case the
+    snapshot may contain some, and is repeated. Raises `CommandError` after too many attempts.
     """
     for _ in range(_TRIES):
-        await take_back()
+        await delete_secrets()
         head: StreamHead | None = None
         with TemporaryFile() as chunks:
             async for piece in snapshot(client, MQTT):
@@ -122,27 +125,28 @@ async def without_secrets(
                     chunks.write(piece)
             if head is None:
                 return
-            if await take_back():
+            if await delete_secrets():
                 continue
             yield head
             chunks.seek(0)
             while chunk := chunks.read(_CHUNK):
                 yield chunk
         return
-    raise CommandError("too many commands with write-only values are on their way: begin again")
+    raise CommandError(
+        "too many commands with write-only values are in progress: start the backup again"
+    )
 
 
-async def take_back(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
-    """Delete the stored messages of commands, ids by serial number; whether there were any."""
+async def delete_secrets(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
+    """Delete the stored messages of commands (ids by SN); return whether any existed."""
     deleted = 0
     for sn, ids in commands.items():
         subject = f"$MQTT.msgs.{down_command(sn)}"
-        deleted += await delete_messages(bus, MQTT, subject, partial(_names_command, ids))
+        deleted += await delete_messages(bus, MQTT, subject, partial(_belongs_to, ids))
     return deleted > 0
 
 
-def _names_command(ids: Collection[int], payload: bytes) -> bool:
-    """Return whether a message to a device is one of these commands."""
+def _belongs_to(ids: Collection[int], payload: bytes) -> bool:
     try:
         return msgspec.json.decode(payload).get("commandId") in ids
     except (msgspec.DecodeError, AttributeError):
@@ -150,31 +154,31 @@ def _names_command(ids: Collection[int], payload: bytes) -> bool:
 
 
 async def _next(subscription: Any, name: str) -> Msg | None:
-    """The next chunk, None behind the last."""
+    """Return the next chunk; None after the last."""
     try:
         message: Msg = await subscription.next_msg(_CHUNK_SECONDS)
     except NatsTimeout as error:
-        raise CommandError(f"the snapshot of {name} does not go on") from error
+        raise CommandError(f"NATS stopped sending the snapshot of {name}") from error
     if message.data:
         return message
     status = (message.headers or {}).get("Status", "")
     if status not in {"", "204"}:
         text = (message.headers or {}).get("Description", "")
-        raise CommandError(f"NATS has ended the snapshot of {name}: {status} {text}")
+        raise CommandError(f"NATS aborted the snapshot of {name}: {status} {text}")
     return None
 
 
-async def state_of(bus: Bus, name: str) -> StreamAt | None:
-    """Where a stream is now, None when it is not there."""
+async def read_position(bus: Bus, name: str) -> StreamPosition | None:
+    """Return the position of a stream; None if it does not exist."""
     try:
         state = (await bus.js.stream_info(name)).state
     except NotFoundError:
         return None
-    return StreamAt(state.last_seq, state.first_seq, state.messages)
+    return StreamPosition(state.last_seq, state.first_seq, state.messages)
 
 
-async def between(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[list[Message]]:
-    """The messages of a stream behind `after`, up to `last`."""
+async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[list[Message]]:
+    """Yield the messages of a stream after sequence `after` up to `last`, in batches."""
     if after >= last:
         return
     config = ConsumerConfig(
@@ -188,13 +192,11 @@ async def between(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[l
         reached = after
         while reached < last:
             try:
-                found = await subscription.fetch(
-                    min(_TOGETHER, last - reached), timeout=_API_SECONDS
-                )
+                found = await subscription.fetch(min(_BATCH, last - reached), timeout=_API_SECONDS)
             except NatsTimeout as error:
-                if (at := await state_of(bus, name)) is None or at.messages == 0:
+                if (at := await read_position(bus, name)) is None or at.messages == 0:
                     return
-                raise CommandError(f"messages of {name} cannot be read") from error
+                raise CommandError(f"cannot read messages of {name}") from error
             sequences = [message.metadata.sequence.stream for message in found]
             reached = sequences[-1]
             yield [
@@ -206,8 +208,8 @@ async def between(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[l
         await subscription.unsubscribe()
 
 
-class Restoring:
-    """A stream that is restored from its snapshot, chunk by chunk."""
+class StreamRestore:
+    """The restore of one stream from its snapshot."""
 
     def __init__(self, client: Client, head: StreamHead, replicas: int | None) -> None:
         self._client = client
@@ -215,52 +217,55 @@ class Restoring:
         self._replicas = replicas
         self._to = ""
 
-    async def begin(self) -> None:
-        """Announce it; raises `CommandError` when the stream is there."""
+    async def start(self) -> None:
+        """Start the restore; raise `CommandError` if the stream exists."""
         config = self._head.config
         if self._replicas is not None:
             config = config | {"num_replicas": self._replicas}
-        wanted = {"config": config, "state": self._head.state}
+        body = {"config": config, "state": self._head.state}
         subject = f"$JS.API.STREAM.RESTORE.{self._head.name}"
         answer = _checked(
-            await _ask(self._client, subject, wanted), f"to restore {self._head.name}"
+            await _request(self._client, subject, body), f"the restore of {self._head.name}"
         )
         self._to = answer.deliver_subject
 
     async def chunk(self, data: bytes) -> None:
-        """Hand over a piece."""
+        """Send a chunk of the snapshot."""
         answer = await self._client.request(self._to, data, timeout=_CHUNK_SECONDS)
         if answer.data:
             decoded = msgspec.json.decode(answer.data, type=_Answer)
-            _checked(decoded, f"a piece of {self._head.name}")
+            _checked(decoded, f"a chunk of {self._head.name}")
 
     async def end(self) -> None:
-        """Wait until the stream is there."""
+        """Finish the restore and wait until the server has loaded the stream."""
         answer = await self._client.request(self._to, b"", timeout=_FINISH_SECONDS)
         decoded = msgspec.json.decode(answer.data, type=_Answer)
-        _checked(decoded, f"what was restored of {self._head.name}")
+        _checked(decoded, f"the restored stream {self._head.name}")
 
 
 async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
-    """Publish what came behind the snapshot, each message under the sequence that it had."""
-    last = (await existing(bus, name)).last
-    run: list[Outgoing] = []
+    """Publish messages that are missing from the snapshot, under their old sequences."""
+    last = (await require_position(bus, name)).last
+    batch: list[Outgoing] = []
     for message in messages:
         if message.sequence <= last:
-            continue  # the snapshot was still being taken when it came
+            continue  # the snapshot already contains it
         if message.sequence > last + 1:
-            await bus.publish(run)
-            run = []
+            await bus.publish(batch)
+            batch = []
             await advance(bus, name, message.sequence - 1)
-        run.append(Outgoing(message.subject, message.payload, headers=_kept(message.headers)))
+        batch.append(
+            Outgoing(message.subject, message.payload, headers=_message_headers(message.headers))
+        )
         last = message.sequence
-    await bus.publish(run)
+    await bus.publish(batch)
 
 
-def _kept(headers: dict[str, str] | None) -> dict[str, str]:
-    """What a message had of headers, without those that are for the server.
+def _message_headers(headers: dict[str, str] | None) -> dict[str, str]:
+    """Return the headers of a message without those that instruct the server.
 
-    Its id stays: what an outbox says again shortly after the restore is dropped as a copy.
+    The message id stays, so that an outbox entry published again after the restore is dropped as a
+    duplicate.
     """
     return {
         key: value
@@ -270,29 +275,29 @@ def _kept(headers: dict[str, str] | None) -> dict[str, str]:
 
 
 async def advance(bus: Bus, name: str, last: int) -> None:
-    """Let the next message of a stream come behind `last`."""
-    reached = (await existing(bus, name)).last
+    """Let the next message of a stream get a sequence above `last`."""
+    reached = (await require_position(bus, name)).last
     filler = Outgoing(FILLERS[name], b"")
     while reached < last:
-        some = min(last - reached, _TOGETHER)
-        await bus.publish([filler] * some)
+        count = min(last - reached, _BATCH)
+        await bus.publish([filler] * count)
         await bus.js.purge_stream(name, subject=filler.subject)
-        reached += some
+        reached += count
 
 
-async def existing(bus: Bus, name: str) -> StreamAt:
-    """Where a stream is that has to be there."""
-    at = await state_of(bus, name)
+async def require_position(bus: Bus, name: str) -> StreamPosition:
+    """Return the position of a stream; raise `CommandError` if it does not exist."""
+    at = await read_position(bus, name)
     if at is None:
-        raise CommandError(f"there is no stream {name}")
+        raise CommandError(f"NATS has no stream {name}")
     return at
 
 
-async def compare(bus: Bus, name: str, wanted: StreamAt) -> None:
-    """Raise `CommandError` unless a stream has what it had, but for what time has taken since."""
-    found = await existing(bus, name)
-    gone = max(found.first - wanted.first, 0)
-    if found.last != wanted.last or found.messages < wanted.messages - gone:
+async def compare(bus: Bus, name: str, wanted: StreamPosition) -> None:
+    """Raise `CommandError` if the stream lacks messages that have not expired."""
+    found = await require_position(bus, name)
+    expired = max(found.first - wanted.first, 0)
+    if found.last != wanted.last or found.messages < wanted.messages - expired:
         raise CommandError(
             f"{name} has {found.messages} messages up to {found.last}, the archive "
             f"{wanted.messages} up to {wanted.last}"

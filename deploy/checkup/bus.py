@@ -1,4 +1,4 @@
-"""NATS: reachable, its servers in good health, its streams complete and not full."""
+"""Checks of NATS: client_host, healthy servers, complete streams with free space."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -11,8 +11,8 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, failed, found
-from deploy.checkup.stores import MOST_SKEW, skew
+from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed
+from deploy.checkup.stores import MAX_SKEW, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import EVENTS, STREAMS
 from libs.common.settings import SettingsInvalid
@@ -20,16 +20,16 @@ from libs.common.store_metrics import StreamReading, read_stream
 
 CONNECT_SECONDS = 3.0
 SERVERS_SECONDS = 1.0
-"""How long servers may take to say how they are."""
-MOST_LAG = 60.0
-"""Seconds that a message may wait to be stored."""
+"""Time for servers to report their health."""
+MAX_LAG = 60.0
+"""Seconds that a report may wait to be stored."""
 FULL = 0.7
-"""Part of a stream's bound from which on it is nearly full."""
+"""Share of its size limit at which a stream counts as nearly full."""
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 FAILURES = (NatsError, APIError, OSError, TimeoutError, ValueError, SettingsInvalid)
-"""Of a connection, and of what is asked on it."""
+"""Errors of a connection and its requests."""
 DROPPING = frozenset({EVENTS, DEAD})
-"""Streams that drop the oldest when they are full."""
+"""Streams that delete their oldest messages when full."""
 
 
 class _Server(msgspec.Struct):
@@ -49,7 +49,7 @@ class _Data(msgspec.Struct):
 
 
 class _Health(msgspec.Struct):
-    """What a server answers to `$SYS.REQ.SERVER.PING.HEALTHZ`."""
+    """Reply of a server to `$SYS.REQ.SERVER.PING.HEALTHZ`."""
 
     server: _Server
     data: _Data = msgspec.field(default_factory=_Data)
@@ -57,7 +57,7 @@ class _Health(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Login:
-    """A way into NATS."""
+    """Address and credentials for NATS."""
 
     url: str
     user: str
@@ -66,7 +66,7 @@ class Login:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Bus]:
-        """A connection; raises what `Bus.connect` does."""
+        """Connect; raise the errors of `Bus.connect`."""
         bus = await Bus.connect(
             self.url,
             user=self.user,
@@ -82,60 +82,60 @@ class Login:
 
 
 async def check_streams(login: Login) -> list[Finding]:
-    """What the login of a service sees of JetStream."""
+    """Check all streams as the user of a service."""
     try:
         async with login.connected() as bus, asyncio.timeout(CHECK_SECONDS):
             readings = {name: await read_stream(bus, name) for name in STREAMS}
     except FAILURES as error:
-        return [failed("nats", error, "stores")]
-    return [one for name, reading in readings.items() for one in judged(name, reading)]
+        return [check_failed("nats", error, "stores")]
+    return [each for name, reading in readings.items() for each in assess_stream(name, reading)]
 
 
-def judged(name: str, reading: StreamReading) -> Iterator[Finding]:
-    """What is to be said of a stream."""
+def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
+    """Yield the findings for a stream."""
     subject, most, held = f"stream {name}", reading.config.max_bytes, reading.state.bytes
-    text = f"{reading.state.messages} messages, copies: {reading.config.num_replicas}"
+    text = f"{reading.state.messages} messages, replicas: {reading.config.num_replicas}"
     if most > 0:
         text += f", {held / most:.0%} full"
-    lacks = f"{reading.missing} copies are missing or behind" if reading.missing else ""
-    yield found(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
+    lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
+    yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
     if name not in DROPPING and most > 0 and held > FULL * most:
-        yield found(f"{subject} fill", text, "", "thingwaystreamfilling")
+        yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name == UPLINK:
-        late = reading.oldest if reading.oldest > MOST_LAG else 0
-        wrong = f"the oldest message waits for {late:.0f} s" if late else ""
-        yield found("lag of ingest", wrong, f"{reading.oldest:.0f} s", "thingwayingestlag")
+        late = reading.oldest if reading.oldest > MAX_LAG else 0
+        wrong = f"the oldest report has waited for {late:.0f} s" if late else ""
+        yield assess("ingest lag", wrong, f"{reading.oldest:.0f} s", "thingwayingestlag")
     if name == DEAD and reading.state.messages:
-        wrong = f"{reading.state.messages} messages were refused in the last 30 days"
-        yield found("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
+        wrong = f"{reading.state.messages} messages were rejected in the last 30 days"
+        yield assess("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
 async def check_servers(login: Login) -> list[Finding]:
-    """What each nats-server says of itself to the system account: JetStream, its leader, time."""
-    heard: list[tuple[datetime, _Health]] = []
+    """Check JetStream, its leader and the clock of each nats-server, as system user."""
+    responses: list[tuple[datetime, _Health]] = []
 
-    async def hear(message: Msg) -> None:
-        heard.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_Health)))
+    async def collect(message: Msg) -> None:
+        responses.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_Health)))
 
     try:
         async with login.connected() as bus:
             inbox, before = bus.client.new_inbox(), datetime.now(UTC)
-            await bus.client.subscribe(inbox, cb=hear)
+            await bus.client.subscribe(inbox, cb=collect)
             await bus.client.publish(HEALTH, b'{"details":true}', reply=inbox)
             await asyncio.sleep(SERVERS_SECONDS)
     except FAILURES as error:
-        return [failed("nats servers", error, "stores")]
-    if not heard:
-        return [found("nats servers", "none says how it is", "", "stores")]
-    return [_server(before, *one) for one in heard]
+        return [check_failed("nats servers", error, "stores")]
+    if not responses:
+        return [assess("nats servers", "no server replies", "", "stores")]
+    return [_assess_server(before, *response) for response in responses]
 
 
-def _server(before: datetime, after: datetime, health: _Health) -> Finding:
+def _assess_server(before: datetime, after: datetime, health: _Health) -> Finding:
     subject = f"nats-server {health.server.name}"
-    differs = skew(before, health.server.time, after)
-    if differs > MOST_SKEW:
-        return found(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
+    differs = clock_skew(before, health.server.time, after)
+    if differs > MAX_SKEW:
+        return assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
     well = health.data.status == "ok"
-    faults = "; ".join(one.error for one in health.data.errors) or health.data.error
+    faults = "; ".join(fault.error for fault in health.data.errors) or health.data.error
     wrong = "" if well else f"{health.data.status or 'not ok'}: {faults}"
-    return found(subject, wrong, f"{health.server.ver}, JetStream is well", "stores")
+    return assess(subject, wrong, f"{health.server.ver}, JetStream is healthy", "stores")

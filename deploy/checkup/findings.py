@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""Findings of the health checks."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,39 +23,39 @@ Section = Literal[
     "thingwaystreamreplicasmissing",
     "thingwayversionsdiffer",
 ]
-"""Headings of the runbook."""
+"""Headings in the runbook."""
 CHECK_SECONDS = 8.0
-"""How long one check may take."""
-MOST_TEXT = 300
-"""Characters of an error; MongoDB's driver tells much."""
+"""Timeout of a check."""
+MAX_ERROR_CHARACTERS = 300
+"""MongoDB's driver writes long error messages."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report."""
+    """A line of the report."""
 
     subject: str
     good: bool
     text: str
     todo: str = ""
-    """Where it stands what to do, when there is something to do."""
+    """Runbook section to follow; empty if the check passed."""
     minor: bool = False
-    """Whether the platform works all the same."""
+    """Whether the platform works despite the finding."""
 
 
-def found(
-    subject: str, wrong: str, right: str, section: Section, *, minor: bool = False
+def assess(
+    subject: str, problem: str, ok: str, section: Section, *, minor: bool = False
 ) -> Finding:
-    """A finding: `wrong` says what is wrong, and is empty when nothing is.
+    """Return a finding: bad if `problem` is not empty, else good with the text `ok`.
 
-    `section` of the runbook helps.
+    `section` of the runbook explains the problem.
     """
-    if wrong:
-        return Finding(subject, good=False, text=wrong, todo=_RUNBOOKS + section, minor=minor)
-    return Finding(subject, good=True, text=right)
+    if problem:
+        return Finding(subject, good=False, text=problem, todo=_RUNBOOKS + section, minor=minor)
+    return Finding(subject, good=True, text=ok)
 
 
-def failed(subject: str, error: Exception, section: Section) -> Finding:
-    """A check that did not come to its end."""
+def check_failed(subject: str, error: Exception, section: Section) -> Finding:
+    """Return the finding of a check that raised an error."""
     text = without_logins(f"{type(error).__name__}: {error}")
-    return found(subject, text[:MOST_TEXT], "", section)
+    return assess(subject, text[:MAX_ERROR_CHARACTERS], "", section)

@@ -1,4 +1,4 @@
-"""The services' processes: ready, of one version, with files to spare, their outboxes empty."""
+"""Checks of service processes: readiness, version, open files, outbox."""
 
 import asyncio
 import socket
@@ -10,69 +10,70 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.checkup.findings import Finding, failed, found
+from deploy.checkup.findings import Finding, assess, check_failed
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
 from libs.common.tls import trusting
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _OK = 200
-MOST_WAIT = 60.0
-"""Seconds that an entry of an outbox may wait."""
-MOST_OPEN = 0.8
-"""Part of the files that a process may have open."""
+MAX_OUTBOX_WAIT = 60.0
+"""Seconds that an outbox entry may wait."""
+MAX_OPEN_SHARE = 0.8
+"""Share of the open-file limit."""
 
 
 class Process(NamedTuple):
-    """What a process says of itself."""
+    """State that a process reports."""
 
     name: str
     states: dict[str, str]
-    """Why it is not ready, by part."""
+    """State of each dependency."""
     metrics: dict[str, float]
     version: str
 
 
 async def check_processes(addresses: Mapping[str, str], ca_file: str) -> list[Finding]:
-    """What can be seen at the addresses of services, by name; each replica that a name has.
+    """Check every replica of the services at these addresses.
 
-    `https://` services prove themselves to `ca_file`, but on loopback, where they are oneself.
+    `https://` services must have a certificate of `ca_file`, except on loopback.
     """
     try:
         connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
     except SettingsInvalid as error:
-        return [failed("services", error, "certificates")]
+        return [check_failed("services", error, "certificates")]
     async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:
         answers = await asyncio.gather(
             *[
-                _ask(session, name if len(replicas) == 1 else f"{name} at {url}", url)
+                _read_state(session, name if len(replicas) == 1 else f"{name} at {url}", url)
                 for name, base in addresses.items()
                 for replicas in [await _replicas(base)]
                 for url in replicas
             ]
         )
-    processes = [one for one in answers if isinstance(one, Process)]
-    findings = [one for one in answers if isinstance(one, Finding)]
-    findings += [one for process in processes for one in judged(process)]
-    return [*findings, *versions(processes)]
+    processes = [answer for answer in answers if isinstance(answer, Process)]
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    findings += [finding for process in processes for finding in assess_process(process)]
+    return [*findings, *compare_versions(processes)]
 
 
 async def _replicas(base: str) -> list[str]:
-    """An address for each of the hosts that a name stands for; of TLS only the name fits."""
+    """Return one URL per host that a name resolves to; for TLS only the name matches."""
     parts = urlsplit(base)
     if parts.scheme == "https" or not parts.hostname:
         return [base]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
+        resolved = await asyncio.get_running_loop().getaddrinfo(
             parts.hostname, parts.port, type=socket.SOCK_STREAM
         )
     except OSError:
-        return [base]  # asking it will say why
-    hosts = sorted({f"[{one[4][0]}]" if ":" in str(one[4][0]) else one[4][0] for one in found})
+        return [base]  # the request reports the reason
+    addresses = {str(info[4][0]) for info in resolved}
+    hosts = sorted(f"[{address}]" if ":" in address else address for address in addresses)
     return [f"{parts.scheme}://{host}:{parts.port or 80}" for host in hosts]
 
 
-async def _ask(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
+async def _read_state(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
         async with session.get(f"{base}/readyz", ssl=verified) as answer:
@@ -81,12 +82,12 @@ async def _ask(session: aiohttp.ClientSession, name: str, base: str) -> Process 
         async with session.get(f"{base}/metrics", ssl=verified) as answer:
             metrics, version = read_metrics(await answer.text())
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
-        return failed(f"service {name}", error, "thingwayservicemissing")
+        return check_failed(f"service {name}", error, "thingwayservicemissing")
     return Process(name, states, metrics, version)
 
 
 def read_metrics(text: str) -> tuple[dict[str, float], str]:
-    """The largest value of each metric, and the version of the process."""
+    """Return the largest value of each metric, and the version of the process."""
     metrics: dict[str, float] = {}
     version = ""
     for family in text_string_to_metric_families(text):
@@ -97,26 +98,26 @@ def read_metrics(text: str) -> tuple[dict[str, float], str]:
     return metrics, version
 
 
-def judged(process: Process) -> Iterator[Finding]:
-    """What is to be said of one process."""
+def assess_process(process: Process) -> Iterator[Finding]:
+    """Yield the findings for a process."""
     subject = f"service {process.name}"
     unready = {name: why for name, why in process.states.items() if not why.startswith("ok")}
     wrong = "; ".join(f"{name} {why}" for name, why in unready.items())
-    yield found(subject, wrong, f"ready, {process.version}", "thingwaydependencydown")
-    opened, most = (process.metrics.get(f"process_{one}_fds", 0) for one in ("open", "max"))
-    if opened > MOST_OPEN * most:
-        text = f"{opened:.0f} of {most:.0f}"
-        yield found(f"{subject} open files", text, "", "thingwayopenfiles", minor=True)
+    yield assess(subject, wrong, f"ready, {process.version}", "thingwaydependencydown")
+    opened, limit = (process.metrics.get(f"process_{kind}_fds", 0) for kind in ("open", "max"))
+    if opened > MAX_OPEN_SHARE * limit:
+        text = f"{opened:.0f} of {limit:.0f}"
+        yield assess(f"{subject} open files", text, "", "thingwayopenfiles", minor=True)
     waits = process.metrics.get("thingway_outbox_oldest_seconds", 0.0)
-    if waits > MOST_WAIT:
+    if waits > MAX_OUTBOX_WAIT:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
-        text = f"{number:.0f} writes of events, the oldest waits for {waits:.0f} s"
-        yield found(f"{subject} outbox", text, "", "thingwayoutboxstuck")
+        text = f"{number:.0f} entries, the oldest has waited for {waits:.0f} s"
+        yield assess(f"{subject} outbox", text, "", "thingwayoutboxstuck")
 
 
-def versions(processes: list[Process]) -> Iterator[Finding]:
-    """Whether all are of one version; nothing of none."""
-    names = sorted({one.version for one in processes})
+def compare_versions(processes: list[Process]) -> Iterator[Finding]:
+    """Yield a finding that tells whether all processes have the same version."""
+    names = sorted({process.version for process in processes})
     if names:
-        wrong = f"{', '.join(names)} side by side" if len(names) > 1 else ""
-        yield found("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)
+        wrong = f"{', '.join(names)} run side by side" if len(names) > 1 else ""
+        yield assess("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)

@@ -1,1 +1,1 @@
-"""What the containers need: entrypoint and health check, and the jobs of docker-compose.yml."""
+"""Entrypoint, health check and compose jobs of the container image."""

@@ -1,8 +1,8 @@
-"""The image's entrypoint: take the secrets from a file, then become the command.
+"""The image's entrypoint: load secrets from a file, then execute the command.
 
 `python -m deploy.docker.entry COMMAND …` reads `NAME=value` lines from the file that
-`THINGWAY_ENV_FILE` names (default `/secrets/env`; without the file nothing is read) and
-replaces itself by COMMAND. What the environment says already stays as it is.
+`THINGWAY_ENV_FILE` names (default `/secrets/env`; a missing file is ignored) and replaces itself
+with COMMAND. Variables that are already set keep their values.
 """
 
 import os
@@ -15,13 +15,13 @@ DEFAULT_FILE = "/secrets/env"
 
 
 def read_variables(text: str) -> dict[str, str]:
-    """The variables of an env file: `NAME=value` lines, taken literally."""
+    """Return the variables in an env file: `NAME=value` lines without quoting."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {name: value for name, _, value in pairs}
 
 
-def complete(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the command. Raises OSError for a file that cannot be read."""
+def add_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the command; raise `OSError` for an unreadable file."""
     file = Path(environ.get(ENV_FILE, DEFAULT_FILE))
     try:
         text = file.read_text()
@@ -31,11 +31,11 @@ def complete(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Become the command; one line on stderr when that cannot be."""
+    """Execute the command; print one line to stderr if that fails."""
     if not arguments:
         sys.exit("usage: python -m deploy.docker.entry COMMAND …")
     try:
-        environment = complete(os.environ)
+        environment = add_secrets(os.environ)
         os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - no shell is wanted
     except OSError as error:
         sys.exit(f"entry: {error}")

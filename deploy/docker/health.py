@@ -1,4 +1,4 @@
-"""The image's health check: does this container's service say that it is ready?"""
+"""The image's health check: whether the container's service is ready."""
 
 import http.client
 import os
@@ -10,11 +10,11 @@ _OK = 200
 
 
 def main() -> int:
-    """Ask `/readyz` on the service's own port; 0 when it is ready, else 1 and the reason."""
+    """Request `/readyz` on the service's port; return 0 if ready, else print why."""
     port = int(os.environ.get("THINGWAY_PORT", "8000"))
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
     if os.environ.get("THINGWAY_TLS_CERTIFICATE"):
-        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - itself, over loopback
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - loopback only
         connection = http.client.HTTPSConnection(
             "127.0.0.1", port, timeout=_TIMEOUT_SECONDS, context=context
         )

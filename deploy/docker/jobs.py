@@ -1,16 +1,16 @@
-"""The jobs of docker-compose.yml: `python -m deploy.docker.jobs (setup|mongo-setup|bootstrap)`.
+"""The jobs of docker-compose.yml: `python -m deploy.docker.jobs JOB`.
 
-`setup` is the first: it makes the secrets once, and hands each container its own. `/state` (a
-volume that only this job sees) keeps all of them; `/out/NAME` is the volume that container NAME
-finds at `/secrets`. Later starts make what is missing and change nothing else.
+`setup` runs first. It creates the secrets once and gives each container its own. `/state`, a volume
+of this job only, stores all of them; `/out/NAME` is the volume that container NAME mounts at
+`/secrets`. Later runs only add missing secrets.
 
-`mongo-setup` makes the replica set, the administrator and a user per service. It runs in the
-network of the `mongo` container, because MongoDB lets the first administrator be made over loopback
-only. It may run again at every start.
+`mongo-setup` creates the replica set, the administrator and a user per service. It shares the
+network of the `mongo` container, because MongoDB allows the creation of the first administrator
+over loopback only. It can be repeated.
 
-`bootstrap` is the last: it makes the first application, user, product and device, as the launcher
-does. It writes `/secrets/ready.json` (mode 0600) with the addresses as the host sees them, and
-prints where it is. `THINGWAY_PUBLIC_*` name these addresses, `THINGWAY_ADMIN_EMAIL` the user.
+`bootstrap` runs last. It creates the first application, user, product and device, as the launcher
+does, writes `/secrets/ready.json` (mode 0600) with the public addresses, and prints how to read it.
+`THINGWAY_PUBLIC_*` set the addresses, `THINGWAY_ADMIN_EMAIL` the user.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.nats import ServerFiles
-from deploy.platform.openapi import until_serving
+from deploy.platform.openapi import wait_serving
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.shares import (
     MONGO_PORT,
@@ -38,7 +38,7 @@ from deploy.platform.shares import (
     Places,
     Share,
     bootstrap_state,
-    prepare,
+    create_shares,
 )
 from deploy.platform.state import Addresses, State
 from libs.common.errors import ThingwayError
@@ -49,10 +49,10 @@ SECRETS = Path("/secrets")
 SIMULATOR = Path("/simulator")
 START_SECONDS = 180.0
 
-OURS = 10001
-"""The user of our image."""
+IMAGE_USER = 10001
+"""User id of the Thingway image."""
 OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
-"""The users that the official images of the servers run as."""
+"""User ids of the servers' official images."""
 PLAIN = Places(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
@@ -61,7 +61,7 @@ PLAIN = Places(
         f"http://gateway:{SERVICE_PORT}", f"mqtt://nats:{MQTT_PORT}", f"nats://nats:{NATS_PORT}"
     ),
 )
-"""The names of the containers in docker-compose.yml."""
+"""Addresses in docker-compose.yml."""
 ENCRYPTED = replace(
     PLAIN,
     addresses=Addresses(
@@ -72,7 +72,7 @@ ENCRYPTED = replace(
     ),
     tls=ServerFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
 )
-"""With docker-compose.tls.yml."""
+"""Addresses with docker-compose.tls.yml."""
 TLS = "THINGWAY_TLS"
 """Set by docker-compose.tls.yml."""
 PUBLIC = {
@@ -84,9 +84,9 @@ _MONGO_PREFIX = "MONGO_"
 
 
 def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = "") -> int:
-    """Run a job; return exit code 1, with one line on stderr, when it fails.
+    """Run a job; on failure, print one line to stderr and return exit code 1.
 
-    `waits_for` is what was not ready when the job raises `TimeoutError`.
+    `waits_for` names what was not ready if the job raises `TimeoutError`.
     """
     try:
         job()
@@ -100,9 +100,9 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
     return 0
 
 
-def hand_out(out: Path, share: Share) -> None:
-    """Write a share into its volume, readable by its user only; keep files that exist."""
-    directory, owner = out / share.part, OWNERS.get(share.part, OURS)
+def write_share(out: Path, share: Share) -> None:
+    """Write a share into its volume, readable by its user only; keep an equal file."""
+    directory, owner = out / share.part, OWNERS.get(share.part, IMAGE_USER)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
     path = directory / share.name
@@ -112,107 +112,110 @@ def hand_out(out: Path, share: Share) -> None:
     os.chown(path, owner, owner)
 
 
-def _hand_out_bootstrap_state(out: Path, state: State, places: Places) -> None:
-    """Give the bootstrap job its state, and two volumes that it may write to."""
+def _write_bootstrap_state(out: Path, state: State, places: Places) -> None:
+    """Write the state of the bootstrap job, and make two volumes writable for it."""
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
-        os.chown(volume, OURS, OURS)
+        os.chown(volume, IMAGE_USER, IMAGE_USER)
     states.save(directory, bootstrap_state(state, states.load(directory), places))
-    os.chown(directory / states.FILE_NAME, OURS, OURS)
+    os.chown(directory / states.FILE_NAME, IMAGE_USER, IMAGE_USER)
 
 
-def _make_secrets() -> None:
+def _create_secrets() -> None:
     state = states.load(STATE)
     console.adopt_client(state, os.environ)
     places = ENCRYPTED if os.environ.get(TLS) else PLAIN
-    shares = prepare(state, places)
+    shares = create_shares(state, places)
     states.save(STATE, state)
     for share in shares:
-        hand_out(OUT, share)
-    _hand_out_bootstrap_state(OUT, state, places)
+        write_share(OUT, share)
+    _write_bootstrap_state(OUT, state, places)
 
 
 def setup() -> int:
-    """Make the secrets, keep them, hand them out."""
-    return run_job("setup", _make_secrets, "every container has its secrets")
+    """Create the secrets, save them, and give each container its own."""
+    return run_job("setup", _create_secrets, "every container has its secrets")
 
 
 def database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
-    """The users of MongoDB, with the passwords that `setup` made."""
-    given = [name for name in environ if name.startswith(_MONGO_PREFIX)]
-    secrets = {f"mongo.{one.removeprefix(_MONGO_PREFIX)}": environ[one] for one in given}
+    """Return MongoDB's users with the passwords that `setup` created."""
+    variables = [name for name in environ if name.startswith(_MONGO_PREFIX)]
+    secrets = {f"mongo.{name.removeprefix(_MONGO_PREFIX)}": environ[name] for name in variables}
     state = State(secrets=secrets)
     return [*services.database_users(state), services.backup_user(state)]
 
 
 def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None, None]]) -> int:
-    """Set MongoDB up with its users; the exit code is 1 when it is not there in time."""
-    work = set_up(database_users(os.environ))
-    done = "the replica set and its users are there"
+    """Create MongoDB's users with `set_up`; return 1 if MongoDB is not ready in time."""
+    setup_users = set_up(database_users(os.environ))
+    done = "the replica set and its users exist"
     return run_job(
-        "mongo-setup", lambda: asyncio.run(asyncio.wait_for(work, START_SECONDS)), done, "MongoDB"
+        "mongo-setup",
+        lambda: asyncio.run(asyncio.wait_for(setup_users, START_SECONDS)),
+        done,
+        "MongoDB",
     )
 
 
 def mongo_setup() -> int:
-    """Set MongoDB up over loopback."""
+    """Set up MongoDB over loopback."""
     member, password = f"{LOOPBACK}:{MONGO_PORT}", os.environ["MONGO_ADMIN"]
     return run_mongo_setup(lambda users: mongo_server.set_up([member], password, users))
 
 
 def public_addresses(environ: Mapping[str, str]) -> Addresses:
-    """Where clients outside the containers find the platform."""
+    """Return the addresses for clients outside the containers."""
     http, mqtt, nats = (environ.get(name) or default for name, default in PUBLIC.items())
     return Addresses(http, mqtt, nats)
 
 
 def ready_file(state: State, public: Addresses) -> bytes:
-    """The content of `ready.json`; the platform's processes are containers, so no pids."""
-    content = ready.content_of(state, public, pids={})
+    """Return the content of `ready.json`, without pids."""
+    content = ready.encode_ready(state, public, pids={})
     if content is None:
-        raise AssertionError("the bootstrap ends with an application, a user and a device")
+        raise AssertionError("the bootstrap creates an application, a user and a device")
     return content
 
 
 def simulator_file(state: State) -> bytes:
-    """The settings of the simulator (profile `demo`)."""
+    """Return the environment of the simulator (profile `demo`)."""
     device, addresses = state.device, state.addresses
     if device is None or addresses is None:
-        raise AssertionError("the bootstrap ends with a device")
+        raise AssertionError("the bootstrap creates a device")
     return (
         f"THINGWAY_MQTT_URL={addresses.mqtt_url}\n"
         f"THINGWAY_DEVICE_SN={device.sn}\nTHINGWAY_DEVICE_KEY={device.key}\n"
     ).encode()
 
 
-async def first_data(state: State, save: Callable[[], None]) -> None:
-    """Wait for the platform and bring it to its first data; repeatable.
+async def create_first_data(state: State, save: Callable[[], None]) -> None:
+    """Wait for the platform and create its first data; repeatable.
 
-    Raises `TimeoutError` when it does not serve in time.
+    Raises `TimeoutError` if the platform does not start in time.
     """
     addresses = state.addresses
     if addresses is None:
         raise LauncherError("no addresses: the job `setup` has not run")
     async with asyncio.timeout(START_SECONDS):
-        await until_serving(addresses.base_url, addresses.ca_file)
+        await wait_serving(addresses.base_url, addresses.ca_file)
     await bootstrap(state, addresses, console.admin_email(), save)
 
 
-def _make_first_data() -> None:
+def _bootstrap() -> None:
     state = states.load(SECRETS)
-    asyncio.run(first_data(state, lambda: states.save(SECRETS, state)))
+    asyncio.run(create_first_data(state, lambda: states.save(SECRETS, state)))
     write_private(SECRETS / ready.FILE_NAME, ready_file(state, public_addresses(os.environ)))
     write_private(SIMULATOR / "env", simulator_file(state))
 
 
-def make_first_data() -> int:
-    """Make the first data, and write what others need to use them."""
+def run_bootstrap() -> int:
+    """Create the first data, and write the files with its credentials."""
     where = "docker-compose run --rm --no-deps credentials"
     done = f"Thingway is ready; credentials: {where}"
-    return run_job("bootstrap", _make_first_data, done, "the platform")
+    return run_job("bootstrap", _bootstrap, done, "the platform")
 
 
-JOBS = {"setup": setup, "mongo-setup": mongo_setup, "bootstrap": make_first_data}
+JOBS = {"setup": setup, "mongo-setup": mongo_setup, "bootstrap": run_bootstrap}
 
 if __name__ == "__main__":
     sys.exit(JOBS[sys.argv[1]]())

@@ -1,1 +1,1 @@
-"""What the jobs of the chart run (deploy/helm/thingway)."""
+"""Jobs and tests of the Helm chart (deploy/helm/thingway)."""

@@ -1,7 +1,7 @@
-"""What `helm test` runs: a new device reports over MQTT, and its history is read over HTTP.
+"""The check of `helm test`: a report sent over MQTT appears in the history.
 
-Arguments: `URL MQTT_URL` as pods reach them. Takes the first application from
-`/secrets/ready.json`, and deletes the device when it is done.
+Arguments: `URL MQTT_URL` inside the cluster. The check uses the first application in
+`/secrets/ready.json` and deletes its device at the end.
 """
 
 import asyncio
@@ -28,26 +28,28 @@ _DEVICES = "/device/openapi/v1/devices"
 
 
 async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
-    """Raise what fails; `TimeoutError` when the report is not in history within a minute."""
+    """Run the check; raise `TimeoutError` if the report is not stored within a minute."""
     sn = f"DEMO{secrets.token_hex(6).upper()}"
     device = await api.add_device(sn, "helm test", demo_product()["model"])
     try:
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(SECONDS):
             await _report(mqtt_doors(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
-            await _is_stored(api, device, {"temperature": 21.5})
+            await _wait_stored(api, device, {"temperature": 21.5})
     finally:
         await api.request("DELETE", f"{_DEVICES}/{device}")
 
 
-async def _report(door: Mapping[str, Any], sn: str, key: str, properties: dict[str, float]) -> None:
-    """Return when the report is acknowledged."""
-    async with aiomqtt.Client(**door, username=sn, password=key, identifier=sn) as client:
+async def _report(
+    server: Mapping[str, Any], sn: str, key: str, properties: dict[str, float]
+) -> None:
+    """Publish a report and wait for its acknowledgement."""
+    async with aiomqtt.Client(**server, username=sn, password=key, identifier=sn) as client:
         body = json.dumps({"properties": properties})
         await client.publish(f"thing/{sn}/up/report", body, qos=1)
 
 
-async def _is_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
+async def _wait_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
     path = f"{_DEVICES}/{device}/properties/history?startTime=0&pageSize=1"
     while True:
         records = (await api.request("GET", path))["list"]
@@ -59,7 +61,7 @@ async def _is_stored(api: OpenApi, device: int, properties: dict[str, float]) ->
 async def _run(base_url: str, mqtt_url: str) -> None:
     found = ready.read(SECRETS)
     if found is None:
-        raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap has not ended")
+        raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap job has not finished")
     application = found.application
     ca_file = os.environ.get("THINGWAY_CA_FILE", "")
     login = (application.client_id, application.client_secret)
@@ -68,7 +70,7 @@ async def _run(base_url: str, mqtt_url: str) -> None:
 
 
 def main() -> int:
-    """Exit code 1 and one line when it cannot be."""
+    """Run the check; on failure, print one line and return exit code 1."""
     base_url, mqtt_url = sys.argv[1:]
     try:
         asyncio.run(_run(base_url, mqtt_url))
@@ -78,7 +80,7 @@ def main() -> int:
     except TimeoutError:
         sys.stderr.write(f"check: the report was not in history within {SECONDS:.0f} s\n")
         return 1
-    sys.stdout.write("check: reported over MQTT, read back over HTTP\n")
+    sys.stdout.write("check: the report sent over MQTT is in the history\n")
     return 0
 
 

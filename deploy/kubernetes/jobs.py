@@ -1,18 +1,17 @@
-"""The jobs of the chart: `python -m deploy.kubernetes.jobs (setup|mongo-setup|bootstrap) …`.
+"""The jobs of the Helm chart: `python -m deploy.kubernetes.jobs JOB …`.
 
-`setup` is the first: it makes the secrets once, and hands each part its own as a Secret.
-`NAME-setup` keeps all of them and is read by nobody else; `NAME-PART` is mounted by that part at
-`/secrets`. An upgrade makes what is missing and changes nothing else.
+`setup` runs first. It creates the secrets once and gives each part its own Secret. `NAME-setup`
+stores all of them, for this job only; part PART mounts `NAME-PART` at `/secrets`. An upgrade only
+adds missing secrets.
 
-`mongo-setup MEMBER …` makes the replica set of its members (`host:port`) and a user per service;
-repeatable. MongoDB lets the first user be made over loopback only, and a pod's loopback is its own;
-so this logs in as the members do to each other, with the key file (`/keys/key`). `/secrets/env` has
-the passwords.
+`mongo-setup MEMBER …` creates the replica set of its members (`host:port`) and a user per service;
+repeatable. MongoDB allows the creation of the first user over loopback only, and each pod has its
+own loopback. Therefore the job logs in with the key file (`/keys/key`), as members do to each
+other. `/secrets/env` contains the passwords.
 
-`bootstrap NAME` is the last: the first data, as the launcher makes them. It keeps how far it has
-come in the Secret `NAME-bootstrap`, ends with `ready.json` there, and with the simulator's settings
-in `NAME-simulator`. `THINGWAY_PUBLIC_*` name the addresses as clients see them,
-`THINGWAY_ADMIN_EMAIL` the user.
+`bootstrap NAME` runs last and creates the first data, as the launcher does. It saves its progress
+in the Secret `NAME-bootstrap`, and finally `ready.json` there and the simulator's settings in
+`NAME-simulator`. `THINGWAY_PUBLIC_*` set the public addresses, `THINGWAY_ADMIN_EMAIL` the user.
 """
 
 import argparse
@@ -31,7 +30,7 @@ from typing import Any
 import msgspec
 
 from deploy.docker.jobs import (
-    first_data,
+    create_first_data,
     public_addresses,
     ready_file,
     run_job,
@@ -42,7 +41,7 @@ from deploy.platform import console, ready
 from deploy.platform.errors import LauncherError
 from deploy.platform.mongo_server import set_up_members
 from deploy.platform.nats import ServerFiles
-from deploy.platform.shares import Places, bootstrap_state, prepare
+from deploy.platform.shares import Places, bootstrap_state, create_shares
 from deploy.platform.state import FILE_NAME, Addresses, State
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,29 +49,29 @@ _TIMEOUT_SECONDS = 10
 
 
 class Secrets:
-    """The Secrets of one release, `{name}-{part}`, by the service account of the pod.
+    """The Secrets `{name}-{part}` of a release, accessed as the pod's service account.
 
-    A Secret is written by server-side apply, which makes it when it is missing and leaves alone
-    what others have put into it. Unlike a plain creation, it says the name before it is allowed,
-    so a Role can say by `resourceNames` which Secrets its holder may make.
+    Secrets are written with server-side apply, which creates a missing Secret and keeps the keys of
+    other field managers. Unlike a create request, its URL contains the name, so a Role can list the
+    allowed Secrets in `resourceNames`.
     """
 
     def __init__(self, name: str, manager: str) -> None:
-        """Take the release's name, and `manager`, the field owner of each write."""
+        """`name` is the release's name, `manager` the field manager of each write."""
         self._name = name
         self._manager = manager
         self._namespace = (ACCOUNT / "namespace").read_text()
         self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-        # Authorities of clusters are made by many tools, and some leave out what RFC 5280 wants.
+        # Some tools create cluster authorities without extensions that RFC 5280 requires.
         self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
 
     def read(self, part: str) -> dict[str, bytes]:
-        """The content of a part's Secret by key; empty when there is none."""
-        found = self._ask("GET", part, missing_is_fine=True)
+        """Return the content of a part's Secret by key; empty if it does not exist."""
+        found = self._request("GET", part, allow_missing=True)
         return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
 
     def write(self, part: str, content: Mapping[str, bytes]) -> None:
-        """Make a part's Secret, or change it; these are all the keys that this manager gives it."""
+        """Create or update a part's Secret; `content` has all keys of this field manager."""
         labels = {
             "app.kubernetes.io/instance": os.environ.get("RELEASE", self._name),
             "app.kubernetes.io/name": "thingway",
@@ -84,10 +83,10 @@ class Secrets:
             "metadata": {"name": f"{self._name}-{part}", "labels": labels},
             "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
         }
-        self._ask("PATCH", part, body)
+        self._request("PATCH", part, body)
 
-    def _ask(
-        self, method: str, part: str, body: Any = None, *, missing_is_fine: bool = False
+    def _request(
+        self, method: str, part: str, body: Any = None, *, allow_missing: bool = False
     ) -> dict[str, Any]:
         path = f"/api/v1/namespaces/{self._namespace}/secrets/{self._name}-{part}"
         headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"}
@@ -104,7 +103,7 @@ class Secrets:
             content: dict[str, Any] = json.loads(answer.read())
         finally:
             server.close()
-        if answer.status == HTTPStatus.NOT_FOUND and missing_is_fine:
+        if answer.status == HTTPStatus.NOT_FOUND and allow_missing:
             return {}
         if answer.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             raise LauncherError(f"{method} {path}: {answer.status} {content.get('message')}")
@@ -115,14 +114,14 @@ ALL = "setup"
 BOOTSTRAP = "bootstrap"
 TLS = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
-"""Where the chart mounts them."""
+"""Path where the chart mounts the authority."""
 MONGO_KEY = Path("/keys/key")
 
 
 def read_state(secrets: Secrets, part: str) -> State:
-    """The state that a part keeps; an empty one when there is none yet.
+    """Return the saved state of a part; an empty one if none exists.
 
-    Raises `LauncherError` for one that cannot be read: new secrets would lock everybody out.
+    Raises `LauncherError` if it cannot be decoded: new secrets would lock everybody out.
     """
     content = secrets.read(part).get(FILE_NAME)
     try:
@@ -132,34 +131,36 @@ def read_state(secrets: Secrets, part: str) -> State:
 
 
 def write_state(secrets: Secrets, part: str, state: State) -> None:
-    """Keep the state of a part."""
+    """Save the state of a part."""
     secrets.write(part, {FILE_NAME: msgspec.json.encode(state)})
 
 
-def hand_out(secrets: Secrets, places: Places) -> None:
-    """Create the secrets, store all of them, and only then give each part its own."""
+def write_secrets(secrets: Secrets, places: Places) -> None:
+    """Create missing secrets, save them all, and then write the parts' Secrets."""
     state = read_state(secrets, ALL)
     console.adopt_client(state, os.environ)
-    shares = prepare(state, places)
-    begun = bootstrap_state(state, read_state(secrets, BOOTSTRAP), places)
+    shares = create_shares(state, places)
+    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP), places)
     write_state(secrets, ALL, state)
-    write_state(secrets, BOOTSTRAP, begun)
+    write_state(secrets, BOOTSTRAP, bootstrap)
     for part in dict.fromkeys(share.part for share in shares):
-        files = {one.name: one.content.encode() for one in shares if one.part == part}
+        files = {share.name: share.content.encode() for share in shares if share.part == part}
         secrets.write(part, files)
 
 
 def setup(arguments: Sequence[str]) -> int:
-    """Make the secrets, keep them, hand them out."""
+    """Create the secrets, save them, and give each part its own."""
     parser = argparse.ArgumentParser(prog="python -m deploy.kubernetes.jobs setup")
-    parser.add_argument("--name", required=True, help="what the Secrets' names begin with")
+    parser.add_argument("--name", required=True, help="prefix of the Secrets' names")
     parser.add_argument("--mongo", required=True, help="members, host:port separated by commas")
-    parser.add_argument("--nats-members", default="", help="hosts of a cluster, by commas")
+    parser.add_argument(
+        "--nats-members", default="", help="hosts of a cluster, separated by commas"
+    )
     parser.add_argument("--redis", required=True, help="host:port")
-    parser.add_argument("--url", required=True, help="where the gateway is in the cluster")
+    parser.add_argument("--url", required=True, help="URL of the gateway in the cluster")
     parser.add_argument("--mqtt-url", required=True)
     parser.add_argument("--nats-url", required=True)
-    parser.add_argument("--tls", action="store_true", help=f"nats-server shows {TLS.certificate}")
+    parser.add_argument("--tls", action="store_true", help=f"nats-server uses {TLS.certificate}")
     given = parser.parse_args(arguments)
     places = Places(
         mongo=given.mongo,
@@ -173,29 +174,29 @@ def setup(arguments: Sequence[str]) -> int:
         nats_server_name="$NATS_SERVER_NAME",
     )
     done = "every part has its secrets"
-    return run_job("setup", lambda: hand_out(Secrets(given.name, "setup"), places), done)
+    return run_job("setup", lambda: write_secrets(Secrets(given.name, "setup"), places), done)
 
 
 def mongo_setup(members: Sequence[str]) -> int:
-    """Set MongoDB up."""
+    """Set up MongoDB."""
     key, password = MONGO_KEY.read_text(), os.environ["MONGO_ADMIN"]
     return run_mongo_setup(lambda users: set_up_members(members, key, password, users))
 
 
-def _make_first_data(name: str) -> None:
+def _bootstrap(name: str) -> None:
     secrets = Secrets(name, "bootstrap")
     state = read_state(secrets, BOOTSTRAP)
-    asyncio.run(first_data(state, lambda: write_state(secrets, BOOTSTRAP, state)))
+    asyncio.run(create_first_data(state, lambda: write_state(secrets, BOOTSTRAP, state)))
     public = public_addresses(os.environ)
     secrets.write("credentials", {ready.FILE_NAME: ready_file(state, public)})
     secrets.write("simulator", {"env": simulator_file(state)})
 
 
 def bootstrap(arguments: Sequence[str]) -> int:
-    """Wait for the platform and bring it to its first data; repeatable."""
+    """Wait for the platform and create its first data; repeatable."""
     [name] = arguments
     done = "Thingway is ready"
-    return run_job("bootstrap", lambda: _make_first_data(name), done, "the platform")
+    return run_job("bootstrap", lambda: _bootstrap(name), done, "the platform")
 
 
 JOBS = {"setup": setup, "mongo-setup": mongo_setup, "bootstrap": bootstrap}

@@ -1,1 +1,1 @@
-"""The one-machine launcher: the `thingway` command."""
+"""The `thingway` command, which runs the platform on one machine."""

@@ -13,45 +13,53 @@ import msgspec
 from nats.errors import Error as NatsError
 from pymongo.errors import PyMongoError
 
-from deploy.backup.archive import ArchiveBroken, Key, Reader, Writer, key_of
-from deploy.backup.backing_up import back_up
+from deploy.backup.archive import (
+    ArchiveBroken,
+    Key,
+    Reader,
+    VerifiedArchive,
+    Writer,
+    read_key,
+    read_records,
+)
+from deploy.backup.installation import back_up
+from deploy.backup.installation import restore as restore_stores
 from deploy.backup.records import Head, Record, Secrets
-from deploy.backup.restoring import Checked, records_of
-from deploy.backup.restoring import restore as restore_stores
 from deploy.backup.stores import Stores
 from deploy.backup.tenants import back_up_tenant, restore_tenant
 from deploy.local import lock, servers
 from deploy.local.process import base_environment
-from deploy.local.supervisor import Supervisor, together, until_ready
+from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
-from deploy.platform.files import make_private_directory, writing_private
+from deploy.platform.files import create_private_directory, writing_private
 from deploy.platform.state import Addresses, State
 from libs.common.clock import from_ms, now_ms
 
-_DOORS = ("nats", "mqtt")
+_LISTENERS = ("nats", "mqtt")
 STREAM = "-"
-"""Standard output or input instead of a file."""
+"""Stands for standard output or input instead of a file."""
 RESTORING = "restoring"
-"""File in a data directory while a backup is restored there; `up` does not start before its end."""
+"""Marker file of a restore in progress; `up` does not start while it exists."""
 
 
 async def backup(given: Namespace) -> None:
-    """Write a backup; a file gets its name when it is complete."""
-    key = key_of(given)
-    with named_errors():
+    """Write a backup; a file gets its final name when it is complete."""
+    key = read_key(given)
+    with errors_as_one_line():
         if given.to == STREAM:
-            await _write(stores_of(given), _terminal(sys.stdout.buffer), key, given.tenant)
+            out = _require_redirected(sys.stdout.buffer)
+            await _write(open_stores(given), out, key, given.tenant)
             return
-        directory = make_private_directory(Path(given.to))
+        directory = create_private_directory(Path(given.to))
         what = "" if given.tenant is None else f"-{given.tenant}"
         path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
         with writing_private(path) as (out, written):
-            await _write(stores_of(given), out, key, given.tenant)
+            await _write(open_stores(given), out, key, given.tenant)
             if given.verify:
                 with written.open("rb") as source:
-                    await _read_through(source, key)
+                    await _verify(source, key)
         print(path)
 
 
@@ -62,77 +70,77 @@ async def _write(stores: Stores, out: BinaryIO, key: Key, tenant: str | None) ->
         await asyncio.to_thread(writer.write, record)
 
     if tenant is None:
-        moment = await back_up(stores, put, _say)
+        moment = await back_up(stores, put, _log)
     else:
-        moment = await back_up_tenant(stores, tenant, put, _say)
+        moment = await back_up_tenant(stores, tenant, put, _log)
     await asyncio.to_thread(writer.close)
-    _say(f"the backup is of {from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC")
+    _log(f"the backup has the state of {from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC")
 
 
-async def _read_through(source: BinaryIO, key: Key) -> Checked:
-    """Read an archive to its end; raises `ArchiveBroken` where it is not as it was written."""
+async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
+    """Read an archive to its end; raise `ArchiveBroken` if it was modified."""
     with Reader(source, key) as reader:
-        checked = Checked(reader)
-        async for _ in records_of(checked):
+        archive = VerifiedArchive(reader)
+        async for _ in read_records(archive):
             pass
-    return checked
+    return archive
 
 
 async def restore(given: Namespace) -> None:
-    """Restore a backup into an empty data directory, or into empty stores that URLs name."""
-    key = key_of(given)
-    with named_errors(), _opened(given.file) as source:
+    """Restore a backup into an empty data directory or into stores given by URLs."""
+    key = read_key(given)
+    with errors_as_one_line(), _open(given.file) as source:
         if given.dry_run:
-            _tell(await _read_through(source, key))
+            _print_summary(await _verify(source, key))
             return
         with Reader(source, key) as reader:
-            checked = Checked(reader)
-            head, secrets = next(checked), next(checked)
+            archive = VerifiedArchive(reader)
+            head, secrets = next(archive), next(archive)
             if not isinstance(head, Head) or not isinstance(secrets, Secrets):
-                raise ArchiveBroken("the archive does not begin with what it is")
+                raise ArchiveBroken("the archive does not start with its head and secrets")
             if head.tenant is None:
-                await _restore_whole(given, secrets, checked)
+                await _restore_whole(given, secrets, archive)
             else:
-                stores = stores_of(given)
+                stores = open_stores(given)
                 await restore_tenant(
-                    stores, head.tenant, secrets, checked, _say, compare=given.verify
+                    stores, head.tenant, secrets, archive, _log, compare=given.verify
                 )
-                _tell(checked)
+                _print_summary(archive)
 
 
-async def _restore_whole(given: Namespace, secrets: Secrets, checked: Checked) -> None:
+async def _restore_whole(given: Namespace, secrets: Secrets, archive: VerifiedArchive) -> None:
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
     if given.only_secrets:
-        make_private_directory(given.data)
-        _keep(given.data, state)
+        create_private_directory(given.data)
+        _save_secrets(given.data, state)
     elif given.mongo_url:
-        _keep(given.data, state)
-        stores = _named_by_url(given, state)
-        await restore_stores(stores, checked, _say, given.replicas, compare=given.verify)
-        _tell(checked)
+        _save_secrets(given.data, state)
+        stores = _stores_from_urls(given, state)
+        await restore_stores(stores, archive, _log, given.replicas, compare=given.verify)
+        _print_summary(archive)
     else:
-        async with _started(given.data, state) as stores:
-            await restore_stores(stores, checked, _say, given.replicas, compare=given.verify)
-        _tell(checked)
+        async with _run_servers(given.data, state) as stores:
+            await restore_stores(stores, archive, _log, given.replicas, compare=given.verify)
+        _print_summary(archive)
 
 
-def stores_of(given: Namespace) -> Stores:
-    """The stores of the platform of a data directory, or those that URLs name with its secrets."""
+def open_stores(given: Namespace) -> Stores:
+    """Return the stores of a data directory's platform, or the stores that URLs name."""
     state = states.load(given.data)
     if given.bootstrap is not None:
-        state.begin_with(states.load(given.bootstrap))
+        state.adopt_first_data(states.load(given.bootstrap))
     if given.mongo_url:
-        return _named_by_url(given, state)
+        return _stores_from_urls(given, state)
     _, addresses = states.load_addressed(given.data)
     if not lock.is_held(given.data):
-        raise CommandError(f"no platform runs with data in {given.data}")
-    return Stores.local(state, addresses)
+        raise CommandError(f"no platform runs with data in {given.data}: run `thingway up`")
+    return Stores.from_launcher(state, addresses)
 
 
-def _named_by_url(given: Namespace, state: State) -> Stores:
+def _stores_from_urls(given: Namespace, state: State) -> Stores:
     if not given.nats_url or not given.redis_url:
-        raise CommandError("--mongo-url, --nats-url and --redis-url belong together")
+        raise CommandError("--mongo-url, --nats-url and --redis-url must be given together")
     return Stores(
         state=state,
         mongo_url=given.mongo_url,
@@ -141,66 +149,70 @@ def _named_by_url(given: Namespace, state: State) -> Stores:
     )
 
 
-def _keep(directory: Path, state: State) -> None:
-    """Write the secrets, unless these are there already."""
-    there = states.load(directory)
-    if there.secrets and there.secrets != there.secrets | state.secrets:
-        raise CommandError(f"{directory / states.FILE_NAME} has secrets of another installation")
-    if not there.secrets:
+def _save_secrets(directory: Path, state: State) -> None:
+    """Save the secrets, unless the directory already has them."""
+    existing = states.load(directory)
+    if existing.secrets and existing.secrets != existing.secrets | state.secrets:
+        file = directory / states.FILE_NAME
+        raise CommandError(f"{file} contains the secrets of another installation")
+    if not existing.secrets:
         states.save(directory, state)
 
 
 @contextlib.asynccontextmanager
-async def _started(directory: Path, state: State) -> AsyncIterator[Stores]:
-    """The servers of an empty data directory, without services, as long as it takes."""
+async def _run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
+    """Run the servers of an empty data directory, without services."""
     found = servers.Programs.find()
-    handle = lock.acquire(directory)
-    if there := sorted({one.name for one in os.scandir(directory)} - {lock.FILE_NAME}):
+    lock_handle = lock.acquire(directory)
+    if present := sorted({entry.name for entry in os.scandir(directory)} - {lock.FILE_NAME}):
         raise CommandError(
-            f"{directory} is not empty ({there[0]}): restore into an empty directory"
+            f"{directory} is not empty ({present[0]}): restore into an empty directory"
         )
     (directory / RESTORING).touch()
-    state.hosts = [ports.LOOPBACK]  # also of a cluster: `up --cluster` makes it one again
-    state.claim_ports([*servers.internal_ports(state), *_DOORS], reserved=())
-    port, mqtt_port = (state.ports.pop(one) for one in _DOORS)
-    doors = servers.NatsDoors(ports.LOOPBACK, port, mqtt_port)
-    addresses = Addresses("", "", f"nats://{doors.host}:{doors.port}")
+    state.hosts = [ports.LOOPBACK]  # a cluster too: `up --cluster` extends it again
+    state.claim_ports([*servers.internal_ports(state), *_LISTENERS], reserved=())
+    port, mqtt_port = (state.ports.pop(name) for name in _LISTENERS)
+    listeners = servers.NatsListeners(ports.LOOPBACK, port, mqtt_port)
+    addresses = Addresses("", "", f"nats://{listeners.host}:{listeners.port}")
     base = base_environment(os.environ)
     supervisor = Supervisor(
-        make_private_directory(directory / "logs"), say=_say, keep_open=(handle,)
+        create_private_directory(directory / "logs"), print_line=_log, keep_open=(lock_handle,)
     )
     try:
-        ground = servers.Ground(directory, state, base)
-        wanted = servers.embedded(found, ground, [doors], addresses)
+        context = servers.ServerContext(directory, state, base)
+        wanted = servers.prepare_servers(found, context, [listeners], addresses)
         states.save(directory, state)
-        await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
-        yield Stores.local(state, addresses)
+        await run_concurrently(
+            [wait_ready(supervisor.start(each.spec), each.ready) for each in wanted]
+        )
+        yield Stores.from_launcher(state, addresses)
     finally:
         await supervisor.stop()
     (directory / RESTORING).unlink()
 
 
-def _tell(checked: Checked) -> None:
-    moment = checked.moment
-    documents = sum(one.count for one in checked.collections.values())
-    _say(f"made by version {checked.head.version}, of {from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC")
-    _say(f"{len(checked.collections)} collections with {documents} documents")
-    messages = sum(one.messages for one in moment.streams.values())
-    _say(f"{len(moment.streams)} streams with {messages} messages")
+def _print_summary(archive: VerifiedArchive) -> None:
+    moment = archive.moment
+    documents = sum(end.count for end in archive.collections.values())
+    at = f"{from_ms(moment.at):%Y-%m-%d %H:%M:%S} UTC"
+    _log(f"written by version {archive.head.version}, state of {at}")
+    _log(f"{len(archive.collections)} collections with {documents} documents")
+    messages = sum(position.messages for position in moment.streams.values())
+    _log(f"{len(moment.streams)} streams with {messages} messages")
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _terminal(out: BinaryIO) -> BinaryIO:
+def _require_redirected(out: BinaryIO) -> BinaryIO:
     if out.isatty():
-        raise CommandError("a backup is not for a terminal: redirect it, or name a directory")
+        raise CommandError("a backup cannot go to a terminal: redirect it, or give a directory")
     return out
 
 
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
+def _open(file: str) -> Iterator[BinaryIO]:
     if file == STREAM:
         yield sys.stdin.buffer
         return
@@ -209,8 +221,8 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def named_errors() -> Iterator[None]:
-    """What goes wrong in stores and files, as one line."""
+def errors_as_one_line() -> Iterator[None]:
+    """Turn errors of stores and files into a `CommandError` of one line."""
     try:
         yield
     except (PyMongoError, NatsError, OSError, TimeoutError) as error:

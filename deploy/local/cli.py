@@ -1,4 +1,4 @@
-"""The `thingway` command: a table of its words, and nothing of what they do."""
+"""The `thingway` command: the table of its commands and the argument parser."""
 
 import argparse
 import asyncio
@@ -11,58 +11,58 @@ from pkgutil import resolve_name
 from deploy.local.options import (
     APP_ID,
     BACKUPS,
-    CROWD,
     DATA,
-    DOORS,
     INTEGRATION_ID,
     JSON,
+    LISTENERS,
     PLATFORM,
     SHARED,
+    SIMULATION,
     SN,
     STORES,
-    Command,
-    change_of_limit,
     count,
+    define_command,
     file,
     flag,
+    fraction,
+    limit_change,
     option,
-    part,
 )
 from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
 
-_MOST_WORKERS = 64
+_MAX_WORKERS = 64
 
 
 GROUPS = {
-    "app": "work with applications",
-    "user": "help users of the console",
-    "tenant": "work with tenants",
-    "integration": "work with the logins of external integrations",
-    "product": "work with products",
-    "device": "work with certificates of devices",
+    "app": "manage applications",
+    "user": "manage console users",
+    "tenant": "manage tenants",
+    "integration": "manage credentials of external integrations",
+    "product": "manage products",
+    "device": "manage device certificates",
 }
 COMMANDS = (
-    Command.of(
+    define_command(
         "up",
         "start the platform and keep it running until Ctrl-C",
         "up:up",
         DATA,
-        *DOORS,
+        *LISTENERS,
         count(
             "--workers",
             1,
-            _MOST_WORKERS,
-            "processes of each of gateway, device and workflow (default: %(default)s)",
+            _MAX_WORKERS,
+            "number of gateway, device and workflow processes each (default: %(default)s)",
             default=1,
         ),
-        flag("--cluster", "run three of MongoDB and NATS and two of Redis, from now on in DIR"),
+        flag("--cluster", "run a cluster of 3 MongoDB, 3 NATS and 2 Redis servers in DIR"),
         option(
             "--admin-email",
             metavar="EMAIL",
             default=console.admin_email,
-            help="e-mail address of the console user that the first start makes "
+            help="email address of the console user that the first start creates "
             f"(default: %(default)s; environment: {console.ADMIN_EMAIL})",
         ),
         option(
@@ -71,279 +71,289 @@ COMMANDS = (
             action="store_false",
             help="do not run the simulated device",
         ),
-        option("--no-console", dest="console", action="store_false", help="show no console at /"),
+        option("--no-console", dest="console", action="store_false", help="serve no console"),
     ),
-    Command.of(
+    define_command(
         "simulate",
-        "report as many devices over MQTT, with a live display of the rate",
+        "simulate devices that report over MQTT, and show the rate",
         "simulate:simulate",
         DATA,
-        *CROWD,
+        *SIMULATION,
     ),
-    Command.of(
+    define_command(
         "simulate lorawan",
-        "be a LoRaWAN network server: tell a broker what sensors say, and take their downlinks",
+        "simulate a LoRaWAN network server: publish uplinks to a broker, receive downlinks",
         "lorawan.command:simulate",
         DATA,
         option(
             "--server",
             choices=("chirpstack", "tts"),
             required=True,
-            help="whose messages: ChirpStack 4, or The Things Stack 3",
+            help="message format: ChirpStack 4 or The Things Stack 3",
         ),
         option(
             "--model",
             action="append",
             required=True,
             metavar="MODEL",
-            help="product of the sensors, which has a codec; may be repeated",
+            help="product of the sensors; needs a codec; may be repeated",
         ),
-        *CROWD,
+        *SIMULATION,
         option(
             "--loss",
-            type=part,
+            type=fraction,
             default=0.0,
             metavar="P",
-            help="part of the uplinks and downlinks that nobody hears (default: 0)",
+            help="share of uplinks and downlinks that are lost, 0 to 1 (default: 0)",
         ),
-        count("--seed", 0, 2**53, "other uplinks for another one (default: 0)", default=0),
-        option("--broker", metavar="URL", help="its MQTT (default: as the integration has it)"),
-        option("--username", metavar="NAME", help="user there (default: the same)"),
-        file("--password-file", "with its password"),
-        file("--ca-file", "PEM of whom to trust there"),
-        flag("--connect", "have the integration connect to it as well"),
-        option("--email", metavar="EMAIL", help="who adds the sensors (default: first user)"),
-        file("--email-password-file", "with the password"),
+        count("--seed", 0, 2**53, "seed of the random uplinks (default: 0)", default=0),
+        option("--broker", metavar="URL", help="MQTT address (default: from the integration)"),
+        option(
+            "--username", metavar="NAME", help="user name there (default: from the integration)"
+        ),
+        file("--password-file", "file with the password of this user"),
+        file("--ca-file", "PEM file of the broker's certificate authority"),
+        flag("--connect", "also configure the integration to use this broker"),
+        option("--email", metavar="EMAIL", help="user to add sensors as (default: first user)"),
+        file("--email-password-file", "file with the password of this console user"),
     ),
-    Command.of(
+    define_command(
         "app create",
         "create an application and print its credentials",
         "administration:create_app",
-        option("name", metavar="NAME", help="what people call it"),
-        flag("--events", "let it subscribe to events over NATS"),
+        option("name", metavar="NAME", help="name of the application"),
+        flag("--events", "allow the application to subscribe to events over NATS"),
         *SHARED,
     ),
-    Command.of("app list", "list the applications", "administration:list_apps", *SHARED),
-    Command.of(
+    define_command("app list", "list the applications", "administration:list_apps", *SHARED),
+    define_command(
         "app rotate-secret",
-        "give an application a new secret",
+        "replace the secret of an application",
         "administration:rotate_app",
         APP_ID,
         *SHARED,
     ),
-    Command.of("app delete", "delete an application", "administration:delete_app", APP_ID, *SHARED),
-    Command.of(
+    define_command(
+        "app delete", "delete an application", "administration:delete_app", APP_ID, *SHARED
+    ),
+    define_command(
         "user reset-password",
-        "give a user a new password and print it; the old one and its tokens end at once",
+        "set a new random password and print it; the old password and all tokens stop working",
         "administration:reset_password",
-        option("email", metavar="EMAIL", help="the user's e-mail address"),
-        option("--tenant", default=console.TENANT, help="the user's tenant (default: %(default)s)"),
+        option("email", metavar="EMAIL", help="email address of the user"),
+        option("--tenant", default=console.TENANT, help="their tenant (default: %(default)s)"),
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "tenant create",
-        "create a tenant and print the client that its people sign in with",
+        "create a tenant and print its console client, with which users sign in",
         "administration:create_tenant",
         option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"),
         *SHARED,
     ),
-    Command.of("tenant list", "list the tenants", "administration:list_tenants", *SHARED),
-    Command.of(
+    define_command("tenant list", "list the tenants", "administration:list_tenants", *SHARED),
+    define_command(
         "tenant limits",
-        "show what a tenant may use at most, or change it",
+        "show or change the limits of a tenant",
         "administration:change_limits",
-        option("name", metavar="NAME", help="the tenant"),
+        option("name", metavar="NAME", help="name of the tenant"),
         option(
             "changes",
             nargs="*",
-            type=change_of_limit,
+            type=limit_change,
             metavar="LIMIT=NUMBER",
-            help="a limit as it is shown, e.g. eachRequests=50 (or each_requests=50); "
-            "eachRequests=default takes the platform's again",
+            help="new value of a limit, e.g. eachRequests=50 (or each_requests=50); "
+            "eachRequests=default resets it to the default of the platform",
         ),
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "integration create",
-        "create a login and print its secret",
+        "create credentials for an integration and print the secret",
         "administration:create_integration",
         INTEGRATION_ID,
         *SHARED,
     ),
-    Command.of("integration list", "list the logins", "administration:list_integrations", *SHARED),
-    Command.of(
+    define_command(
+        "integration list", "list integrations", "administration:list_integrations", *SHARED
+    ),
+    define_command(
         "integration rotate-secret",
-        "give a login a new secret",
+        "replace the secret of an integration",
         "administration:rotate_integration",
         INTEGRATION_ID,
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "integration delete",
-        "delete a login",
+        "delete the credentials of an integration",
         "administration:delete_integration",
         INTEGRATION_ID,
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "device certificate",
-        "issue a certificate with which a device logs in, and write it and its private key",
+        "issue a certificate for a device and write it with its private key",
         "administration:issue_certificate",
         SN,
-        count("--days", 1, 3650, "days that it holds (default: %(default)s)", default=365),
-        file("--csr", "certificate signing request (PEM): the device keeps its private key"),
+        count("--days", 1, 3650, "days until it expires (default: %(default)s)", default=365),
+        file("--csr", "certificate signing request (PEM) of a device that keeps its private key"),
         option(
             "--out",
             type=Path,
             default=Path(),
             metavar="DIR",
-            help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
+            help="directory for SN.pem and SN.key (default: current directory); '-' prints both",
         ),
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "device certificates",
-        "list the certificates with which a device logs in",
+        "list the valid certificates of a device",
         "administration:show_certificates",
         SN,
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "device revoke-certificate",
-        "end a certificate at once, and its connections",
+        "revoke a certificate and close its connections",
         "administration:revoke_certificate",
         SN,
-        option("serial", metavar="SERIAL", help="its serial number"),
+        option("serial", metavar="SERIAL", help="serial number of the certificate"),
         *SHARED,
     ),
-    Command.of(
+    define_command(
         "product import",
-        "import a product, or a bare TSL document, from a JSON file",
+        "import a product or a thing specification (TSL) from a JSON file",
         "products:import_file",
         file("file", "the JSON file"),
-        option(
-            "--model", help="the product's model (default: as the file says, else the file's name)"
-        ),
+        option("--model", help="product model (default: from the file or its name)"),
         *PLATFORM,
     ),
-    Command.of(
+    define_command(
         "product import-template",
-        "make a product and its codec from a public device template",
+        "create a product and its codec from a public device template",
         "templates:import_template",
         option(
             "template",
             metavar="DIR|ZIP",
             type=Path,
-            help="the folder of device-template.yaml, beside folders that it shares, or a ZIP",
+            help="folder with device-template.yaml (next to its shared folders), or a ZIP file",
         ),
-        option("--model", help="the product's model (default: the folder's name)"),
+        option("--model", help="model of the product (default: the folder name)"),
         *PLATFORM,
     ),
-    Command.of(
+    define_command(
         "backup",
-        "back the platform up while it runs: secrets, databases and streams of one moment",
+        "back up the running platform: secrets, databases and streams at one moment",
         "backups:backup",
-        option("to", metavar="DIR|-", help="where the file goes; '-': standard output"),
-        option("--tenant", metavar="NAME", help="only this tenant, to be moved elsewhere"),
+        option("to", metavar="DIR|-", help="target directory; '-': standard output"),
+        option("--tenant", metavar="NAME", help="back up one tenant, to move it elsewhere"),
         option(
             "--recipient",
             action="append",
             metavar="KEY",
-            help="encrypt for this public key of age (age1…); may be repeated",
+            help="encrypt for this age public key (age1…); may be repeated",
         ),
         *BACKUPS,
-        flag("--verify", "read it again and compare"),
+        flag("--verify", "read the finished backup and verify it"),
     ),
-    Command.of(
+    define_command(
         "restore",
-        "restore a backup into an empty data directory or empty stores; a tenant's into a platform",
+        "restore a backup into empty stores, or the backup of a tenant into a platform",
         "backups:restore",
-        option("file", metavar="FILE|-", help="the backup; '-': standard input"),
+        option("file", metavar="FILE|-", help="backup file; '-' reads standard input"),
         *BACKUPS,
-        flag("--verify", "compare what is there with the backup"),
-        flag("--dry-run", "read and check it, change nothing"),
+        flag("--verify", "compare the restored data with the backup"),
+        flag("--dry-run", "read and verify the backup, change nothing"),
         flag(
             "--only-secrets",
-            "with URLs: write state.json to DIR, from which the stores get their logins",
+            "with URLs: write state.json to DIR, which contains the credentials of the stores",
         ),
         count("--replicas", 1, 5, "replicas of each stream (default: as in the backup)"),
     ),
-    Command.of(
+    define_command(
         "migrate",
-        "bring the databases to this version, as services do when they start",
+        "migrate the databases to this version, as services do at their start",
         "migrating:run",
         *STORES,
-        flag(
-            "--contract", "also take away what only older versions need: there is no way back then"
-        ),
+        flag("--contract", "also remove data that only older versions need; prevents a downgrade"),
     ),
-    Command.of("version", "print what runs here", "programs:show_versions", JSON),
-    Command.of(
+    define_command("version", "print all versions", "programs:show_versions", JSON),
+    define_command(
         "doctor",
-        "check this machine, and the platform if it runs; in a container, what its service sees",
-        "doctor:examine",
+        "check this machine and the running platform; in a container, what its service can reach",
+        "doctor:run",
         DATA,
-        *DOORS,
+        *LISTENERS,
         JSON,
     ),
 )
 
-_ALONE = {one.words for one in COMMANDS if one.words.partition(" ")[0] not in GROUPS}
-"""Commands that stand in no group."""
+_UNGROUPED = {each.words for each in COMMANDS if each.words.partition(" ")[0] not in GROUPS}
+"""Commands without a group."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; failures are one line on stderr each and the exit code."""
-    given = parser().parse_args(_worded(sys.argv[1:] if arguments is None else arguments))
+    """Run a command; print its faults to stderr, one a line, and return the exit code."""
+    given = create_parser().parse_args(
+        _join_words(sys.argv[1:] if arguments is None else arguments)
+    )
     try:
         done = resolve_name(f"{__package__}.{given.run}")(given)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
     except Refused as error:
-        return _told(error.exit_code, *error.faults)
+        return _print_faults(error.exit_code, *error.faults)
     except LauncherError as error:
-        return _told(error.exit_code, error)
+        return _print_faults(error.exit_code, error)
     except ThingwayError as error:
-        return _told(Exit.FAILED, error.text)
+        return _print_faults(Exit.FAILED, error.text)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return int(Exit.FAILED)
 
 
-def _told(code: Exit, *faults: object) -> int:
+def _print_faults(code: Exit, *faults: object) -> int:
     for fault in faults:
         print(f"thingway: {fault}", file=sys.stderr)
     return int(code)
 
 
-def _worded(arguments: Sequence[str]) -> list[str]:
-    """The same with a command of two words as one, where the first is a command by itself."""
+def _join_words(arguments: Sequence[str]) -> list[str]:
+    """Join the two words of a command whose first word is a command as well."""
     both = " ".join(arguments[:2])
-    return [both, *arguments[2:]] if both in _ALONE else list(arguments)
+    return [both, *arguments[2:]] if both in _UNGROUPED else list(arguments)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The words of the command line."""
+def create_parser() -> argparse.ArgumentParser:
+    """Return the argument parser."""
     top = argparse.ArgumentParser(
         prog="thingway", description="Thingway on one machine: run the platform and work with it."
     )
-    first = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    places = {"": first}
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = {"": commands}
     for command in COMMANDS:
         group, _, word = ("", "", command.words)
-        if command.words not in _ALONE:
+        if command.words not in _UNGROUPED:
             group, _, word = command.words.rpartition(" ")
-        if group not in places:
-            named = first.add_parser(group, help=GROUPS[group], description=_said(GROUPS[group]))
-            places[group] = named.add_subparsers(title="commands", metavar="COMMAND", required=True)
-        added = places[group].add_parser(word, help=command.text, description=_said(command.text))
-        added.set_defaults(run=command.run)
-        for one in command.options:
-            default = one["more"].get("default")
-            made = {"default": default()} if callable(default) else {}
-            added.add_argument(*one["names"], **one["more"] | made)
+        if group not in subparsers:
+            named = commands.add_parser(
+                group, help=GROUPS[group], description=_sentence(GROUPS[group])
+            )
+            subparsers[group] = named.add_subparsers(
+                title="commands", metavar="COMMAND", required=True
+            )
+        parser = subparsers[group].add_parser(
+            word, help=command.text, description=_sentence(command.text)
+        )
+        parser.set_defaults(run=command.run)
+        for each in command.options:
+            default = each["settings"].get("default")
+            computed = {"default": default()} if callable(default) else {}
+            parser.add_argument(*each["names"], **each["settings"] | computed)
     return top
 
 
-def _said(text: str) -> str:
+def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."

@@ -1,4 +1,4 @@
-"""`thingway doctor`: can this machine run the platform, and is the one that runs well?"""
+"""`thingway doctor`: checks of this machine and of the platform that runs on it."""
 
 import os
 import platform
@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deploy.checkup import Settings, addresses_of
-from deploy.checkup import examine as examine_platform
+from deploy.checkup import Settings, run_checks, service_addresses
 from deploy.checkup.findings import Finding
-from deploy.docker.entry import complete
+from deploy.docker.entry import add_secrets
 from deploy.local import lock, programs
 from deploy.local.options import given_ports, port_options
 from deploy.platform import ports, ready
@@ -25,32 +24,32 @@ from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.services import (
     PUBLIC_SERVICE,
     SERVICES,
-    Doors,
+    Endpoints,
     environment,
     internal_port_names,
 )
 from libs.common.settings import PREFIX
 
-_LEAST_PYTHON = (3, 11)
-_LEAST_FREE_GB = 2.0
+_MIN_PYTHON = (3, 11)
+_MIN_FREE_GB = 2.0
 _GB = 1e9
 _OK, _WARNING, _BAD = "[green]ok[/green]", "[yellow]warning[/yellow]", "[red]bad[/red]"
 
 
-async def examine(given: Namespace) -> Exit:
-    """Print a table of findings, or JSON; what is only a warning fails nothing.
+async def run(given: Namespace) -> Exit:
+    """Print the findings as a table or JSON; return exit code 1 for a bad one.
 
-    In a container of a service the findings are what its settings let see, elsewhere they are of
-    this machine and of the platform that runs with the data in `given.data`.
+    In a service's container, check what its settings give access to; elsewhere check this machine
+    and the platform with data in `given.data`. Warnings do not change the exit code.
     """
-    settings = complete(os.environ)
+    settings = add_secrets(os.environ)
     inside = f"{PREFIX}NATS_URL" in settings
-    findings = await (_around(settings) if inside else _here(given))
+    findings = await (_check_container(settings) if inside else _check_machine(given))
     if given.json:
         print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
     else:
         _show(findings)
-    return Exit.OK if all(one.good or one.minor for one in findings) else Exit.FAILED
+    return Exit.OK if all(finding.good or finding.minor for finding in findings) else Exit.FAILED
 
 
 def _show(findings: Iterable[Finding]) -> None:
@@ -62,25 +61,27 @@ def _show(findings: Iterable[Finding]) -> None:
     Console().print(table)
 
 
-async def _around(settings: Settings) -> list[Finding]:
-    """What is seen from a container of a service, with its settings."""
+async def _check_container(settings: Settings) -> list[Finding]:
+    """Check from a service's container, with its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     own = f"{scheme}://{ports.LOOPBACK}:{settings.get(f'{PREFIX}PORT', '8000')}"
     name = settings.get(f"{PREFIX}NATS_USER", "here")
-    return await examine_platform([settings], {name: own} | addresses_of(settings))
+    return await run_checks([settings], {name: own} | service_addresses(settings))
 
 
-async def _here(given: Namespace) -> list[Finding]:
-    """What is seen on this machine."""
-    directory, doors = given.data, port_options(given_ports(given))
+async def _check_machine(given: Namespace) -> list[Finding]:
+    """Check this machine, and the platform if it runs."""
+    directory, listeners = given.data, port_options(given_ports(given))
     running = lock.is_held(directory)
     findings = [_python(), *_programs(), _writable(directory), _space(directory)]
-    findings += [_port(given.host, option, port, running=running) for option, port in doors.items()]
-    return findings + (await _platform(directory) if running else [_not_running(directory)])
+    findings += [
+        _port(given.host, option, port, running=running) for option, port in listeners.items()
+    ]
+    return findings + (await _check_platform(directory) if running else [_not_running(directory)])
 
 
 def _python() -> Finding:
-    good = sys.version_info >= _LEAST_PYTHON
+    good = sys.version_info >= _MIN_PYTHON
     return Finding("Python", good, f"{platform.python_version()} ({sys.executable})")
 
 
@@ -97,29 +98,29 @@ def _programs() -> list[Finding]:
     return findings
 
 
-def _existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
+def _existing_parent(directory: Path) -> Path:
+    """Return the directory, or its nearest existing parent."""
     return next(
         path for path in (directory.resolve(), *directory.resolve().parents) if path.exists()
     )
 
 
 def _writable(directory: Path) -> Finding:
-    place = _existing(directory)
+    place = _existing_parent(directory)
     good = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     return Finding("data directory", good, f"{directory} is {'' if good else 'not '}writable")
 
 
 def _space(directory: Path) -> Finding:
-    free = shutil.disk_usage(_existing(directory)).free / _GB
-    return Finding("disk", free >= _LEAST_FREE_GB, f"{free:.1f} GB free")
+    free = shutil.disk_usage(_existing_parent(directory)).free / _GB
+    return Finding("disk", free >= _MIN_FREE_GB, f"{free:.1f} GB free")
 
 
 def _port(host: str, option: str, port: int, *, running: bool) -> Finding:
     subject = f"port {port}"
     if ports.is_free(port, host):
         return Finding(subject, good=True, text="free")
-    owner = "in use (a launcher runs here)" if running else f"in use: choose another with {option}"
+    owner = "in use (a launcher is running)" if running else f"in use: choose another with {option}"
     return Finding(subject, good=running, text=owner)
 
 
@@ -127,18 +128,18 @@ def _not_running(directory: Path) -> Finding:
     return Finding("platform", good=True, text=f"not running with data in {directory}")
 
 
-async def _platform(directory: Path) -> list[Finding]:
-    """What is seen of the platform that runs with these data."""
+async def _check_platform(directory: Path) -> list[Finding]:
+    """Check the platform that runs with these data."""
     is_ready = ready.read(directory) is not None
     state = states.load(directory)
     first = Finding("platform", good=is_ready, text="running" if is_ready else "starting")
     if state.addresses is None:
         return [first]
     at = state.addresses
-    doors = Doors("", 0, at.base_url, at.nats_url, at.mqtt_url, ca_file=at.ca_file)
-    settings = [environment(service, state, doors) for service in SERVICES]
+    endpoints = Endpoints("", 0, at.base_url, at.nats_url, at.mqtt_url, ca_file=at.ca_file)
+    settings = [environment(service, state, endpoints) for service in SERVICES]
     addresses = {
         name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_port_names()
     }
-    found = await examine_platform(settings, addresses | {PUBLIC_SERVICE: at.base_url})
+    found = await run_checks(settings, addresses | {PUBLIC_SERVICE: at.base_url})
     return [first, *found]

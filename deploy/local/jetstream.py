@@ -1,17 +1,15 @@
-"""Care for nats-server's streams: adoption by a cluster, and restarts after a full disk.
+"""Maintenance of nats-server: stream adoption, and restarts after a full disk.
 
-The first server of the cluster has them on its disk, and the cluster knows nothing of them. Each
-is made there under its own name and configuration, on that server and no other: it takes what it
-has on disk, messages and consumers with their places, as it does at every start. Then it gets its
-replicas, which copy from it (nats-server 2.15; decision 0025). A stream that the cluster knows is
-left alone, so a start that was broken off is completed by the next.
+The first server of a new cluster has streams on its disk that the cluster does not know.
+`adopt_streams` creates each of them with its name and configuration on that server only;
+nats-server then loads the messages and consumers from disk, as at every start. Then the stream gets
+its replicas, which copy from that server (nats-server 2.15; decision 0025). Known streams are
+skipped, so the next start completes an interrupted adoption.
 
-Starts nats-server again when it has stopped writing and the disk has room.
-
-A stream that could not write once refuses everything until the server is started anew, however
-much room there is by then (nats-server 2.15, "critical write error"); in a cluster the server shuts
-all of JetStream down. MongoDB ends itself when
-the disk is full, and is started again like everything that ends.
+A stream that failed to write once rejects all messages until its server restarts, even when the
+disk has free space again (nats-server 2.15, "critical write error"). In a cluster the server shuts
+down all of JetStream. `restart_when_stuck` therefore restarts it. MongoDB needs no such help: it
+exits when the disk is full, and the supervisor restarts it.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ from libs.common.bus.accounts import ACCOUNT
 
 _ANSWER_SECONDS = 10.0
 _NOT_FOUND = 10059
-"""JetStream's code of a stream that is not there."""
+"""JetStream's error code for a missing stream."""
 _META = "meta.inf"
 
 
@@ -45,17 +43,17 @@ class _Answer(msgspec.Struct):
     error: _Fault | None = None
 
 
-async def adopt(
+async def adopt_streams(
     store: Path, addresses: Addresses, password: str, server: str, replicas: int
 ) -> None:
-    """Take over the streams in `store`, the directory of the server with the tag `server`.
+    """Let the cluster adopt_streams the streams in `store`, the directory of server `server`.
 
-    Raises `LauncherError` (exit code 1) when the cluster refuses one.
+    Raises `LauncherError` (exit code 1) if the cluster rejects a stream.
     """
     streams = store / "jetstream" / ACCOUNT / "streams"
     client = await admin.log_in(addresses, password)
     try:
-        for stream in _below(streams):
+        for stream in _list_directories(streams):
             await _adopt_stream(client, stream, server, replicas)
     finally:
         await client.close()
@@ -63,50 +61,52 @@ async def adopt(
 
 async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int) -> None:
     name = stream.name
-    known = await _ask(client, f"STREAM.INFO.{name}", None)
+    known = await _request(client, f"STREAM.INFO.{name}", None)
     if known.error is None:
         return
     if known.error.err_code != _NOT_FOUND:
-        raise _refused(name, known.error)
-    config = _kept(stream)
-    await _do(client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}})
-    for consumer in _below(stream / "obs"):
-        body = {"stream_name": name, "config": _kept(consumer)}
-        await _do(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
-    await _do(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
+        raise _adoption_error(name, known.error)
+    config = _read_config(stream)
+    await _require_success(
+        client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}}
+    )
+    for consumer in _list_directories(stream / "obs"):
+        body = {"stream_name": name, "config": _read_config(consumer)}
+        await _require_success(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
+    await _require_success(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
 
 
-def _below(directory: Path) -> list[Path]:
-    """The directories of streams, or of consumers."""
+def _list_directories(directory: Path) -> list[Path]:
+    """Return the directories of the streams or consumers below a directory."""
     return sorted(found.parent for found in directory.glob(f"*/{_META}"))
 
 
-def _kept(directory: Path) -> dict[str, Any]:
-    """The configuration that nats-server keeps, without what it adds itself."""
+def _read_config(directory: Path) -> dict[str, Any]:
+    """Return the stored configuration, without the fields that nats-server adds."""
     kept = msgspec.json.decode((directory / _META).read_bytes(), type=dict[str, Any])
     return {key: value for key, value in kept.items() if key not in ("Created", "Name")}
 
 
-async def _do(client: Client, operation: str, body: Any) -> None:
-    answer = await _ask(client, operation, body)
+async def _require_success(client: Client, operation: str, body: Any) -> None:
+    answer = await _request(client, operation, body)
     if answer.error is not None:
-        raise _refused(operation, answer.error)
+        raise _adoption_error(operation, answer.error)
 
 
-async def _ask(client: Client, operation: str, body: Any) -> _Answer:
+async def _request(client: Client, operation: str, body: Any) -> _Answer:
     content = b"" if body is None else msgspec.json.encode(body)
     answer = await client.request(f"$JS.API.{operation}", content, timeout=_ANSWER_SECONDS)
     return msgspec.json.decode(answer.data, type=_Answer)
 
 
-def _refused(what: str, fault: _Fault) -> LauncherError:
-    return LauncherError(f"NATS cannot take over {what}: {fault.description}", Exit.FAILED)
+def _adoption_error(what: str, fault: _Fault) -> LauncherError:
+    return LauncherError(f"NATS cannot adopt {what}: {fault.description}", Exit.FAILED)
 
 
-PERIOD = 10.0
-"""Seconds between two looks."""
-ROOM = 512 * 1024**2
-"""Bytes that must be free; with less the server would fail again at once."""
+CHECK_SECONDS = 10.0
+"""Seconds between two health checks."""
+REQUIRED_BYTES = 512 * 1024**2
+"""Free bytes required for a restart; with less the server would fail again."""
 _HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _HEALTH_SECONDS = 5.0
 _STUCK = ("write error", "JetStream not enabled")
@@ -124,36 +124,36 @@ class _HealthAnswer(msgspec.Struct):
     data: _Health
 
 
-async def keep_writing(
+async def restart_when_stuck(
     is_stuck: Callable[[], Awaitable[bool]], free: Callable[[], int], restart: Callable[[], object]
 ) -> None:
-    """Call `restart` whenever the server is stuck and `free` bytes are enough; for ever."""
+    """Call `restart` whenever the server is stuck and bytes are free; never return."""
     while True:
-        await asyncio.sleep(PERIOD)
-        if await is_stuck() and free() >= ROOM:
+        await asyncio.sleep(CHECK_SECONDS)
+        if await is_stuck() and free() >= REQUIRED_BYTES:
             restart()
 
 
 async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
-    """Whether the server `name` has stopped writing, a stream or all: the system user asks it.
+    """Ask the server, as system user, whether it stopped writing to streams.
 
-    False when the server does not answer: it is being started, or ends.
+    Returns False if the server does not reply, because it is starting or stopping.
     """
     try:
         client = await admin.log_in(addresses, password, SYSTEM_USER)
     except (NatsError, OSError, TimeoutError):
         return False
     try:
-        question = msgspec.json.encode({"details": True, "server_name": name})
-        answer = await client.request(_HEALTH, question, timeout=_HEALTH_SECONDS)
+        request = msgspec.json.encode({"details": True, "server_name": name})
+        answer = await client.request(_HEALTH, request, timeout=_HEALTH_SECONDS)
         health = msgspec.json.decode(answer.data, type=_HealthAnswer).data
     except (NatsError, TimeoutError, msgspec.MsgspecError):
         return False
     finally:
         await client.close()
-    return any(said in fault.error for fault in health.errors for said in _STUCK)
+    return any(text in fault.error for fault in health.errors for text in _STUCK)
 
 
 def free_bytes(directory: Path) -> int:
-    """The bytes that are free where the data are."""
+    """Return the free bytes of the directory's file system."""
     return shutil.disk_usage(directory).free

@@ -1,4 +1,4 @@
-"""One launcher per data directory."""
+"""The lock that allows one launcher per data directory."""
 
 import fcntl
 import os
@@ -6,22 +6,21 @@ import time
 from pathlib import Path
 
 from deploy.platform.errors import LauncherError
-from deploy.platform.files import make_private_directory
+from deploy.platform.files import create_private_directory
 
 FILE_NAME = "lock"
-_LEFTOVERS_SECONDS = 20.0
+_CHILDREN_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 
 
 def acquire(directory: Path) -> int:
-    """Lock `directory` (created when absent) and return the lock's file descriptor.
+    """Lock `directory` (created if absent) and return the descriptor of the lock.
 
-    Children inherit the descriptor, so that after a kill -9 of the launcher the lock
-    is held until the last of them has ended: a new launcher waits for that instead of
-    finding ports and data files in use.
+    Children inherit the descriptor. After a `kill -9` of the launcher they still hold the lock, so
+    a new launcher waits for their end instead of finding ports and data files in use.
     """
     handle = _open(directory)
-    deadline = time.monotonic() + _LEFTOVERS_SECONDS
+    deadline = time.monotonic() + _CHILDREN_SECONDS
     while not _try_lock(handle):
         owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
         if _is_alive(owner) or time.monotonic() > deadline:
@@ -34,7 +33,7 @@ def acquire(directory: Path) -> int:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a launcher uses `directory` now."""
+    """Return whether a launcher uses `directory` now."""
     try:
         handle = os.open(directory / FILE_NAME, os.O_RDONLY)
     except OSError:
@@ -47,7 +46,7 @@ def is_held(directory: Path) -> bool:
 
 def _open(directory: Path) -> int:
     try:
-        make_private_directory(directory)
+        create_private_directory(directory)
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(0, "no permission to write")
         return os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o600)

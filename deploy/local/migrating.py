@@ -1,4 +1,4 @@
-"""`thingway migrate`: bring the databases to this version, or take the last step of an upgrade."""
+"""`thingway migrate`: due migrations, and the last step of an upgrade."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from deploy.backup.stores import Stores
-from deploy.local.backups import named_errors, stores_of
+from deploy.local.backups import errors_as_one_line, open_stores
 from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
 from deploy.platform.nats_grants import ADMIN
@@ -20,20 +20,23 @@ _ANSWER_SECONDS = 2.0
 
 
 class _Pong(msgspec.Struct):
-    """What a service answers to `$SRV.PING`, as nats.micro has it."""
+    """Reply of a service to `$SRV.PING` (nats.micro)."""
 
     name: str
     version: str
 
 
 async def run(given: Namespace) -> None:
-    """Run what is due; raises `CommandError` while processes of another version answer."""
-    with named_errors():
-        stores = stores_of(given)
+    """Run due migrations.
+
+    With `--contract`, raises `CommandError` while processes of another version run.
+    """
+    with errors_as_one_line():
+        stores = open_stores(given)
         if given.contract:
-            await _require_alone(stores)
+            await _require_single_version(stores)
         for user in stores.users:
-            mongo = Mongo(stores.mongo_of(user), user.database)
+            mongo = Mongo(stores.mongo_url_for(user), user.database)
             try:
                 await _migrate(mongo, user.database, contract=given.contract)
             finally:
@@ -47,25 +50,25 @@ async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
     await migrate(mongo.database, wanted, contract=contract)
     left = await due(mongo.database, wanted, contract=True)
     if left:
-        print(f"{name}: {len(left)} more with --contract, once the older version is gone for good")
+        print(f"{name}: {len(left)} more with --contract, once no older version will run again")
 
 
-async def _require_alone(stores: Stores) -> None:
-    """Raise `CommandError` when a process of another version answers."""
+async def _require_single_version(stores: Stores) -> None:
+    """Raise `CommandError` if a process of another version replies."""
     found: dict[str, str] = {}
 
-    async def heard(answer: Msg) -> None:
+    async def collect(answer: Msg) -> None:
         pong = msgspec.json.decode(answer.data, type=_Pong)
         if pong.version != VERSION:
             found[pong.name] = pong.version
 
     async with stores.bus(ADMIN) as bus:
         inbox = bus.client.new_inbox()
-        await bus.client.subscribe(inbox, cb=heard)
+        await bus.client.subscribe(inbox, cb=collect)
         await bus.client.publish("$SRV.PING", reply=inbox)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await asyncio.Event().wait()
     if found:
-        told = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
-        raise CommandError(f"processes of another version than {VERSION} run: {told}")
+        others = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+        raise CommandError(f"stop the processes of another version than {VERSION}: {others}")

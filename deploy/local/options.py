@@ -1,4 +1,4 @@
-"""What commands consist of: options that several share, and types of arguments."""
+"""Options that several commands share, and argument types."""
 
 import argparse
 import os
@@ -6,67 +6,68 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deploy.backup.archive import PASSPHRASE
+from deploy.backup.archive import PASSPHRASE_VARIABLE
 from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
 
-_MOST_DEVICES = 2000
+_MAX_DEVICES = 2000
 
 Option = dict[str, Any]
 
 
 class Command(NamedTuple):
-    """A command: its words, what it does, in words and in code, and what it takes."""
+    """A command of `thingway`."""
 
     words: str
     text: str
     run: str
-    """Its code, `module:function` of this package, which is imported when it is run.
+    """`module:function` in this package, imported when the command runs.
 
-    It takes what is given, and returns an exit code, or a coroutine that returns one or None.
+    The function gets the parsed arguments. It returns an exit code, or a coroutine that returns an
+    exit code or None.
     """
     options: tuple[Option, ...]
 
-    @classmethod
-    def of(cls, words: str, text: str, run: str, *options: Option) -> "Command":
-        """A command with its options one after another."""
-        return cls(words, text, run, options)
+
+def define_command(words: str, text: str, run: str, *options: Option) -> Command:
+    """Return a command with these options."""
+    return Command(words, text, run, options)
 
 
-def option(*names: str, **more: Any) -> Option:
-    """An argument of a command, as `argparse` takes it; a default may be a function."""
-    return {"names": names, "more": more}
+def option(*names: str, **settings: Any) -> Option:
+    """Return an argument for `argparse`; its default may be a function."""
+    return {"names": names, "settings": settings}
 
 
 def flag(name: str, text: str) -> Option:
-    """An option that is given or not."""
+    """Return an option without a value."""
     return option(name, action="store_true", help=text)
 
 
 def file(name: str, text: str) -> Option:
-    """An option that names a file."""
+    """Return an option that names a file."""
     return option(name, type=Path, metavar="FILE", help=text)
 
 
-def number(least: int, most: int) -> Callable[[str], int]:
-    """Make an argument type: a whole number in a range."""
+def number(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return an argument type: a whole number in a range."""
 
     def parse(text: str) -> int:
         value = int(text) if text.isascii() and text.isdigit() else None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {least}..{most}")
+        if value is None or not minimum <= value <= maximum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {minimum}..{maximum}")
         return value
 
     return parse
 
 
 def count(name: str, least: int, most: int, text: str, **more: Any) -> Option:
-    """An option with a whole number in a range."""
+    """Return an option whose value is a whole number in a range."""
     return option(name, type=number(least, most), metavar="N", help=text, **more)
 
 
 def positive(text: str) -> float:
-    """Argument type: a finite number above 0."""
+    """Parse a finite number above 0 (argument type)."""
     try:
         value = float(text)
     except ValueError:
@@ -76,8 +77,8 @@ def positive(text: str) -> float:
     return value
 
 
-def part(text: str) -> float:
-    """Argument type: a number from 0 to 1."""
+def fraction(text: str) -> float:
+    """Parse a number from 0 to 1 (argument type)."""
     try:
         value = float(text)
     except ValueError:
@@ -87,31 +88,31 @@ def part(text: str) -> float:
     return value
 
 
-def _given(text: str) -> str:
-    """Argument type: a text that is not empty; as an address that would be every one."""
+def _not_empty(text: str) -> str:
+    """Parse a text that is not empty (argument type); an empty address means all."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def _absolute(text: str) -> Path:
-    """Argument type: a path that also holds for children with another working directory."""
+    """Parse a path and make it absolute for child processes (argument type)."""
     return Path(text).expanduser().resolve()
 
 
-def change_of_limit(text: str) -> tuple[str, int | None]:
-    """Argument type: `LIMIT=NUMBER`, or `LIMIT=default` (None), in camelCase or snake_case."""
+def limit_change(text: str) -> tuple[str, int | None]:
+    """Parse `LIMIT=NUMBER` or `LIMIT=default` (None) (argument type)."""
     name, _, value = text.partition("=")
     names = dict(zip(Limits.__struct_fields__, Limits.__struct_encode_fields__, strict=True))
     name = names.get(name, name)
     if name not in names.values():
         raise argparse.ArgumentTypeError(
-            f"{text!r}: there is no limit {name!r}; there are {', '.join(names.values())}"
+            f"{text!r}: unknown limit {name!r}; limits are {', '.join(names.values())}"
         )
     return name, None if value == "default" else number(1, 2**53)(value)
 
 
-def _door(name: str, what: str, default: str) -> Option:
+def _port(name: str, what: str, default: str) -> Option:
     text = f"port of {what} (default: {default})"
     return option(name, type=number(1, 65_535), metavar="PORT", help=text)
 
@@ -142,86 +143,84 @@ _TLS: Mapping[str, int | None] = {
 
 
 def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
-    """The ports of the doors by option: those that were given, and the defaults; None: closed.
+    """Return the port of each listener by option name; None: closed.
 
-    Raises `LauncherError` for certificates without TLS.
+    Raises `LauncherError` for certificate ports without TLS.
     """
     defaults = _TLS if given.tls else _PLAIN
     if (given.certificate_port or given.certificate_nats_port) and not given.tls:
-        raise LauncherError("devices show certificates with --tls only")
+        raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
     return {name: getattr(given, name) or port for name, port in defaults.items()}
 
 
 def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:
-    """The open doors by the words of the command line: `--mqtt-port` and its port."""
+    """Return the open ports by command-line option, e.g. `--mqtt-port`."""
     return {f"--{name.replace('_', '-')}": port for name, port in ports.items() if port}
 
 
-DOORS = (
-    _door("--port", "HTTP API", "8080; with --tls 8443"),
-    _door("--mqtt-port", "MQTT", "1883; with --tls 8883"),
-    _door("--nats-port", "NATS", "4222"),
-    _door("--websocket-port", "MQTT over WebSocket, at /mqtt", "not open; with --tls 8084"),
-    _door("--certificate-port", "MQTT for devices with a certificate", "not open; with --tls 8884"),
-    _door("--certificate-nats-port", "NATS for them", "not open; with --tls 4223"),
+LISTENERS = (
+    _port("--port", "HTTP API", "8080; with --tls 8443"),
+    _port("--mqtt-port", "MQTT", "1883; with --tls 8883"),
+    _port("--nats-port", "NATS", "4222"),
+    _port("--websocket-port", "MQTT over WebSocket, at /mqtt", "closed; with --tls 8084"),
+    _port("--certificate-port", "MQTT for devices with a certificate", "closed; with --tls 8884"),
+    _port("--certificate-nats-port", "NATS for these devices", "closed; with --tls 4223"),
     flag(
         "--tls",
-        "all of these doors speak TLS and nothing else, with certificates of an authority "
-        "that is made under DIR/tls",
+        "serve all these ports with TLS only; the certificate authority is created in DIR/tls",
     ),
     option(
         "--tls-name",
         action="append",
         default=[],
-        type=_given,
+        type=_not_empty,
         metavar="NAME",
-        help="with --tls: a further name or address by which clients reach this machine; may be "
-        "repeated",
+        help="with --tls: another host name or address of this machine; may be repeated",
     ),
     option(
         "--host",
-        type=_given,
+        type=_not_empty,
         default="127.0.0.1",
-        help="address of these doors (default: %(default)s)",
+        help="listen address of these ports (default: %(default)s)",
     ),
 )
 JSON = flag("--json", "print JSON")
 SHARED = (DATA, JSON)
-APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
-SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
+APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="id of the application")
+SN = option("sn", metavar="SN", help="serial number (SN) of the device, as registered")
 INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
 
 PLATFORM = (
     DATA,
-    option("--url", help="address of another platform; needs both of these:"),
-    option("--client-id", metavar="ID", help="client id there"),
-    option("--client-secret", metavar="SECRET", help="client secret there"),
+    option("--url", help="address of another platform; requires the next two:"),
+    option("--client-id", metavar="ID", help="client id at that platform"),
+    option("--client-secret", metavar="SECRET", help="client secret at that platform"),
 )
 STORES = (
     DATA,
-    option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
-    option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
-    option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
+    option("--mongo-url", metavar="URL", help="MongoDB elsewhere; needs the next two"),
+    option("--nats-url", metavar="URL", help="NATS; login from the URL or DIR/state.json"),
+    option("--redis-url", metavar="URL", help="Redis; login from the URL or DIR/state.json"),
     option(
         "--bootstrap",
         type=Path,
         metavar="DIR",
-        help="whose state.json has the first application and device, if that of --data has not",
+        help="directory of a state.json with the first application and device, if DIR has none",
     ),
 )
 BACKUPS = (
     *STORES,
-    file("--passphrase-file", f"encrypt or open with this passphrase (environment: {PASSPHRASE})"),
-    file("--identity-file", "open with a private key of age (AGE-SECRET-KEY-1…)"),
+    file("--passphrase-file", f"passphrase for the backup (environment: {PASSPHRASE_VARIABLE})"),
+    file("--identity-file", "decrypt with the age private key in FILE (AGE-SECRET-KEY-1…)"),
 )
-CROWD = (
+SIMULATION = (
     count(
         "--devices",
         1,
-        _MOST_DEVICES,
-        f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
+        _MAX_DEVICES,
+        f"number of devices, up to {_MAX_DEVICES}; missing devices are created",
         required=True,
     ),
-    option("--rate", type=positive, required=True, metavar="R", help="reports/s of all together"),
+    option("--rate", type=positive, required=True, metavar="R", help="total reports per second"),
     option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
 )

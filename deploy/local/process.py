@@ -1,4 +1,4 @@
-"""Start one child so that it never outlives the launcher, and end it in good order."""
+"""Child processes that never outlive the launcher and end gracefully."""
 
 import asyncio
 import ctypes
@@ -13,13 +13,13 @@ from deploy.platform.services import TUNING
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
-_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
-_PASSED_ON_PREFIXES = ("LC_", "OTEL_")
+_INHERITED = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
+_INHERITED_PREFIXES = ("LC_", "OTEL_")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A child to keep running."""
+    """How to start a child process."""
 
     name: str
     argv: Sequence[str]
@@ -31,16 +31,16 @@ class Spec:
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What every child may see of the launcher's environment; nothing else is passed on."""
+    """Return the launcher's environment variables that children may see."""
     return {
         name: value
         for name, value in environ.items()
-        if name in _PASSED_ON or name in TUNING or name.startswith(_PASSED_ON_PREFIXES)
+        if name in _INHERITED or name in TUNING or name.startswith(_INHERITED_PREFIXES)
     }
 
 
 async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.subprocess.Process:
-    """Start `spec` in a session of its own (no Ctrl-C reaches it), output appended to `log`."""
+    """Start a child in its own session (without Ctrl-C); append its output to `log`."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return await asyncio.create_subprocess_exec(
@@ -52,16 +52,16 @@ async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.su
             cwd=PROJECT_ROOT,
             start_new_session=True,
             pass_fds=tuple(keep_open),
-            preexec_fn=tie_to(os.getpid()),
+            preexec_fn=end_with_process(os.getpid()),
         )
     finally:
         os.close(handle)
 
 
-async def end(process: asyncio.subprocess.Process, grace: float) -> bool:
-    """Send SIGTERM to the child's group, after `grace` seconds SIGKILL.
+async def terminate(process: asyncio.subprocess.Process, grace: float) -> bool:
+    """Send SIGTERM to the child's process group, and SIGKILL after `grace` seconds.
 
-    Returns whether it ended by itself.
+    Returns whether the child ended before the SIGKILL.
     """
     signal_group(process.pid, signal.SIGTERM)
     try:
@@ -74,7 +74,7 @@ async def end(process: asyncio.subprocess.Process, grace: float) -> bool:
 
 
 def describe_exit(code: int) -> str:
-    """Say how a child ended, e.g. `ended with exit code 1`."""
+    """Return how a child ended, e.g. `ended with exit code 1`."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -84,22 +84,22 @@ def describe_exit(code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """Let the kernel send SIGTERM to this process when its parent ends."""
-    tie_to(os.getppid())()
+    """Make the kernel send SIGTERM to this process when its parent ends."""
+    end_with_process(os.getppid())()
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a child and its own children; nothing when they are gone."""
+    """Send a signal to a child and its children; do nothing if they have ended."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
         return
 
 
-def tie_to(parent: int) -> Callable[[], None]:
-    """Make a function that ties the process calling it to the life of `parent`.
+def end_with_process(parent: int) -> Callable[[], None]:
+    """Return a function that makes the calling process end with `parent`.
 
-    The C library is loaded here, before the fork: afterwards only the system call is left.
+    The C library is loaded before the fork, so that only a system call remains after it.
     """
     if sys.platform != "linux":
         return lambda: None

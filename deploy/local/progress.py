@@ -1,4 +1,4 @@
-"""What the user reads at a start: how it goes, and then a summary."""
+"""Terminal output of a start: progress, and then a summary."""
 
 import asyncio
 import contextlib
@@ -33,20 +33,20 @@ class _Row:
 
 
 class Progress:
-    """The rows of one start."""
+    """The progress table of one start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rows: dict[str, _Row] = {}
 
-    def say(self, line: str) -> None:
-        """Print a line; above the table while there is one. A closed terminal is no fault."""
+    def print_line(self, line: str) -> None:
+        """Print a line above the table; ignore a closed terminal."""
         with contextlib.suppress(OSError):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     @contextlib.asynccontextmanager
-    async def shown(self) -> AsyncIterator[None]:
-        """Keep the table on the terminal up to date inside the block."""
+    async def live_table(self) -> AsyncIterator[None]:
+        """Keep the table up to date inside the block."""
         if not self._console.is_terminal:
             yield
             return
@@ -71,7 +71,7 @@ class Progress:
     def _end(self, name: str, row: _Row, state: str) -> None:
         row.state, row.ended = state, time.monotonic()
         if not self._console.is_terminal:
-            self.say(f"{name:<16} {state} after {row.seconds:.1f} s")
+            self.print_line(f"{name:<16} {state} after {row.seconds:.1f} s")
 
     async def _refresh(self, live: Live) -> None:
         while True:
@@ -87,13 +87,13 @@ class Progress:
 
 
 def summary(state: State, directory: Path) -> str:
-    """Addresses, credentials, commands that show live data, and how to trust certificates."""
+    """Return addresses, credentials, example commands, and how to trust certificates."""
     addresses, application, device = state.addresses, state.application, state.device
     user = state.user
     if addresses is None or application is None or device is None or user is None:
-        raise AssertionError("a summary needs a completed start")
-    shown = {
-        "console": _welcome(addresses, user),
+        raise AssertionError("the summary requires a completed start")
+    rows = {
+        "console": _welcome_link(addresses, user),
         "API": addresses.base_url,
         "documentation": f"{addresses.base_url}/docs",
         "MQTT": addresses.mqtt_url,
@@ -108,21 +108,24 @@ def summary(state: State, directory: Path) -> str:
         "data and logs": str(directory.resolve()),
         "credentials": str((directory / FILE_NAME).resolve()),
     }
-    lines = "".join(f"  {name:<14} {value}\n" for name, value in shown.items() if value)
-    trust = _trust(addresses, device) if addresses.ca_file else ""
+    lines = "".join(f"  {name:<14} {value}\n" for name, value in rows.items() if value)
+    trust = _trust_instructions(addresses, device) if addresses.ca_file else ""
+    examples = _example_commands(addresses, application, device)
     return (
-        f"\nThingway is ready.\n\n{lines}{trust}\n{_live(addresses, application, device)}"
-        "\nCtrl-C ends everything.\n"
+        f"\nThingway is ready.\n\n{lines}{trust}\n{examples}\nPress Ctrl-C to stop the platform.\n"
     )
 
 
-def _welcome(addresses: Addresses, user: User) -> str:
-    """A link that signs the first user in until a password was chosen; no server sees it whole."""
+def _welcome_link(addresses: Addresses, user: User) -> str:
+    """Return a link that signs the first user in until they choose a password.
+
+    The credentials are in the fragment, so browsers do not send them to a server.
+    """
     login = urlencode({"email": user.email, "password": user.password})
     return f"{addresses.base_url}/#/welcome?{login}"
 
 
-def _live(addresses: Addresses, application: Application, device: Device) -> str:
+def _example_commands(addresses: Addresses, application: Application, device: Device) -> str:
     base = addresses.base_url
     curl = f"curl -s --cacert {addresses.ca_file}" if addresses.ca_file else "curl -s"
     form = f"client_id={application.client_id}&client_secret={application.client_secret}"
@@ -136,15 +139,15 @@ def _live(addresses: Addresses, application: Application, device: Device) -> str
         """)
 
 
-def _trust(addresses: Addresses, device: Device) -> str:
-    """How clients come to trust the authority; the keys of devices are in `ready.json`."""
+def _trust_instructions(addresses: Addresses, device: Device) -> str:
+    """Return how clients trust the certificate authority."""
     mqtt, file = urlsplit(addresses.mqtt_url.split(",")[0]), addresses.ca_file
     return textwrap.dedent(f"""
-        Everything speaks TLS, proved by an authority of this installation's own:
+        All connections use TLS with certificates of this installation's own authority:
 
         curl --cacert {file} {addresses.base_url}/readyz
         mosquitto_sub --cafile {file} -h {mqtt.hostname} -p {mqtt.port} \
 -i {device.sn} -u {device.sn} -P KEY -t 'thing/{device.sn}/down/#'
-        A browser: import the file as an authority for web sites. SSL_CERT_FILE={file}
-        does it for Python and other programs that use OpenSSL.
+        Browser: import the file as an authority for web sites. For Python and other
+        programs that use OpenSSL, set SSL_CERT_FILE={file}.
         """)

@@ -1,7 +1,8 @@
-"""The servers of one machine: on loopback, with logins, data under DIR.
+"""The servers of one machine: on loopback, with passwords, data under DIR.
 
-One MongoDB, NATS and Redis each; as a cluster three of MongoDB and NATS, and two of Redis with
-three Sentinels. The first of each keeps the names and the data of one alone.
+Normally one MongoDB, NATS and Redis each. A cluster has three MongoDB, three NATS and two Redis
+servers with three Sentinels. The first server of each kind keeps the name and data that it has as a
+single server.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,18 +15,18 @@ from deploy.local.process import Spec
 from deploy.local.programs import Program
 from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
-from deploy.platform.files import make_private_directory, write_private
+from deploy.platform.files import create_private_directory, write_private
 from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     ServerFiles,
-    chosen_partitions,
+    configured_partitions,
     render_nats_config,
 )
 from deploy.platform.nats_grants import ADMIN, USERS
-from deploy.platform.ports import LOOPBACK, reachable
+from deploy.platform.ports import LOOPBACK, client_host
 from deploy.platform.redis_server import ClusterLogins
-from deploy.platform.state import Addresses, State, member
+from deploy.platform.state import Addresses, State, member_name
 from libs.common.jobs import retry
 from libs.common.store.redis import RedisError, check_redis, connect_redis
 
@@ -37,32 +38,34 @@ MONGOD, NATS, MQTT, ROUTE, REDIS, SENTINEL = (
     "redis",
     "sentinel",
 )
-CLUSTER = 3
-"""Members of a cluster."""
-REDISES = 2
-"""Of them, those with a Redis: Sentinels, three, decide which one is the primary."""
+CLUSTER_SIZE = 3
+"""Number of members in a cluster."""
+REDIS_COUNT = 2
+"""Number of members with Redis; three Sentinels choose the primary."""
 
 
 def internal_ports(state: State) -> list[str]:
-    """The names of the ports that are chosen for the servers."""
+    """Return the names of the server ports that the launcher chooses."""
     if not state.is_cluster:
         return [MONGOD, REDIS]
     every = [
-        member(kind, number)
+        member_name(kind, number)
         for kind in (MONGOD, ROUTE, SENTINEL)
-        for number in range(1, CLUSTER + 1)
+        for number in range(1, CLUSTER_SIZE + 1)
     ]
-    others = [member(kind, number) for kind in (NATS, MQTT) for number in range(2, CLUSTER + 1)]
-    return [*every, *others, *(member(REDIS, number) for number in range(1, REDISES + 1))]
+    others = [
+        member_name(kind, number) for kind in (NATS, MQTT) for number in range(2, CLUSTER_SIZE + 1)
+    ]
+    return [*every, *others, *(member_name(REDIS, number) for number in range(1, REDIS_COUNT + 1))]
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server to start, and how to tell that it is ready."""
+    """A server to start, and its readiness check."""
 
     spec: Spec
     ready: Callable[[], Awaitable[None]]
-    """Returns when it serves and is set up; the caller bounds the time."""
+    """Returns when the server is ready and set up; the caller limits the time."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Programs:
 
     @classmethod
     def find(cls) -> "Programs":
-        """Find all three. Raises `LauncherError` (exit code 2)."""
+        """Find all three programs; raise `LauncherError` (exit code 2) if one is missing."""
         return cls(
             programs.find(programs.MONGOD),
             programs.find(programs.NATS),
@@ -84,8 +87,8 @@ class Programs:
 
 
 @dataclass(frozen=True)
-class NatsDoors:
-    """Where a NATS server listens for services, applications and devices."""
+class NatsListeners:
+    """The listen addresses of a nats-server for clients."""
 
     host: str
     port: int
@@ -95,191 +98,200 @@ class NatsDoors:
 
     @property
     def url(self) -> str:
-        """The address for clients on this machine, without credentials."""
-        return f"{'tls' if self.tls else 'nats'}://{reachable(self.host)}:{self.port}"
+        """Return the address for clients on this machine, without credentials."""
+        return f"{'tls' if self.tls else 'nats'}://{client_host(self.host)}:{self.port}"
 
     @property
     def mqtt_url(self) -> str:
-        """The address for devices on this machine."""
-        return f"{'mqtts' if self.tls else 'mqtt'}://{reachable(self.host)}:{self.mqtt_port}"
+        """Return the address for devices on this machine."""
+        return f"{'mqtts' if self.tls else 'mqtt'}://{client_host(self.host)}:{self.mqtt_port}"
 
-    def of_members(self, state: State) -> list["NatsDoors"]:
-        """These, and those of the other members of a cluster, which have no WebSocket."""
-        doors = []
-        for number, place in enumerate(state.hosts, 1):
-            host = self.host if place == LOOPBACK else place
+    def for_members(self, state: State) -> list["NatsListeners"]:
+        """Return the listeners of all members; only the first has a WebSocket."""
+        listeners = []
+        for number, member_host in enumerate(state.hosts, 1):
+            host = self.host if member_host == LOOPBACK else member_host
             if number == 1:
-                doors.append(replace(self, host=host))
+                listeners.append(replace(self, host=host))
                 continue
-            port, mqtt_port = (state.ports[member(kind, number)] for kind in (NATS, MQTT))
-            doors.append(NatsDoors(host, port, mqtt_port, tls=self.tls))
-        return doors
+            port, mqtt_port = (state.ports[member_name(kind, number)] for kind in (NATS, MQTT))
+            listeners.append(NatsListeners(host, port, mqtt_port, tls=self.tls))
+        return listeners
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What the servers stand on."""
+class ServerContext:
+    """Directory, state and environment of the servers."""
 
     directory: Path
     state: State
     environment: dict[str, str]
-    inside: Sequence[Sequence[str]] = ()
-    """A command for each member of a cluster that runs its servers, e.g. in a network of its
-    own; none by default."""
+    prefixes: Sequence[Sequence[str]] = ()
+    """A command prefix for the servers of each member, e.g. to run in a network namespace."""
 
     def spec(
         self, kind: str, number: int, argv: Sequence[str], stage: int, grace: float = 10.0
     ) -> Spec:
-        """How to start the `number`th server of a kind."""
-        inside = self.inside[number - 1] if self.inside else ()
+        """Return how to start the `number`th server of a kind."""
+        prefix = self.prefixes[number - 1] if self.prefixes else ()
         return Spec(
-            name=member(kind, number),
-            argv=[*inside, *argv],
+            name=member_name(kind, number),
+            argv=[*prefix, *argv],
             stage=stage,
             environment=self.environment,
             grace=grace,
         )
 
-    def private(self, kind: str, number: int) -> Path:
-        """The data directory of the `number`th server of a kind."""
-        return make_private_directory(self.directory / member(kind, number))
+    def data_directory(self, kind: str, number: int) -> Path:
+        """Create the data directory of the `number`th server of a kind."""
+        return create_private_directory(self.directory / member_name(kind, number))
 
     def write(self, name: str, content: str) -> Path:
-        """Write a file that only the owner reads."""
+        """Write a file that only its owner can read."""
         path = self.directory / name
         write_private(path, content.encode())
         return path
 
     def secret(self, name: str) -> str:
-        """A password, made when it is first asked for."""
+        """Return a password, created on first use."""
         return self.state.secret(name, keys.new_password)
 
 
-def embedded(
-    found: Programs, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
+def prepare_servers(
+    found: Programs,
+    context: ServerContext,
+    listeners: Sequence[NatsListeners],
+    addresses: Addresses,
 ) -> list[Server]:
-    """Write the servers' configurations and describe how to start them.
+    """Write the configuration of all servers; return how to start them.
 
-    `doors` are those of each NATS server, and `addresses` where they are found.
+    `listeners` are the listeners of each NATS server, and `addresses` those of clients.
     """
-    redis = _redis_cluster if ground.state.is_cluster else _redis
+    redis = _redis_cluster if context.state.is_cluster else _redis
     return [
-        *_mongods(found.mongod.path, ground),
-        *_nats(found.nats.path, ground, doors, addresses),
-        *redis(found.redis.path, ground),
+        *_mongods(found.mongod.path, context),
+        *_nats(found.nats.path, context, listeners, addresses),
+        *redis(found.redis.path, context),
     ]
 
 
-def _mongods(program: Path, ground: Ground) -> list[Server]:
-    """The first is ready when the replica set is."""
-    state = ground.state
-    key_file = ground.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
+def _mongods(program: Path, context: ServerContext) -> list[Server]:
+    """Return the MongoDB servers; the first is ready when the replica set is."""
+    state = context.state
+    key_file = context.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
     members = state.members(MONGOD)
     users = [*services.database_users(state), services.backup_user(state)]
-    set_up = partial(mongo_server.set_up, members, ground.secret("mongo.admin"), users)
+    set_up = partial(mongo_server.set_up, members, context.secret("mongo.admin"), users)
     servers = []
     for number, address in enumerate(members, 1):
         host, _, port = address.rpartition(":")
-        data = ground.private("mongo", number)
+        data = context.data_directory("mongo", number)
         argv = mongo_server.command(
             program, data, host, int(port), key_file, cluster=state.is_cluster
         )
         ready = set_up if number == 1 else partial(mongo_server.wait_ready, address)
-        servers.append(Server(ground.spec(MONGOD, number, argv, stage=0, grace=30.0), ready))
+        servers.append(Server(context.spec(MONGOD, number, argv, stage=0, grace=30.0), ready))
     return servers
 
 
 def _nats(
-    program: Path, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
+    program: Path, context: ServerContext, listeners: Sequence[NatsListeners], addresses: Addresses
 ) -> list[Server]:
-    state = ground.state
-    passwords = {user: ground.secret(f"nats.{user}") for user in USERS}
+    state = context.state
+    passwords = {user: context.secret(f"nats.{user}") for user in USERS}
     seed = state.secret("callout_seed", keys.new_account_seed)
     servers = []
-    for number, (door, own) in enumerate(zip(doors, addresses.apart(), strict=True), 1):
+    for number, (listener, address) in enumerate(
+        zip(listeners, addresses.per_nats_server(), strict=True), 1
+    ):
         config = NatsConfig(
             passwords=passwords,
             callout_issuer=keys.account_public_key(seed),
-            store_dir=ground.private(NATS, number),
+            store_dir=context.data_directory(NATS, number),
             server_name=nats_name(state, number),
-            cluster=_route(ground, number),
-            host=door.host,
-            port=door.port,
-            mqtt_port=door.mqtt_port,
-            websocket_port=door.websocket_port,
-            tls=door.tls,
-            partitions=chosen_partitions(),
+            cluster=_route(context, number),
+            host=listener.host,
+            port=listener.port,
+            mqtt_port=listener.mqtt_port,
+            websocket_port=listener.websocket_port,
+            tls=listener.tls,
+            partitions=configured_partitions(),
         )
-        file = ground.write(f"{member(NATS, number)}.conf", render_nats_config(config))
-        spec = ground.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)
-        servers.append(Server(spec, partial(wait_ready, own, passwords[ADMIN])))
+        file = context.write(f"{member_name(NATS, number)}.conf", render_nats_config(config))
+        spec = context.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)
+        servers.append(Server(spec, partial(wait_ready, address, passwords[ADMIN])))
     return servers
 
 
 def nats_name(state: State, number: int) -> str:
-    """What a nats-server calls itself."""
+    """Return the server name of a nats-server."""
     return f"thingway-{number}" if state.is_cluster else "thingway"
 
 
-def _route(ground: Ground, number: int) -> NatsCluster | None:
-    if not ground.state.is_cluster:
+def _route(context: ServerContext, number: int) -> NatsCluster | None:
+    if not context.state.is_cluster:
         return None
-    routes = ground.state.members(ROUTE)
+    routes = context.state.members(ROUTE)
     host, _, port = routes[number - 1].rpartition(":")
     return NatsCluster(
         host=host,
         port=int(port),
         routes=tuple(routes),
-        password=ground.secret("nats.route"),
-        replicas=CLUSTER,
-        tag=nats_name(ground.state, number),
+        password=context.secret("nats.route"),
+        replicas=CLUSTER_SIZE,
+        tag=nats_name(context.state, number),
     )
 
 
-def _redis(program: Path, ground: Ground) -> list[Server]:
-    users = services.redis_users(ground.state)
-    acl_file = ground.write("redis.acl", redis_server.render_acl(users))
-    (server,) = ground.state.members(REDIS)
-    argv = redis_server.command(program, ground.private(REDIS, 1), server, acl_file)
+def _redis(program: Path, context: ServerContext) -> list[Server]:
+    users = services.redis_users(context.state)
+    acl_file = context.write("redis.acl", redis_server.render_acl(users))
+    (server,) = context.state.members(REDIS)
+    argv = redis_server.command(program, context.data_directory(REDIS, 1), server, acl_file)
     url = users[0].url(server)
-    return [Server(ground.spec(REDIS, 1, argv, stage=2), partial(redis_server.wait_ready, url))]
+    return [Server(context.spec(REDIS, 1, argv, stage=2), partial(redis_server.wait_ready, url))]
 
 
-def _redis_cluster(program: Path, ground: Ground) -> list[Server]:
-    state = ground.state
-    logins = ClusterLogins(ground.secret("redis.replica"), ground.secret("redis.sentinel"))
+def _redis_cluster(program: Path, context: ServerContext) -> list[Server]:
+    state = context.state
+    logins = ClusterLogins(context.secret("redis.replica"), context.secret("redis.sentinel"))
     users = services.redis_users(state)
-    acl = ground.write("redis.acl", redis_server.render_acl(users, logins))
-    own = ground.write("sentinel.acl", redis_server.render_sentinel_acl(users, logins))
-    members, sentinels = state.members(REDIS, REDISES), state.members(SENTINEL)
+    acl = context.write("redis.acl", redis_server.render_acl(users, logins))
+    sentinel_acl = context.write("sentinel.acl", redis_server.render_sentinel_acl(users, logins))
+    members, sentinels = state.members(REDIS, REDIS_COUNT), state.members(SENTINEL)
     primary = members[state.redis_primary - 1]
     servers = []
     for number, server in enumerate(members, 1):
         config = redis_server.render_member(
-            ground.private(REDIS, number), server, acl, logins, primary
+            context.data_directory(REDIS, number), server, acl, logins, primary
         )
-        file = ground.write(f"{member(REDIS, number)}.conf", config)
+        file = context.write(f"{member_name(REDIS, number)}.conf", config)
         ready = partial(redis_server.wait_ready, users[0].url(server))
-        servers.append(Server(ground.spec(REDIS, number, [str(program), str(file)], 2), ready))
-    ready = partial(_until_primary, users[0].sentinel_url(sentinels))
+        servers.append(Server(context.spec(REDIS, number, [str(program), str(file)], 2), ready))
+    ready = partial(_wait_for_primary, users[0].sentinel_url(sentinels))
     for number, server in enumerate(sentinels, 1):
-        data = ground.private(SENTINEL, number)
-        config = redis_server.render_sentinel(data, server, own, logins, primary)
-        file = ground.write(f"{member(SENTINEL, number)}.conf", config)
+        data = context.data_directory(SENTINEL, number)
+        config = redis_server.render_sentinel(data, server, sentinel_acl, logins, primary)
+        file = context.write(f"{member_name(SENTINEL, number)}.conf", config)
         argv = [str(program), str(file), "--sentinel"]
-        servers.append(Server(ground.spec(SENTINEL, number, argv, 2), ready))
+        servers.append(Server(context.spec(SENTINEL, number, argv, 2), ready))
     return servers
 
 
 def remember_primary(directory: Path, state: State) -> None:
-    """Note which Redis was the primary, before addresses change: another has not all data."""
-    files = (directory / f"{member(SENTINEL, number)}.conf" for number in range(1, CLUSTER + 1))
-    primary = redis_server.primary_of(file.read_text() for file in files if file.exists())
-    if primary is not None and primary in (known := state.members(REDIS, REDISES)):
+    """Save which Redis is the primary before addresses change.
+
+    Other members may lack data.
+    """
+    files = (
+        directory / f"{member_name(SENTINEL, number)}.conf" for number in range(1, CLUSTER_SIZE + 1)
+    )
+    primary = redis_server.read_primary(file.read_text() for file in files if file.exists())
+    if primary is not None and primary in (known := state.members(REDIS, REDIS_COUNT)):
         state.redis_primary = known.index(primary) + 1
 
 
-async def _until_primary(url: str) -> None:
-    """Return when Sentinels name a primary that answers."""
+async def _wait_for_primary(url: str) -> None:
+    """Return when the Sentinels name a primary that responds."""
     async with connect_redis(url) as redis:
         await retry(partial(check_redis, redis), RedisError)

@@ -1,4 +1,4 @@
-"""`thingway simulate`: many real devices over MQTT, at a total rate."""
+"""`thingway simulate`: many devices that report over MQTT at a total rate."""
 
 import asyncio
 import contextlib
@@ -30,17 +30,18 @@ from deploy.platform.openapi import OpenApi
 from libs.common.jobs import ended, gather_limited, happened
 from libs.common.tls import mqtt_doors
 
-FLEET_FILE = "simulated.json"
+KEYS_FILE = "simulated.json"
 _AT_ONCE = 8
 _SAVE_EVERY = 100
 
 
 async def provide_devices(
-    api: OpenApi, directory: Path, count: int, told: Callable[[int], None]
+    api: OpenApi, directory: Path, count: int, created: Callable[[int], None]
 ) -> dict[str, str]:
-    """Return SN → key of `count` devices of the demo product, creating those that lack.
+    """Return the key of each of `count` devices of the demo product by SN.
 
-    `told` hears how many there are. A run that is broken off is continued by the next.
+    Creates missing devices. `created` is called with the number of known devices after each batch.
+    The next run continues an interrupted one.
     """
     known = _load(directory)
     wanted = [f"DEMOSIM{number:09d}" for number in range(1, count + 1)]
@@ -52,7 +53,7 @@ async def provide_devices(
                 batch = missing[start : start + _SAVE_EVERY]
                 await _create(api, model, batch, known)
                 _save(directory, known)
-                told(len(known))
+                created(len(known))
         finally:
             _save(directory, known)
     return {sn: known[sn] for sn in wanted}
@@ -67,7 +68,7 @@ async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]
 
 
 def _load(directory: Path) -> dict[str, str]:
-    path = directory / FLEET_FILE
+    path = directory / KEYS_FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     except FileNotFoundError:
@@ -77,7 +78,7 @@ def _load(directory: Path) -> dict[str, str]:
 
 
 def _save(directory: Path, keys: dict[str, str]) -> None:
-    write_private(directory / FLEET_FILE, msgspec.json.encode(keys))
+    write_private(directory / KEYS_FILE, msgspec.json.encode(keys))
 
 
 _QOS = 1
@@ -86,19 +87,19 @@ _CONNECTING_AT_ONCE = 50
 _PLAIN_LINE_SECONDS = 5.0
 
 
-class Counted(Protocol):
-    """What a run counts."""
+class Counters(Protocol):
+    """Counters of a simulation."""
 
     def line(self, seconds: float) -> str:
-        """What has happened since the line before, so many seconds ago."""
+        """Return the activity in the last `seconds` seconds."""
 
     def totals(self) -> str:
-        """What has happened in all."""
+        """Return the totals."""
 
 
 @dataclass
-class Counts:
-    """What has happened so far."""
+class DeviceCounters:
+    """Counters of simulated devices."""
 
     connected: int = 0
     sent: int = 0
@@ -114,7 +115,7 @@ class Counts:
         self.last_error = str(error) or type(error).__name__
 
     def line(self, seconds: float) -> str:
-        """Rates since the line before."""
+        """Return the rates since the previous line."""
         before, self._before = self._before, (self.sent, self.acknowledged)
         return (
             f"{self.connected} connected  {(self.sent - before[0]) / seconds:.0f}/s sent  "
@@ -123,7 +124,7 @@ class Counts:
         )
 
     def totals(self) -> str:
-        """What was sent in all, and at which rate."""
+        """Return the totals and the rate."""
         seconds = time.monotonic() - self.started
         return (
             f"{self.sent} reports sent, {self.acknowledged} acknowledged, {self.errors} errors "
@@ -132,61 +133,65 @@ class Counts:
 
 
 async def simulate(given: Namespace) -> None:
-    """Report as many devices with `rate` reports/s in total until Ctrl-C or `duration` s."""
+    """Simulate devices until Ctrl-C or for `duration` seconds."""
     _, addresses = states.load_addressed(given.data)
     console = Console()
-    async with Target.of_directory(given.data).connect() as api:
+    async with Target.from_directory(given.data).connect() as api:
         keys = await provide_devices(
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
-    counts = Counts()
-    doors = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
-    crowd = Crowd(doors, given.devices / given.rate, counts)
-    await shown(console, counts, [crowd.live(sn, key) for sn, key in keys.items()], given.duration)
+    counts = DeviceCounters()
+    servers = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
+    fleet = DeviceFleet(servers, given.devices / given.rate, counts)
+    await run_with_display(
+        console, counts, [fleet.run_device(sn, key) for sn, key in keys.items()], given.duration
+    )
 
 
-async def shown(
+async def run_with_display(
     console: Console,
-    counts: Counted,
-    lives: Iterable[Coroutine[Any, Any, None]],
+    counts: Counters,
+    jobs: Iterable[Coroutine[Any, Any, None]],
     seconds: float | None,
 ) -> None:
-    """Run `lives` until Ctrl-C or for so many seconds, and show what is counted."""
-    tasks = [asyncio.create_task(life) for life in lives]
+    """Run `jobs` until Ctrl-C or for `seconds`, and show the counters."""
+    tasks = [asyncio.create_task(job) for job in jobs]
     try:
         async with _display(console, counts):
-            await _until_stopped(seconds, tasks)
+            await _wait_for_stop(seconds, tasks)
     finally:
         await ended(*tasks)
         console.print(counts.totals(), soft_wrap=True, highlight=False)
 
 
-async def _until_stopped(duration: float | None, lives: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for Ctrl-C or so many seconds; raise what a life has ended with, for none should."""
+async def _wait_for_stop(duration: float | None, tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for Ctrl-C or `duration` seconds; raise the error of a task that failed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    for life in lives:
-        life.add_done_callback(lambda _: stop.set())
+    for task in tasks:
+        task.add_done_callback(lambda _: stop.set())
     await happened(stop, duration)
-    for life in lives:
-        if life.done():
-            life.result()
+    for task in tasks:
+        if task.done():
+            task.result()
 
 
-class Crowd:
-    """The devices of one run and their connections, to each of `doors` (`mqtt_doors`) in turn."""
+class DeviceFleet:
+    """The simulated devices and their connections, spread over the MQTT servers."""
 
-    def __init__(self, doors: Iterable[Mapping[str, Any]], interval: float, counts: Counts) -> None:
-        self._doors = itertools.cycle(doors)
+    def __init__(
+        self, servers: Iterable[Mapping[str, Any]], interval: float, counts: DeviceCounters
+    ) -> None:
+        self._servers = itertools.cycle(servers)
         self._interval = interval
         self._counts = counts
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
         self._tsl = demo_product()["tsl"]
 
-    async def live(self, sn: str, key: str) -> None:
-        """Be one device: connect, report every `interval` seconds, reconnect with pauses."""
+    async def run_device(self, sn: str, key: str) -> None:
+        """Run one device: connect, report every `interval` seconds, reconnect."""
         rng = random.Random(sn)  # noqa: S311 - no secret; a device measures the same each run
         device = DemoDevice(sn, self._tsl, rng)
         backoff = Backoff()
@@ -201,9 +206,9 @@ class Crowd:
 
     @contextlib.asynccontextmanager
     async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
-        door = next(self._doors)
+        server = next(self._servers)
         client = aiomqtt.Client(
-            **door,
+            **server,
             username=sn,
             password=key,
             identifier=sn,
@@ -219,7 +224,7 @@ class Crowd:
                 self._counts.connected -= 1
 
     async def _report(self, client: aiomqtt.Client, device: DemoDevice, first: float) -> None:
-        """Report on a fixed beat, so that a slow acknowledgement does not lower the rate."""
+        """Report at fixed times, so that a slow acknowledgement does not lower the rate."""
         due = time.monotonic() + first
         while True:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -231,8 +236,8 @@ class Crowd:
 
 
 @contextlib.asynccontextmanager
-async def _display(console: Console, counts: Counted) -> AsyncIterator[None]:
-    """Show rates: in one changing line on a terminal, else in a line every few seconds."""
+async def _display(console: Console, counts: Counters) -> AsyncIterator[None]:
+    """Show the rates: one live line on a terminal, else a line every few seconds."""
     with contextlib.ExitStack() as stack:
         live = None
         if console.is_terminal:
@@ -244,7 +249,7 @@ async def _display(console: Console, counts: Counted) -> AsyncIterator[None]:
             showing.cancel()
 
 
-async def _show(console: Console, live: Live | None, counts: Counted) -> None:
+async def _show(console: Console, live: Live | None, counts: Counters) -> None:
     pause = 1.0 if live else _PLAIN_LINE_SECONDS
     while True:
         await asyncio.sleep(pause)

@@ -1,7 +1,7 @@
-"""A simulated device over MQTT: it reports, obeys commands, and comes back by itself.
+"""A simulated device over MQTT: it reports, executes commands and reconnects.
 
-Run by the launcher as `python -m deploy.local.simulator`; its settings are in the
-environment (`environment`).
+The launcher runs `python -m deploy.local.simulator`, with settings in the environment
+(`environment`).
 """
 
 import asyncio
@@ -42,11 +42,11 @@ class DemoDevice(SimulatedDevice):
         self._was_hot = False
 
     def serve(self, service: ServiceSpec) -> Values:
-        """`identify` lights the LED."""
+        """Handle a service call: `identify` turns the LED on."""
         return {"led": True} if service.id == "identify" else {}
 
     def event(self) -> Values | None:
-        """The event to send after a measurement: once each time it becomes hot."""
+        """Return an event if the temperature has just crossed the threshold."""
         temperature = self.measured.get("temperature", 0.0)
         is_hot = temperature >= _HIGH_TEMPERATURE
         rises, self._was_hot = is_hot and not self._was_hot, is_hot
@@ -61,7 +61,7 @@ _QOS = 1
 
 
 def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str]:
-    """The settings of the simulator's process."""
+    """Return the environment of the simulator process."""
     return {
         "THINGWAY_MQTT_URL": mqtt_url,
         "THINGWAY_CA_FILE": ca_file,
@@ -70,19 +70,19 @@ def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str
     }
 
 
-async def run(doors: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
+async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses.
 
-    `doors` are where MQTT is (`mqtt_doors`): after a loss the next one is tried.
+    `servers` are the MQTT servers (`mqtt_doors`), tried in turn.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
-    turns = itertools.cycle(doors)
+    turns = itertools.cycle(servers)
     while True:
-        door, started = next(turns), loop.time()
+        server, started = next(turns), loop.time()
         try:
             async with aiomqtt.Client(
-                **door,
+                **server,
                 username=device.sn,
                 password=key,
                 identifier=device.sn,
@@ -91,14 +91,14 @@ async def run(doors: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) 
                 await _serve(client, device)
         except aiomqtt.MqttError as error:
             pause = backoff.after(loop.time() - started)
-            log.warning("not connected: %s; next try in %.1f s", error, pause)
+            log.warning("not connected: %s; reconnecting in %.1f s", error, pause)
             await asyncio.sleep(pause)
 
 
 async def _serve(client: aiomqtt.Client, device: DemoDevice) -> None:
     await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
     log.info("connected as %s", device.sn)
-    await together(_report_regularly(client, device), _obey(client, device))
+    await together(_report_regularly(client, device), _execute_commands(client, device))
 
 
 async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
@@ -110,13 +110,13 @@ async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
         await asyncio.sleep(REPORT_SECONDS)
 
 
-async def _obey(client: aiomqtt.Client, device: DemoDevice) -> None:
+async def _execute_commands(client: aiomqtt.Client, device: DemoDevice) -> None:
     async for message in client.messages:
         try:
             command: dict[str, Any] = json.loads(bytes(message.payload))
             outcome = device.handle(command)
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("a command that cannot be read: %r", error)
+            log.warning("cannot decode a command: %r", error)
             continue
         log.info("command %s: %s", command["commandId"], outcome.reply["status"])
         await _send(client, device, "reply", outcome.reply)
@@ -134,8 +134,8 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    doors = mqtt_doors(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
-    task = asyncio.create_task(run(doors, key, device))
+    servers = mqtt_doors(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
+    task = asyncio.create_task(run(servers, key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)

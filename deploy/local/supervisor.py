@@ -1,4 +1,4 @@
-"""Keep children running: restart what dies, end all of them in order."""
+"""Supervision of child processes: restart after a crash, ordered shutdown."""
 
 import asyncio
 import signal
@@ -7,25 +7,25 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from deploy.local.process import Spec, describe_exit, end, signal_group, spawn
+from deploy.local.process import Spec, describe_exit, signal_group, spawn, terminate
 from deploy.platform.errors import Exit, LauncherError
 from libs.common.jobs import happened
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 30.0
-"""A child that lived this long starts with a short pause again."""
+"""Uptime after which the next pause is the shortest again."""
 
 
 class Backoff:
-    """The pause before the next start: doubled by each early death, up to a bound."""
+    """The pause before the next start, doubled by each early exit up to a limit."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE
 
-    def after(self, lived: float) -> float:
-        """Seconds to wait after a life of `lived` seconds."""
-        if lived >= STEADY_SECONDS:
+    def after(self, uptime: float) -> float:
+        """Return the seconds to wait after an uptime of `uptime` seconds."""
+        if uptime >= STEADY_SECONDS:
             self._next = FIRST_PAUSE
         pause = self._next
         self._next = min(pause * 2, LONGEST_PAUSE)
@@ -33,47 +33,47 @@ class Backoff:
 
 
 class Child:
-    """One supervised process; `run` starts it again until it is told to stop."""
+    """A supervised process that `run` restarts until `stop` is called."""
 
     def __init__(self, spec: Spec, log: Path, keep_open: Collection[int]) -> None:
         self.spec = spec
         self.log = log
         self.process: asyncio.subprocess.Process | None = None
-        self.deaths = 0
+        self.exits = 0
         self._keep_open = keep_open
         self._stopping = asyncio.Event()
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """Return the process id while the process runs."""
         process = self.process
         return process.pid if process is not None and process.returncode is None else None
 
     def stop(self) -> None:
-        """Let `run` end the process and return."""
+        """Make `run` end the process and return."""
         self._stopping.set()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if it runs; one that it ends of is started again."""
+        """Send a signal to the process if it runs."""
         if self.pid is not None:
             signal_group(self.pid, number)
 
-    async def run(self, say: Callable[[str], None], changed: Callable[[], None]) -> None:
+    async def run(self, print_line: Callable[[str], None], changed: Callable[[], None]) -> None:
         """Keep the process running until `stop` is called."""
         backoff = Backoff()
         while not self._stopping.is_set():
             started = time.monotonic()
-            fault = await self._live(changed)
+            fault = await self._run_once(changed)
             if fault is None:
                 return
-            self.deaths += 1
+            self.exits += 1
             pause = backoff.after(time.monotonic() - started)
-            say(f"{self.spec.name} {fault}; starting it again in {pause:.1f} s (see {self.log})")
+            print_line(f"{self.spec.name} {fault}; restarting it in {pause:.1f} s (see {self.log})")
             changed()
             await happened(self._stopping, pause)
 
-    async def _live(self, changed: Callable[[], None]) -> str | None:
-        """Run one life; return how it ended, or None after a stop."""
+    async def _run_once(self, changed: Callable[[], None]) -> str | None:
+        """Run the process once; return how it ended, or None after a stop."""
         try:
             self.process = await spawn(self.spec, self.log, self._keep_open)
         except OSError as error:
@@ -84,46 +84,46 @@ class Child:
         await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if self._stopping.is_set():
-            await end(self.process, self.spec.grace)
+            await terminate(self.process, self.spec.grace)
             return None
         return describe_exit(await ended)
 
 
 class Supervisor:
-    """All children of one launcher.
+    """The child processes of a launcher.
 
-    `say` takes lines for the terminal; `changed` is called after every change of a pid.
-    Descriptors in `keep_open` are inherited by the children.
+    `print_line` prints to the terminal; `changed` is called when a pid changes. Children inherit
+    the descriptors in `keep_open`.
     """
 
     def __init__(
         self,
         logs: Path,
         *,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         changed: Callable[[], None] = lambda: None,
         keep_open: Collection[int] = (),
     ) -> None:
         self.logs = logs
-        self._say = say
+        self._print_line = print_line
         self._changed = changed
         self._keep_open = tuple(keep_open)
         self._children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, spec: Spec) -> Child:
-        """Start a child and keep it running; its previous log is kept as `NAME.log.1`."""
+        """Start a child and keep it running; keep its previous log as `NAME.log.1`."""
         log = self.logs / f"{spec.name}.log"
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
         child = Child(spec, log, self._keep_open)
         self._children[spec.name] = child
-        task = asyncio.create_task(child.run(self._say, self._changed), name=spec.name)
+        task = asyncio.create_task(child.run(self._print_line, self._changed), name=spec.name)
         self._tasks[spec.name] = task
         return child
 
     def restart(self, name: str) -> None:
-        """Let a child end; it is started again like one that died."""
+        """Terminate a child, which is then restarted as after a crash."""
         self.signal(name, signal.SIGTERM)
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -131,12 +131,12 @@ class Supervisor:
         self._children[name].signal(number)
 
     def pids(self) -> dict[str, int]:
-        """The process ids of the children that run now, by name."""
+        """Return the process ids of the running children by name."""
         found = {name: child.pid for name, child in self._children.items()}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     async def stop(self) -> None:
-        """End all children, the highest stage first; return when none is left."""
+        """Stop all children, the highest stage first."""
         stages = sorted({child.spec.stage for child in self._children.values()}, reverse=True)
         for stage in stages:
             names = [name for name, child in self._children.items() if child.spec.stage == stage]
@@ -148,30 +148,30 @@ class Supervisor:
 
 
 START_SECONDS = 180.0
-"""For one process; several platforms that start at once on slow processors take a minute."""
-_EARLY_DEATHS = 4
-"""A child that died so often before it was ready will not get there."""
+"""Per process; several platforms that start at once on slow processors take a minute."""
+_EARLY_EXITS = 4
+"""Number of exits before readiness after which a child counts as failed."""
 
 
-async def until_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> None:
+async def wait_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> None:
     """Wait until `ready` returns.
 
-    Raises `LauncherError` (exit code 1) with the last line of the child's log when it
-    keeps dying or is not ready in time.
+    Raises `LauncherError` (exit code 1) with the last line of the child's log if the child keeps
+    exiting or is not ready in time.
     """
     waiting = asyncio.ensure_future(ready())
     deadline = time.monotonic() + START_SECONDS
     try:
         while not (await asyncio.wait({waiting}, timeout=0.1))[0]:
-            if child.deaths >= _EARLY_DEATHS or time.monotonic() > deadline:
+            if child.exits >= _EARLY_EXITS or time.monotonic() > deadline:
                 raise LauncherError(_explain(child), Exit.FAILED)
         waiting.result()
     finally:
         waiting.cancel()
 
 
-async def together(steps: list[Coroutine[Any, Any, None]]) -> None:
-    """Run all steps at once; when one fails, end the others and raise its error."""
+async def run_concurrently(steps: list[Coroutine[Any, Any, None]]) -> None:
+    """Run all steps concurrently; if one fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(step) for step in steps]
     try:
         await asyncio.gather(*tasks)
@@ -182,7 +182,7 @@ async def together(steps: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def _explain(child: Child) -> str:
-    cause = "keeps ending" if child.deaths >= _EARLY_DEATHS else "is not ready in time"
+    cause = "keeps exiting" if child.exits >= _EARLY_EXITS else "is not ready in time"
     return f"{child.spec.name} {cause}: {_last_line(child.log)} (see {child.log})"
 
 

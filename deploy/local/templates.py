@@ -1,4 +1,4 @@
-"""`thingway product import-template`: a public device template becomes a product with a codec."""
+"""`thingway product import-template`: a public device template becomes a product."""
 
 import sys
 from argparse import Namespace
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local.products import target_of
+from deploy.local.products import read_target
 from deploy.platform.errors import CommandError, Refused
 from deploy.platform.openapi import ApiRefused, OpenApi
 from services.device.registry.products.template_library import (
@@ -28,14 +28,14 @@ from services.device.things.product_model import Product, ProductCodec
 _NOT_FOUND = 404
 
 
-class Folder(Mapping[str, bytes]):
-    """The files below a folder by their paths, read when they are asked for."""
+class TemplateFolder(Mapping[str, bytes]):
+    """The files below a folder by relative path, read on access."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
 
     def __getitem__(self, path: str) -> bytes:
-        """The content of a file that lies below the folder and is not too large."""
+        """Return the content of a file below the folder; reject large files."""
         file = (self._root / path).resolve()
         if not file.is_relative_to(self._root) or not file.is_file():
             raise KeyError(path)
@@ -44,56 +44,60 @@ class Folder(Mapping[str, bytes]):
         return file.read_bytes()
 
     def __iter__(self) -> Iterator[str]:
-        """Every path."""
+        """Yield all paths."""
         return (str(file.relative_to(self._root)) for file in self._root.rglob("*"))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of files."""
         return sum(1 for _ in self)
 
 
 async def import_template(given: Namespace) -> None:
-    """Make the product of a template; raises `Refused` with every fault."""
-    target = target_of(given)
-    name, template = read(given.template)
+    """Create the product of a template; raise `Refused` with all faults."""
+    target = read_target(given)
+    name, template = load_template(given.template)
     model = given.model or name.upper()
     async with target.connect() as api:
-        product = product_of(template, model, await _known(api, model))
+        product = product_of(template, model, await _find_product(api, model))
         await api.put_product(model, msgspec.to_builtins(product))
         path = f"/device/openapi/v1/products/{model}/codec"
-        kept = await api.request("PUT", path, msgspec.to_builtins(codec_of(template)))
+        saved = await api.request("PUT", path, msgspec.to_builtins(codec_of(template)))
     print(f"product {model} is imported with its codec")
-    if warning := warning_of(msgspec.convert(kept, ProductCodec)):
+    if warning := warning_of(msgspec.convert(saved, ProductCodec)):
         print(f"thingway: warning: {warning}", file=sys.stderr)
 
 
-def read(place: Path) -> tuple[str, Template]:
-    """A template's name and content, of its folder or of a ZIP with one template.
+def load_template(path: Path) -> tuple[str, Template]:
+    """Return name and content of a template, from its folder or from a ZIP.
 
-    Raises `CommandError` for what cannot be read, `Refused` for a template with faults.
+    Raises `CommandError` if it cannot be read, `Refused` if the template has faults.
     """
     try:
-        if place.is_dir():
-            name = place.resolve().name
-            return name, read_template(Folder(place.resolve().parent), f"{name}/{TEMPLATE}")
-        archive = Archive(place.read_bytes())
-        found = loose(archive, place.stem)
+        if path.is_dir():
+            name = path.resolve().name
+            return name, read_template(TemplateFolder(path.resolve().parent), f"{name}/{TEMPLATE}")
+        archive = Archive(path.read_bytes())
+        found = loose(archive, path.stem)
         if len(found) != 1:
-            names = ", ".join(one.model for one in found[:5]) or "none"
-            raise CommandError(f"{place} must have one {TEMPLATE}, it has {len(found)}: {names}")
+            names = ", ".join(each.model for each in found[:5]) or "none"
+            raise CommandError(
+                f"{path} must contain exactly one {TEMPLATE}. It contains {len(found)}: {names}"
+            )
         return found[0].model, found[0].read(archive)
     except TemplateInvalid as error:
-        raise Refused(str(error), [f"{one.path}: {one.reason}" for one in error.faults]) from error
+        raise Refused(
+            str(error), [f"{fault.path}: {fault.reason}" for fault in error.faults]
+        ) from error
     except (OSError, ArchiveInvalid) as error:
-        raise CommandError(f"cannot read {place}: {error}") from error
+        raise CommandError(f"cannot read {path}: {error}") from error
 
 
-async def _known(api: OpenApi, model: str) -> Product | None:
-    """The product of the model, when there is one."""
+async def _find_product(api: OpenApi, model: str) -> Product | None:
+    """Return the product of the model; None if it does not exist."""
     try:
-        there = await api.request("GET", f"/device/openapi/v1/products/{model}")
+        existing = await api.request("GET", f"/device/openapi/v1/products/{model}")
     except ApiRefused as error:
         if error.status != _NOT_FOUND:
             raise
         return None
-    return msgspec.convert(there, Product)
+    return msgspec.convert(existing, Product)

@@ -1,1 +1,1 @@
-"""What watches the platform: alert rules for Prometheus, dashboards for Grafana."""
+"""Alert rules for Prometheus and dashboards for Grafana."""

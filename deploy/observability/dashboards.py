@@ -1,6 +1,6 @@
-"""Grafana's files of the dashboards in `dashboards.yaml`.
+"""Generator of Grafana's JSON files from `dashboards.yaml`.
 
-`python -m deploy.observability.dashboards` writes them to `dashboards/`; a test compares.
+`python -m deploy.observability.dashboards` writes them to `dashboards/`; a test compares them.
 """
 
 import json
@@ -12,19 +12,19 @@ import yaml
 FOLDER = Path(__file__).with_name("dashboards")
 TABLE = FOLDER.with_suffix(".yaml")
 SCHEMA = 39
-"""Grafana 10.4 and later read it; newer ones bring it up to date themselves."""
+"""Schema version of Grafana 10.4; newer versions migrate it."""
 COLUMNS, WIDTH, HEIGHT = 24, 8, 8
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 Json = dict[str, Any]
 
 
 class Panel(NamedTuple):
-    """A chart: lines by their legend, in a unit of Grafana's."""
+    """A chart: its PromQL queries by legend, and a Grafana unit."""
 
     title: str
     text: str
     lines: dict[str, str]
-    """PromQL by legend; `{{label}}` in it is filled in."""
+    """PromQL by legend; Grafana replaces `{{label}}` in the legend."""
     unit: str = "short"
 
 
@@ -42,8 +42,8 @@ DASHBOARDS = tuple(
 )
 
 
-def rendered(dashboard: Dashboard) -> str:
-    """The file that Grafana reads, with a variable for the data source."""
+def render_dashboard(dashboard: Dashboard) -> str:
+    """Return the dashboard as Grafana's JSON, with a variable for the data source."""
     variable = {"name": "datasource", "type": "datasource", "query": "prometheus"}
     page: Json = {
         "uid": f"thingway-{dashboard.name}",
@@ -61,7 +61,7 @@ def rendered(dashboard: Dashboard) -> str:
 
 def _panel(number: int, panel: Panel) -> Json:
     across = COLUMNS // WIDTH
-    place = {"x": number % across * WIDTH, "y": number // across * HEIGHT}
+    position = {"x": number % across * WIDTH, "y": number // across * HEIGHT}
     lines = enumerate(panel.lines.items())
     return {
         "id": number + 1,
@@ -69,13 +69,13 @@ def _panel(number: int, panel: Panel) -> Json:
         "title": panel.title,
         "description": panel.text,
         "datasource": _SOURCE,
-        "gridPos": place | {"w": WIDTH, "h": HEIGHT},
+        "gridPos": position | {"w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "options": {"tooltip": {"mode": "multi"}, "legend": {"showLegend": True}},
         "targets": [
-            {"refId": chr(ord("A") + place), "datasource": _SOURCE, "expr": expr}
+            {"refId": chr(ord("A") + position), "datasource": _SOURCE, "expr": expr}
             | {"legendFormat": legend}
-            for place, (legend, expr) in lines
+            for position, (legend, expr) in lines
         ],
     }
 
@@ -83,7 +83,7 @@ def _panel(number: int, panel: Panel) -> Json:
 def main() -> None:
     """Write the files."""
     for dashboard in DASHBOARDS:
-        (FOLDER / f"{dashboard.name}.json").write_text(rendered(dashboard))
+        (FOLDER / f"{dashboard.name}.json").write_text(render_dashboard(dashboard))
 
 
 if __name__ == "__main__":

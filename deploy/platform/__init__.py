@@ -1,1 +1,1 @@
-"""What the launcher, the containers and the cluster share: services, their logins, first data."""
+"""Code shared by launcher, compose and Kubernetes: services, servers, first data."""

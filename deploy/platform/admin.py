@@ -1,4 +1,4 @@
-"""Talk to the services as the administrator: rpc on NATS (`libs.common.bus.RpcClient`)."""
+"""RPC clients that log in to NATS as the administrator."""
 
 import contextlib
 import logging
@@ -15,19 +15,19 @@ from libs.common.jobs import retry
 from libs.common.tls import trusting_for
 
 _CONNECT_SECONDS = 2
-_NO_NEWS = "returning true from eof_received() has no effect when using ssl"
-"""What asyncio says at the end of every TLS connection of nats-py, which knows nothing of it."""
-logging.getLogger("asyncio").addFilter(lambda record: record.msg != _NO_NEWS)
+_TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
+"""Harmless warning of asyncio at the end of every TLS connection of nats-py."""
+logging.getLogger("asyncio").addFilter(lambda record: record.msg != _TLS_WARNING)
 
 
 @contextlib.asynccontextmanager
 async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClient]:
-    """Connect as administrator. Raises `CommandError` when the platform is not running."""
+    """Connect as administrator; raise `CommandError` if the platform is not running."""
     try:
         client = await log_in(addresses, password)
     except (NatsError, OSError, TimeoutError) as error:
         raise CommandError(
-            f"no platform answers at {addresses.nats_url}: is `thingway up` running?"
+            f"no platform responds at {addresses.nats_url}: is `thingway up` running?"
         ) from error
     try:
         yield RpcClient(Bus(client, client.jetstream()))
@@ -38,20 +38,23 @@ async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClien
 
 
 async def wait_ready(addresses: Addresses, password: str) -> None:
-    """Return when the server takes logins and JetStream answers; the caller bounds the time."""
+    """Wait until the server accepts logins and JetStream responds.
 
-    async def look() -> None:
+    The caller limits the time.
+    """
+
+    async def attempt() -> None:
         client = await log_in(addresses, password)
         try:
             await client.jetstream().account_info()
         finally:
             await client.close()
 
-    await retry(look, NatsError, OSError)
+    await retry(attempt, NatsError, OSError)
 
 
 async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Client:
-    """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
+    """Connect once; raise the error of nats-py, which would retry for two minutes."""
     client = SecureClient()
     await client.connect(
         addresses.nats_url.split(","),
@@ -61,13 +64,13 @@ async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Clie
         name="thingway",
         inbox_prefix=f"_INBOX.{user}".encode(),
         allow_reconnect=False,
-        max_reconnect_attempts=1,  # for ever below that
+        max_reconnect_attempts=1,  # 0 would retry forever
         reconnect_time_wait=0,
         connect_timeout=_CONNECT_SECONDS,
-        error_cb=_ignore,
+        error_cb=_suppress_log,
     )
     return client
 
 
-async def _ignore(_: Exception) -> None:
-    """Keep the client from logging what the caller is told by an exception."""
+async def _suppress_log(_: Exception) -> None:
+    """Suppress logging; the caller gets an exception."""

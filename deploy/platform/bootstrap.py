@@ -1,7 +1,7 @@
-"""The first start: an application, a user, a product and a device, so that there is data to see.
+"""The first data: an application, a user, a product and a device.
 
-Each step is saved before the next begins and can be repeated, so a start that was broken
-off is completed by the next one.
+Each step can be repeated and is saved before the next one, so the next start completes an
+interrupted one.
 """
 
 import json
@@ -28,7 +28,7 @@ DEMO_PRODUCT = Path(__file__).with_name("demo_product.json")
 
 
 def demo_product() -> dict[str, Any]:
-    """The body of the demo product, with its `model`."""
+    """Return the body of the demo product, with its `model`."""
     product: dict[str, Any] = json.loads(DEMO_PRODUCT.read_bytes())
     return product
 
@@ -36,10 +36,10 @@ def demo_product() -> dict[str, Any]:
 async def bootstrap(
     state: State, addresses: Addresses, email: str, save: Callable[[], None]
 ) -> None:
-    """Bring `state` to one application, user, product and device that exist on the platform.
+    """Create the first application, user, product and device, as far as missing.
 
-    `email` is the user's. `save` is called after every step. Raises `CommandError` when the
-    platform refuses one.
+    `email` belongs to the user. `save` is called after every step. Raises `CommandError` if the
+    platform rejects a step.
     """
     async with admin.connect(addresses, state.secrets["nats.admin"]) as platform:
         if state.application is None:
@@ -58,7 +58,7 @@ async def bootstrap(
 
 
 async def _create_application(auth: RpcClient) -> Application:
-    """Create the application, or take over the one that a broken-off start has left."""
+    """Create the application, or adopt the one of an interrupted start."""
     found = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
     for known in found.applications:
         if known.name == APPLICATION:

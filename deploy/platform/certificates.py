@@ -1,6 +1,6 @@
-"""Authorities of an installation's own, and the certificates that they issue (X.509, PEM).
+"""Certificate authorities of an installation, and their certificates (X.509, PEM).
 
-Two of them: one proves the servers to clients, the other devices to the gateway.
+One authority certifies the servers for clients, the other the devices for the gateway.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from deploy.platform.errors import CommandError
-from deploy.platform.files import make_private_directory, write_private
+from deploy.platform.files import create_private_directory, write_private
 from deploy.platform.nats import ServerFiles
 from deploy.platform.state import State
 
 DEVICES = "devices_authority"
-"""The secret of an installation that `device_authority` is."""
+"""Name of the secret with the key and certificate of `device_authority`."""
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
 RENEW_DAYS = 30
-"""A server's certificate is renewed when it has fewer days left."""
+"""A server certificate with fewer days left is renewed."""
 _SKEW = timedelta(hours=1)
-"""Certificates begin earlier by this: not every clock goes right."""
+"""Certificates are valid from this long before now, for clients with slow clocks."""
 _LONGEST_NAME = 64
-"""Characters of a common name (X.520)."""
+"""Maximum length of a common name (X.520)."""
 
 
 def new_authority(name: str) -> str:
-    """Make an authority: its private key and its own certificate, one after the other."""
+    """Create an authority; return its private key and certificate, concatenated."""
     key = _new_key()
     subject = _name(name)
     certificate = (
@@ -50,36 +50,36 @@ def new_authority(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Issued:
-    """A certificate for a device."""
+class IssuedCertificate:
+    """A device certificate."""
 
     serial: str
-    """Hexadecimal, as TLS tells it of a client."""
+    """Hexadecimal, in the format of OpenSSL."""
     expires: int
-    """When it ends, in ms."""
+    """Expiry in epoch ms."""
     certificate: str
     key: str | None
-    """None when somebody else has made it."""
+    """Private key; None if the certificate was issued for a CSR."""
 
 
 class Authority:
-    """Issues certificates."""
+    """A certificate authority."""
 
     def __init__(self, pem: str) -> None:
-        """`pem` is what `new_authority` has made."""
+        """`pem` is the output of `new_authority`."""
         key = serialization.load_pem_private_key(pem.encode(), password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError("an authority of ours has a key on an elliptic curve")
+            raise TypeError("the key of an authority must be an elliptic curve key")
         self._key = key
         self._own = x509.load_pem_x509_certificate(pem.encode())
 
     @property
     def certificate(self) -> str:
-        """What clients, or the gateway, have to trust."""
+        """Return the certificate that clients or the gateway must trust."""
         return _pem(self._own)
 
-    def server(self, names: Sequence[str]) -> tuple[str, str]:
-        """A certificate for a server with these host names and addresses, and its key."""
+    def issue_server_certificate(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return a server certificate for these host names and addresses, and its key."""
         key = _new_key()
         issued = self._issue(
             _name("thingway"),
@@ -90,17 +90,19 @@ class Authority:
         )
         return _pem(issued), _key_pem(key)
 
-    def device(self, sn: str, days: int, csr: bytes | None = None) -> Issued:
-        """A certificate for a device: with a key of our making, or the one that `csr` (PEM) proves.
+    def issue_device_certificate(
+        self, sn: str, days: int, csr: bytes | None = None
+    ) -> IssuedCertificate:
+        """Issue a device certificate with a new key, or for the key in `csr` (PEM).
 
-        Raises `CommandError` for an SN that is too long for one, and for a CSR that is none.
+        Raises `CommandError` if the SN is too long or the CSR invalid.
         """
         if len(sn) > _LONGEST_NAME:
-            raise CommandError(f"the subject of a certificate has {_LONGEST_NAME} characters")
+            raise CommandError(f"the SN of a certificate has at most {_LONGEST_NAME} characters")
         key = None if csr else _new_key()
         public = key.public_key() if key else _requested_key(csr or b"")
         issued = self._issue(_name(sn), public, days, ExtendedKeyUsageOID.CLIENT_AUTH)
-        return Issued(
+        return IssuedCertificate(
             _hexadecimal(issued.serial_number),
             round(issued.not_valid_after_utc.timestamp() * 1000),
             _pem(issued),
@@ -131,29 +133,29 @@ class Authority:
 
 
 def device_authority(state: State) -> Authority:
-    """The authority of device certificates; made when it is first asked for."""
+    """Return the authority of device certificates, created on first use."""
     return Authority(state.secret(DEVICES, lambda: new_authority("Thingway devices")))
 
 
-def is_good_for(certificate: str, names: Sequence[str], authority: Authority) -> bool:
-    """Whether a server's certificate is of `authority`, for `names`, and need not be renewed."""
-    found = x509.load_pem_x509_certificate(certificate.encode())
+def is_valid_for(certificate: str, names: Sequence[str], authority: Authority) -> bool:
+    """Return whether a certificate of `authority` covers `names` and is still fresh."""
+    loaded = x509.load_pem_x509_certificate(certificate.encode())
     try:
-        found.verify_directly_issued_by(
+        loaded.verify_directly_issued_by(
             x509.load_pem_x509_certificate(authority.certificate.encode())
         )
-        shown = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        covered = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    fresh = found.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
-    return fresh and {_general(name) for name in names} <= set(shown)
+    is_fresh = loaded.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
+    return is_fresh and {_general(name) for name in names} <= set(covered)
 
 
 def _requested_key(csr: bytes) -> CertificateIssuerPublicKeyTypes:
     try:
         request = x509.load_pem_x509_csr(csr)
     except ValueError as error:
-        raise CommandError(f"this is no certificate signing request: {error}") from error
+        raise CommandError(f"invalid certificate signing request: {error}") from error
     if not request.is_signature_valid:
         raise CommandError("the certificate signing request is not signed with its own key")
     return cast("CertificateIssuerPublicKeyTypes", request.public_key())
@@ -179,7 +181,7 @@ def _builder(
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """What a key is for: certificates of others, or one's own handshakes."""
+    """Return the usage of a key: signing certificates, or TLS handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs,
         key_cert_sign=signs,
@@ -205,7 +207,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _hexadecimal(serial: int) -> str:
-    """As OpenSSL writes it: whole bytes, in capitals."""
+    """Return the format of OpenSSL: whole bytes in capitals."""
     text = f"{serial:X}"
     return text.zfill(len(text) + len(text) % 2)
 
@@ -227,33 +229,33 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 SERVERS = "servers_authority"
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the certificate."""
-_ALWAYS = ("localhost", "127.0.0.1", "::1")
+CHECK_SECONDS = 1.0
+"""Seconds between two checks of the certificate."""
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """The files of one data directory."""
+    """The certificate files of a data directory."""
 
     directory: Path
     names: Sequence[str]
-    """Host names and addresses that the servers are reached by."""
+    """Host names and addresses of the servers."""
     authority: Authority
 
     @classmethod
-    def prepared(
+    def prepare(
         cls, data: Path, state: State, host: str, more: Sequence[str] = ()
     ) -> "Certificates":
-        """Write the files that are missing or out of date; the authorities stand in `state`.
+        """Write missing or outdated files; the authorities are secrets in `state`.
 
-        The servers are reached by `host`, by the machine's name when that is every address, by
-        `more`, and over loopback.
+        The certificate covers `host` (the machine's name if `host` means every address), `more` and
+        loopback.
         """
         authority = Authority(state.secret(SERVERS, lambda: new_authority("Thingway servers")))
         own = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
-        names = list(dict.fromkeys((*_ALWAYS, own, *more)))
-        found = cls(make_private_directory(data / "tls"), names, authority)
+        names = list(dict.fromkeys((*_LOCAL_NAMES, own, *more)))
+        found = cls(create_private_directory(data / "tls"), names, authority)
         write_private(found.ca_file, authority.certificate.encode())
         devices = device_authority(state)
         write_private(found.device_ca_file, devices.certificate.encode())
@@ -262,50 +264,50 @@ class Certificates:
 
     @property
     def ca_file(self) -> Path:
-        """The authority of the servers: what clients trust."""
+        """Return the file with the servers' authority, which clients trust."""
         return self.directory / "ca.pem"
 
     @property
     def device_ca_file(self) -> Path:
-        """The authority of device certificates."""
+        """Return the file with the authority of device certificates."""
         return self.directory / "device-ca.pem"
 
     @property
     def certificate(self) -> Path:
-        """What the servers show."""
+        """Return the file with the servers' certificate."""
         return self.directory / "server.pem"
 
     @property
     def key(self) -> Path:
-        """The private key of it."""
+        """Return the file with the servers' private key."""
         return self.directory / "server.key"
 
     @property
     def server(self) -> ServerFiles:
-        """Both."""
+        """Return certificate and key."""
         return ServerFiles(self.certificate, self.key)
 
     def renew(self) -> None:
-        """Issue the servers' certificate when there is none, or it ends soon, or lacks a name."""
+        """Issue a new server certificate if it is missing, expires soon or lacks a name."""
         if (
             self.certificate.exists()
             and self.key.exists()
-            and is_good_for(self.certificate.read_text(), self.names, self.authority)
+            and is_valid_for(self.certificate.read_text(), self.names, self.authority)
         ):
             return
-        certificate, key = self.authority.server(self.names)
+        certificate, key = self.authority.issue_server_certificate(self.names)
         write_private(self.key, key.encode())
         write_private(self.certificate, certificate.encode())
 
-    async def follow(self, changed: Callable[[], None]) -> None:
-        """Renew in time, and call `changed` when the certificate is another one; for ever."""
-        seen = self._stamp()
+    async def renew_forever(self, changed: Callable[[], None]) -> None:
+        """Renew the certificate in time; call `changed` after each change; never return."""
+        known = self._modification_times()
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_SECONDS)
             self.renew()
-            if seen != (now := self._stamp()):
-                seen = now
+            if known != (now := self._modification_times()):
+                known = now
                 changed()
 
-    def _stamp(self) -> list[int]:
+    def _modification_times(self) -> list[int]:
         return [file.stat().st_mtime_ns for file in (self.certificate, self.key)]

@@ -1,7 +1,7 @@
-"""What people need to sign in at the console: its client, and the first user.
+"""The console's client, and its first user.
 
-The client is the launcher's secret, or what the operator's environment says; auth is told of it
-by its environment. The user is made by auth, which also makes its password.
+The client is a secret of the launcher or comes from the operator's environment; `auth` reads it
+from its environment. `auth` creates the user and its password.
 """
 
 import os
@@ -27,30 +27,30 @@ _VARIABLES = {
 
 
 def adopt_client(state: State, environ: Mapping[str, str]) -> None:
-    """Take over the client that the environment names; raise `LauncherError` for half of one."""
+    """Use the client in the environment; raise `LauncherError` if only half is set."""
     given = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
     if all(given.values()):
         state.secrets |= given
     elif any(given.values()):
-        raise LauncherError(f"{' and '.join(_VARIABLES.values())} belong together")
+        raise LauncherError(f"{' and '.join(_VARIABLES.values())} must be set together")
 
 
 def client(state: State) -> tuple[str, str]:
-    """Id and secret of the console client, made when they are first asked for."""
-    made = (CLIENT_ID, lambda: str(uuid.uuid4())), (CLIENT_SECRET, keys.new_password)
-    identity, secret = (state.secret(name, make) for name, make in made)
+    """Return id and secret of the console client, created on first use."""
+    parts = (CLIENT_ID, lambda: str(uuid.uuid4())), (CLIENT_SECRET, keys.new_password)
+    identity, secret = (state.secret(name, create) for name, create in parts)
     return identity, secret
 
 
 def admin_email() -> str:
-    """The first user's e-mail address, unless a command names another."""
+    """Return the default email address of the first user."""
     return os.environ.get(ADMIN_EMAIL) or DEFAULT_EMAIL
 
 
 async def create_user(platform: RpcClient, email: str) -> User:
-    """Make the first user, or take over the one that a broken-off start has left.
+    """Create the first user, or adopt the one of an interrupted start.
 
-    Raises what auth refuses the address with.
+    Raises the errors with which `auth` rejects the address.
     """
     wanted = CreateUser(email, email.partition("@")[0], TENANT, super_admin=True)
     try:
@@ -61,7 +61,7 @@ async def create_user(platform: RpcClient, email: str) -> User:
 
 
 async def reset_password(platform: RpcClient, tenant: str, email: str) -> User:
-    """Give a user a new password, which ends its tokens."""
+    """Set a new random password of a user, which invalidates its tokens."""
     wanted = UserRefByEmail(email, tenant)
     made = await platform.call("rpc.auth.reset_user_password", wanted, UserPassword)
     return User(made.email, made.password)

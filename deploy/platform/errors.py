@@ -1,4 +1,4 @@
-"""What the launcher and its commands tell the person at the terminal."""
+"""Errors and exit codes of the `thingway` command."""
 
 import enum
 
@@ -8,13 +8,13 @@ class Exit(enum.IntEnum):
 
     OK = 0
     FAILED = 1
-    """The command could not do what was asked (refused, not running)."""
+    """The command failed: rejected, or the platform is not running."""
     CANNOT_START = 2
-    """This machine or these options do not allow a start; nothing was changed."""
+    """This machine or the options prevent a start; nothing was changed."""
 
 
 class LauncherError(Exception):
-    """A failure to be told in one line, with the exit code of the command."""
+    """A failure with a message of one line and an exit code."""
 
     def __init__(self, message: str, exit_code: Exit = Exit.CANNOT_START) -> None:
         super().__init__(" ".join(message.split()))
@@ -22,14 +22,14 @@ class LauncherError(Exception):
 
 
 class CommandError(LauncherError):
-    """A command of a running platform failed: exit code 1."""
+    """A failure of a command on a running platform: exit code 1."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.FAILED)
 
 
 class Refused(CommandError):
-    """What was given is refused, for one reason or several."""
+    """A rejected input, with one or more faults."""
 
     def __init__(self, message: str, faults: list[str]) -> None:
         super().__init__(message)

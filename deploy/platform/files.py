@@ -1,4 +1,4 @@
-"""Private files, written whole or not at all."""
+"""Private files, written atomically."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ PRIVATE_DIRECTORY = 0o700
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace `path` atomically by a file of mode 0600 with `content`.
+    """Replace `path` atomically with a file of mode 0600 and this content.
 
-    A reader sees the old content or the new, also after a power cut: the new file
-    reaches the disk before its name does.
+    Readers see the old or the new content, even after a power cut: the file is flushed to disk
+    before it is renamed.
     """
     with writing_private(path) as (file, _):
         file.write(content)
@@ -24,7 +24,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def writing_private(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """Write a file as `write_private` does; yield the file and its path until it is complete."""
+    """Write a file like `write_private`; yield the file and its temporary path."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -39,30 +39,30 @@ def writing_private(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
     _sync_directory(path.parent)
 
 
-def read_given(path: Path) -> bytes:
-    """Return the content of a file that the user names; raise `CommandError`."""
+def read_file(path: Path) -> bytes:
+    """Return the content of a file named by the user; raise `CommandError`."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error}") from error
 
 
-def read_given_text(path: Path) -> str:
-    """Return the text of a file that the user names; raise `CommandError`."""
+def read_text_file(path: Path) -> str:
+    """Return the text of a file named by the user; raise `CommandError`."""
     try:
-        return read_given(path).decode()
+        return read_file(path).decode()
     except UnicodeDecodeError as error:
         raise CommandError(f"cannot read {path}: {error}") from error
 
 
-def make_private_directory(path: Path) -> Path:
-    """Create `path` and its parents; `path` itself is readable by its owner only."""
+def create_private_directory(path: Path) -> Path:
+    """Create `path` and its parents; only the owner can read `path`."""
     path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     return path
 
 
 def _sync_directory(path: Path) -> None:
-    """Let the names in a directory reach the disk."""
+    """Flush the names in a directory to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

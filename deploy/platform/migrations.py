@@ -1,8 +1,8 @@
-"""The migrations of every service, by database; as a program, the chart's job before an upgrade.
+"""The migrations of all services, and the chart's job before an upgrade.
 
-`python -m deploy.platform.migrations` brings one service's database to the new version. It does
-what the service does at its start, before there is a pod of the new version: a database that cannot
-be migrated ends the upgrade, and the old version goes on.
+`python -m deploy.platform.migrations` migrates one service's database, as the service does at its
+start, before any pod of the new version runs. If the migration fails, the upgrade stops and the old
+version keeps running.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MIGRATIONS: Mapping[str, Sequence[Migration]] = {
 
 
 async def run() -> None:
-    """Migrate the database that the settings name; steps that contract are left out."""
+    """Migrate the database in the settings, without contracting migrations."""
     settings = load(StoreSettings)
     mongo = Mongo(settings.mongo_url, settings.mongo_database)
     try:

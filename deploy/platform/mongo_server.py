@@ -1,4 +1,4 @@
-"""The embedded MongoDB: a replica set of one or three, with a user per service."""
+"""MongoDB servers: a replica set of one or three members, with a user per service."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,34 +18,40 @@ from libs.common.jobs import retry
 REPLICA_SET = "rs0"
 ADMIN = "admin"
 BACKUP = "backup"
-"""The user who reads every database of ours."""
-READING = "thingway_reading"
-"""Its role."""
+"""The user that reads all our databases."""
+READER_ROLE = "thingway_reading"
+"""Role of the user `BACKUP`."""
 _CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
-"""Of a server alone, and of each of three."""
+"""Cache of a single server, and of each member of a cluster."""
 _DIRTY = "eviction_dirty_target=20,eviction_dirty_trigger=50"
-"""Percent of the cache that may wait for the checkpoint of every minute, and where writers wait.
-MongoDB's 5 and 20 are for large caches: of a small one the leaves that grow, one a device, are
-more, and are written and read again all the time. `docker-compose.yml` says the same."""
+"""Percent of the cache that may be dirty before eviction starts, and before writers must help.
+
+MongoDB's defaults of 5 and 20 suit large caches. In a small one, the growing leaf pages (one per
+device) exceed them and are written and read again constantly. Same as in `docker-compose.yml`.
+"""
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
-"""Ours take a second at most. One that a killed process left open locks what it has written,
-and MongoDB ends it after this and at most half as much again; its default of 60 s is up to
-90 s in which no report of such a device is dealt with. `docker-compose.yml` says the same."""
+"""Lifetime of a transaction; ours take at most a second.
+
+A transaction of a killed process locks its documents until MongoDB aborts it after 1 to 1.5 times
+this value. The default of 60 s would block reports of those devices for up to 90 s. Same as in
+`docker-compose.yml`.
+"""
 _HISTORY_SECONDS = 0
-"""For which MongoDB keeps what is no longer so, for reads of the past; no service asks for that,
-and each record that is changed would be written twice (docs/decisions/0038). A backup sets it for
-as long as it takes. `docker-compose.yml` says the same."""
+"""Time for which MongoDB keeps old versions for snapshot reads.
+
+No service uses them, and each changed record would be written twice (docs/decisions/0038). A
+backup raises the value while it runs. Same as in `docker-compose.yml`.
+"""
 _USER_NOT_FOUND = 11
 _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
-"""While the server looks for itself at its old address, up to 30 s."""
+"""Reply while the server searches for itself at its old address, up to 30 s."""
 _NOT_YET = (74, 103, 109, 308)
-"""A new member does not answer yet, or another change of the members is under way: one that
-MongoDB makes itself for a new one."""
+"""Replies while a new member does not respond, or another reconfiguration is in progress."""
 _SERVING = (1, 2)
-"""States of a member: primary, secondary."""
+"""Member states of a primary and a secondary."""
 _PAUSE_SECONDS = 0.05
 
 Client = AsyncMongoClient[dict[str, Any]]
@@ -53,17 +59,17 @@ Client = AsyncMongoClient[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DatabaseUser:
-    """A user who may read and write one database and nothing else, or read some (`BACKUP`)."""
+    """A user that may read and write one database, or only read some (`BACKUP`)."""
 
     name: str
     password: str
     database: str
-    """That it writes and logs in to; `admin` where it reads."""
+    """The database that it writes and authenticates against; `admin` for a reader."""
     reads: tuple[str, ...] = ()
-    """What it may read, if it writes nothing."""
+    """Databases that a reader may read."""
 
     def url(self, *members: str) -> str:
-        """The connection string of this user for a replica set of `host:port`s."""
+        """Return the connection string for a replica set of `host:port`s."""
         return (
             f"mongodb://{self.name}:{self.password}@{','.join(members)}/{self.database}"
             f"?authSource={self.database}&replicaSet={REPLICA_SET}"
@@ -73,9 +79,9 @@ class DatabaseUser:
 def command(
     program: Path, data: Path, host: str, port: int, key_file: Path, *, cluster: bool = False
 ) -> list[str]:
-    """The command line: on one address, clients must log in, little memory.
+    """Return the command line of a server with authentication and a small cache.
 
-    A member of a cluster hands over when it is told to end, for which it gets two seconds.
+    A cluster member gets two seconds to hand over its primary role when it stops.
     """
     timeout = f"shutdownTimeoutMillisForSignaledShutdown={2000 if cluster else 100}"
     return [
@@ -87,7 +93,7 @@ def command(
 def bare_command(
     program: Path, data: Path, port: int, host: str = LOOPBACK, *, cache: str = _CACHE_GB
 ) -> list[str]:
-    """The command line without logins, for tests; `cache` in GB."""
+    """Return the command line without authentication, for tests; `cache` in GB."""
     options = {
         "--dbpath": str(data),
         "--bind_ip": host,
@@ -107,18 +113,18 @@ def bare_command(
 
 
 async def set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
-    """Bring servers that have just been started to the wanted state; repeatable.
+    """Bring running servers to the wanted state; repeatable.
 
-    `members` are their addresses (`host:port`). First start: the replica set, the administrator
-    (by the localhost exception), the service users. Later: the replica set follows the addresses
-    and grows by new members, the users follow their passwords. Begins again when a server is
-    restarted meanwhile; the caller bounds the time.
+    `members` are their addresses (`host:port`). The first call creates the replica set, the
+    administrator (through the localhost exception) and the service users. Later calls update the
+    addresses, add new members and update passwords. Starts again if a server restarts meanwhile;
+    the caller limits the time.
     """
     await retry(partial(_set_up, members, admin_password, users), ConnectionFailure)
 
 
 async def _set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
-    known = [one for one in members if await _has_admin(one, admin_password)]
+    known = [each for each in members if await _has_admin(each, admin_password)]
     if not known:
         known = [members[0]]
         await _initiate(members[0])
@@ -126,10 +132,10 @@ async def _set_up(members: Sequence[str], admin_password: str, users: list[Datab
             roles = [{"role": "root", "db": "admin"}]
             await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
     async with _connect(known[0], admin_password) as client:
-        await _follow_addresses(client, members)
+        await _update_addresses(client, members)
     login = f"{ADMIN}:{admin_password}@"
     async with _client(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
-        await _grow(client, members)
+        await _add_members(client, members)
         for user in users:
             await _put_user(client, user)
 
@@ -137,11 +143,11 @@ async def _set_up(members: Sequence[str], admin_password: str, users: list[Datab
 async def set_up_members(
     members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
 ) -> None:
-    """Make a replica set of servers that each call themselves as `members` says; repeatable.
+    """Create a replica set of servers whose own addresses are `members`; repeatable.
 
-    `members` are `host:port`. Later calls add those that are new, and remove none. `key` is the
-    key file's content: with it this logs in as members do to each other, because the localhost
-    exception serves whoever is on the same host only. The caller bounds the time.
+    `members` are `host:port`. Later calls add new members and remove none. `key` is the content of
+    the key file: with it the function logs in like a member, because the localhost exception
+    applies on the same host only. The caller limits the time.
     """
     await retry(partial(_set_up_members, members, key, admin_password, users), ConnectionFailure)
 
@@ -152,7 +158,7 @@ async def _set_up_members(
     async with _connect_member(members[0], key) as client:
         await _initiate_with(client, members[0])
     async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
-        await _grow(client, members)
+        await _add_members(client, members)
         await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
         for user in users:
             await _put_user(client, user)
@@ -171,9 +177,9 @@ def _connect_member(hosts: str, key: str, **options: Any) -> Client:
 
 
 async def initiate(port: int) -> None:
-    """Make the server the only member of its replica set and wait until it takes writes.
+    """Make the server the only member of its replica set; return when it is primary.
 
-    The caller bounds the time.
+    The caller limits the time.
     """
     await retry(partial(_initiate, f"{LOOPBACK}:{port}"), ConnectionFailure)
 
@@ -211,23 +217,23 @@ async def _has_admin(member: str, admin_password: str) -> bool:
     return True
 
 
-async def _follow_addresses(client: Client, members: Sequence[str]) -> None:
-    """Rewrite addresses of members that have moved, e.g. because their old port was taken."""
+async def _update_addresses(client: Client, members: Sequence[str]) -> None:
+    """Update the addresses of members that moved, e.g. because a port was in use."""
     config = await _read_config(client)
-    moved = [one | {"host": members[one["_id"]]} for one in config["members"]]
+    moved = [each | {"host": members[each["_id"]]} for each in config["members"]]
     if moved != config["members"]:
         changed = {**config, "version": config["version"] + 1, "members": moved}
         await client.admin.command("replSetReconfig", changed, force=True)
 
 
-async def _grow(client: Client, members: Sequence[str]) -> None:
-    """Add members that are new, one after another, and wait until all have caught up."""
+async def _add_members(client: Client, members: Sequence[str]) -> None:
+    """Add new members one by one, and wait until all have caught up."""
     while True:
         config = await _read_config(client)
-        held = config["members"]
-        if len(held) >= len(members):
+        existing = config["members"]
+        if len(existing) >= len(members):
             break
-        added = [*held, {"_id": len(held), "host": members[len(held)]}]
+        added = [*existing, {"_id": len(existing), "host": members[len(existing)]}]
         changed = {**config, "version": config["version"] + 1, "members": added}
         try:
             await client.admin.command("replSetReconfig", changed)
@@ -237,7 +243,7 @@ async def _grow(client: Client, members: Sequence[str]) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
     while True:
         status = await client.admin.command("replSetGetStatus")
-        if all(one["state"] in _SERVING for one in status["members"]):
+        if all(each["state"] in _SERVING for each in status["members"]):
             return
         await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -264,7 +270,7 @@ async def _wait_for_primary(client: Client) -> None:
 
 
 async def wait_ready(member: str) -> None:
-    """Return when a server answers, whatever its state; the caller bounds the time."""
+    """Return when a server responds, in any state; the caller limits the time."""
 
     async def ping() -> None:
         async with _connect(member) as client:
@@ -278,7 +284,7 @@ async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite")
     roles = [{"role": role, "db": user.database}]
     if user.reads:
         await _put_role(database, user)
-        roles = [{"role": READING, "db": user.database}]
+        roles = [{"role": READER_ROLE, "db": user.database}]
     try:
         await database.command("updateUser", user.name, pwd=user.password, roles=roles)
     except OperationFailure as error:
@@ -288,16 +294,16 @@ async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite")
 
 
 async def _put_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:
-    """The role of who reads: also how long MongoDB keeps what a snapshot reads is its to set."""
+    """Create the reader's role, which may also extend MongoDB's snapshot history."""
     reading = ["find", "listCollections", "listIndexes"]
     privileges: list[dict[str, Any]] = [
-        {"resource": {"db": one, "collection": ""}, "actions": reading} for one in user.reads
+        {"resource": {"db": name, "collection": ""}, "actions": reading} for name in user.reads
     ]
     parameters = ["getParameter", "setParameter"]
     privileges.append({"resource": {"cluster": True}, "actions": parameters})
     try:
-        await database.command("updateRole", READING, privileges=privileges, roles=[])
+        await database.command("updateRole", READER_ROLE, privileges=privileges, roles=[])
     except OperationFailure as error:
         if error.code != _ROLE_NOT_FOUND:
             raise
-        await database.command("createRole", READING, privileges=privileges, roles=[])
+        await database.command("createRole", READER_ROLE, privileges=privileges, roles=[])

@@ -1,11 +1,13 @@
-"""The configuration of nats-server: one text for the launcher, compose and Kubernetes.
+"""The configuration of nats-server for launcher, compose and Kubernetes.
 
-Three accounts (docs/decisions/0020). `THINGWAY` holds JetStream, the services, and the devices that
-speak MQTT, which can set neither reply subjects nor headers. `OUTSIDE` holds every other connection
-from outside and has no JetStream: what is said there reaches `gateway-bus` only, which passes on,
-under `relay.`, what keeps to the rules. `SYS` holds the one user that hears of connections and
-closes them. The services' users (`nats_grants`) are named in `auth_users`, so they never wait for
-the auth service; every other connection is put to the auth callout, which `auth` answers inside
+It has three accounts (docs/decisions/0020). `THINGWAY` contains JetStream, the services, and the
+devices that use MQTT, which can set neither reply subjects nor headers. `OUTSIDE` contains all
+other external connections and has no JetStream: their messages reach only `gateway-bus`, which
+forwards allowed messages under `relay.`. `SYS` contains the one user that observes and closes
+connections.
+
+The services' users (`nats_grants`) are listed in `auth_users`, so they never wait for the auth
+service. All other connections are checked by the auth callout, which `auth` answers inside
 `THINGWAY`.
 
 Options: https://docs.nats.io/running-a-nats-service/configuration.
@@ -44,78 +46,80 @@ from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
 ROUTE = "route"
-"""As whom servers of a cluster log in to each other."""
+"""The user with which cluster servers log in to each other."""
 
 SERVICE_SUBSCRIPTIONS = 20_000
-"""Of one connection in `ACCOUNT`: a service has one for each call that waits.
+"""Limit per connection in `ACCOUNT`; a service has one subscription per pending call.
 
-nats-server reads no limit from the answer of an auth callout; presence closes an MQTT
-connection that has more than `MQTT_SUBSCRIPTIONS`.
+nats-server ignores limits in the reply of an auth callout. Therefore the presence tracker closes
+MQTT connections with more than `MQTT_SUBSCRIPTIONS`.
 """
 
 _HANDSHAKE_SECONDS = 10
-"""For a TLS handshake; by default it is two, and many devices come at once."""
+"""TLS handshake timeout; the default of 2 s is too short when many devices connect at once."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
-_OPEN_STREAMS = ("event.>", "thing.*.down.>")
-"""What is said in `THINGWAY` and may be heard in `OUTSIDE`, by whom the callout allows it."""
-_ASKED = "rpc.integration.*.*"
-"""What services ask of integrations, which are in `OUTSIDE`."""
+_EXPORTED_STREAMS = ("event.>", "thing.*.down.>")
+"""Subjects of `THINGWAY` to which the callout may allow subscriptions from `OUTSIDE`."""
+_INTEGRATION_REQUESTS = "rpc.integration.*.*"
+"""Requests of services to integrations, which connect to `OUTSIDE`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """A server's certificate with its chain, and the key of it, in PEM."""
+    """A server's certificate chain and private key in PEM files."""
 
     certificate: PurePath
     key: PurePath
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _PartitionSettings:
     uplink_partitions: Partitions = 1
 
 
-def chosen_partitions() -> int:
-    """What the operator has chosen in the environment, for the server and for `device-ingest`.
+def configured_partitions() -> int:
+    """Return the number of partitions that the operator set in the environment.
 
-    Raises `LauncherError`.
+    nats-server and `device-ingest` use it. Raises `LauncherError` for an invalid number.
     """
     try:
-        return load(_Chosen).uplink_partitions
+        return load(_PartitionSettings).uplink_partitions
     except SettingsInvalid as error:
         raise LauncherError(str(error), Exit.CANNOT_START) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsCluster:
-    """Where a server meets the others of its cluster, and they it."""
+    """Addresses and credentials of a cluster of nats-servers."""
 
     host: str
     port: int
     routes: tuple[str, ...]
-    """`host:port` of every member; this one may be among them."""
+    """`host:port` of the members; this server may be included."""
     password: str
-    """What members show each other; it stands in addresses, so it is no reference."""
+    """Shared password of the members; it is part of URLs, so it cannot be a reference."""
     replicas: int = 3
-    """Members that keep what nats-server itself makes for MQTT."""
+    """Replicas of the streams that nats-server creates for MQTT."""
     tag: str = ""
-    """By which a stream can be asked to be on this server."""
+    """Placement tag of this server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsConfig:
-    """What differs from one nats-server to the next."""
+    """The variable parts of a nats-server configuration."""
 
     passwords: Mapping[str, str]
-    """A password for each of `USERS`, or a reference to the environment (`$NATS_AUTH_PASSWORD`);
-    what such a variable holds must not look like a number."""
+    """A password for each of `USERS`, or a reference to the environment (`$NATS_AUTH_PASSWORD`).
+
+    The value of such a variable must not look like a number.
+    """
     callout_issuer: str
-    """The public account key (`A…`) whose seed the auth service signs its answers with."""
+    """Public account key (`A…`) of the seed that signs the auth service's replies."""
     store_dir: PurePath
     server_name: str = "thingway"
-    """Unique in a cluster, and kept: by it the others know whose streams a server keeps."""
+    """Unique and permanent in a cluster, which assigns streams to servers by name."""
     cluster: NatsCluster | None = None
     host: str = "127.0.0.1"
     port: int = 4222
@@ -123,28 +127,32 @@ class NatsConfig:
     websocket_port: int | None = None
     """MQTT (at `/mqtt`) and NATS over WebSocket."""
     tls: ServerFiles | None = None
-    """With it, all of these speak TLS and nothing else; the files are read again on SIGHUP."""
+    """If set, all listeners require TLS; SIGHUP reloads the files."""
     monitor_port: int | None = None
-    """HTTP monitoring (`/healthz`, `/varz`): without authentication, so off unless asked for."""
+    """HTTP monitoring (`/healthz`, `/varz`) without authentication; off by default."""
     max_payload: int = 1024 * 1024
-    """Bytes of one message, MQTT included; a client that sends more is disconnected."""
+    """Maximum bytes of a message, also over MQTT; larger messages disconnect the client."""
     partitions: Partitions = 1
-    """Streams that what devices say is spread over by SN; one is `UPLINK`. When there become more,
-    `device-ingest` has to know it first, and last when there become fewer."""
+    """Number of streams for device messages, split by SN; 1 means only `UPLINK`.
+
+    Raise the number in `device-ingest` first and here second; lower it in the reverse order.
+    """
     sync_interval: str = "100ms"
-    """What a power cut may take of what JetStream has acknowledged (`always`: nothing)."""
+    """Acknowledged messages of this period may be lost in a power cut (`always`: none)."""
     max_file_store: int = 1024**4
-    """Bytes that streams may reserve. By default nats-server takes 75 % of what is free when it
-    starts, and with a disk of less than 24 GB our streams, which are bounded each, would not be
-    made."""
+    """Bytes that streams may reserve.
+
+    The default, 75 % of the space free at the start, is too small for the limits of our streams on
+    disks below 24 GB.
+    """
     auth_timeout: float = 5.0
-    """Seconds a connection may wait for the auth callout."""
+    """Timeout of the auth callout in seconds."""
 
 
 def render_nats_config(config: NatsConfig) -> str:
-    """Return the text of the configuration file (keep it at mode 0600: it holds passwords).
+    """Return the configuration file (keep it at mode 0600: it contains passwords).
 
-    Raises `ValueError` when a password is missing.
+    Raises `ValueError` if a password is missing.
     """
     missing = [user for user in USERS if not config.passwords.get(user)]
     if missing:
@@ -163,14 +171,14 @@ jetstream {{
 
 mqtt {{
   {_listen("listen", config, config.mqtt_port)}{_tls(config)}\
-  # Of one QoS 1 subscription; all of a session may have 65535, and `down/#` makes two.
+  # Per QoS 1 subscription; `down/#` counts twice, and a session is limited to 65535.
   max_ack_pending: 100
-  # After this a QoS 1 command that went to a connection already dead is sent again.
+  # Resend a QoS 1 command after this time without acknowledgement.
   ack_wait: "10s"
-  # nats-server answers PUBCOMP even when it could not store the message.
+  # nats-server sends PUBCOMP even if it could not store the message.
   reject_qos2_publish: true
   downgrade_qos2_subscribe: true
-  # As long as `$MQTT_sess` keeps the session.
+  # The lifetime of a session in `$MQTT_sess`.
   consumer_inactive_threshold: "{SESSION_DAYS * 24}h"
 {_mqtt_replicas(config.cluster)}}}
 {_cluster(config.cluster)}
@@ -194,7 +202,7 @@ accounts {{
     exports: [
 {_lines(_exports())}    ]
     imports: [
-      {{ service: {{ account: {OUTSIDE}, subject: "{_ASKED}" }} }}
+      {{ service: {{ account: {OUTSIDE}, subject: "{_INTEGRATION_REQUESTS}" }} }}
     ]
   }}
   {OUTSIDE} {{
@@ -202,7 +210,7 @@ accounts {{
     users: [
 {_user(RELAY, config)}    ]
     exports: [
-      {{ service: "{_ASKED}", accounts: [{ACCOUNT}] }}
+      {{ service: "{_INTEGRATION_REQUESTS}", accounts: [{ACCOUNT}] }}
     ]
     imports: [
 {_lines(_imports())}    ]
@@ -216,7 +224,7 @@ accounts {{
 
 
 def _cluster(cluster: NatsCluster | None) -> str:
-    """Members are told to nobody: what clients reach is the operator's to say."""
+    """Return the cluster section; members are not advertised to clients."""
     if cluster is None:
         return ""
     login = f"{ROUTE}:{cluster.password}@"
@@ -229,7 +237,7 @@ cluster {{
   authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
   routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
 }}
-# With `ldm`, before a planned end: clients are sent to the other members bit by bit.
+# Lame duck mode before a planned stop moves clients to other members gradually.
 lame_duck_grace_period: "5s"
 lame_duck_duration: "30s"
 """
@@ -240,7 +248,7 @@ def _mqtt_replicas(cluster: NatsCluster | None) -> str:
 
 
 def _value(text: str) -> str:
-    """Quote `text`, unless it refers to the environment."""
+    """Return `text` in quotes, unless it refers to the environment."""
     return text if _ENVIRONMENT_REFERENCE.fullmatch(text) else json.dumps(text)
 
 
@@ -284,7 +292,7 @@ def _user(name: str, config: NatsConfig) -> str:
 
 
 def _permissions(grant: Grant) -> str:
-    answers = ', allow_responses: { max: 1, expires: "1m" }' if grant.answers else ""
+    answers = ', allow_responses: { max: 1, expires: "1m" }' if grant.may_reply else ""
     return (
         ", permissions: { publish: { allow: "
         f"{_list(grant.publish)} }}, subscribe: {{ allow: {_list(grant.subscribe)} }}{answers} }}"
@@ -296,20 +304,20 @@ def _lines(entries: Iterable[str]) -> str:
 
 
 def _exports() -> Iterable[str]:
-    """What `THINGWAY` gives to `OUTSIDE`."""
+    """Yield the exports of `THINGWAY` to `OUTSIDE`."""
     for subject in (*RELAYED, DEAD_END):
         many = f', response_type: stream, response_threshold: "{PULL_LIFE + 30}s"'
         answers = many if subject == PULL else ""
         yield f'service: "{subject}"{answers}, accounts: [{OUTSIDE}]'
-    for subject in _OPEN_STREAMS:
+    for subject in _EXPORTED_STREAMS:
         yield f'stream: "{subject}", accounts: [{OUTSIDE}]'
 
 
 def _imports() -> Iterable[str]:
-    """What `OUTSIDE` takes from `THINGWAY`."""
+    """Yield the imports of `OUTSIDE` from `THINGWAY`."""
     yield f'service: {{ account: {ACCOUNT}, subject: "{DEAD_END}" }}, to: "$JS.API.>"'
     for subject in RELAYED:
-        taken = f'account: {ACCOUNT}, subject: "{subject}"'
-        yield f'service: {{ {taken} }}, to: "{relayed(subject)}"'
-    for subject in _OPEN_STREAMS:
+        source = f'account: {ACCOUNT}, subject: "{subject}"'
+        yield f'service: {{ {source} }}, to: "{relayed(subject)}"'
+    for subject in _EXPORTED_STREAMS:
         yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'

@@ -1,6 +1,6 @@
-"""The users of nats-server: what each may say and hear.
+"""The users of nats-server and their permissions.
 
-Which subjects a service needs is the architecture's "The bus".
+The section "The bus" of the architecture describes which subjects a service needs.
 """
 
 from collections.abc import Mapping
@@ -13,24 +13,26 @@ from libs.common.contracts.integrations import BUILT_IN
 
 ADMIN = "admin"
 BACKUP = "backup"
-"""Reads streams for a backup; restoring one is the administrator's."""
+"""The user that reads streams for a backup; a restore runs as administrator."""
 SYSTEM_USER = "sys"
 RELAY = "relay"
-"""The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
+"""The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
 _UP = ("thing.*.up.>", partitioned("*", "*", "*"))
-"""What devices say; the server looks at the subject that it has mapped."""
+"""Subjects of device messages; the server checks the mapped subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one user may say and hear."""
+    """The permissions of a user to publish and subscribe."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    answers: bool = False
-    """May answer each request it receives once. Off for bulk consumers: the server remembers the
-    reply subject of every message it delivers to such a user."""
+    may_reply: bool = False
+    """Whether it may reply once to each request.
+
+    Off for bulk consumers, because the server stores the reply subject of each delivered message.
+    """
 
 
 def _service(
@@ -39,20 +41,20 @@ def _service(
     publish: tuple[str, ...] = (),
     subscribe: tuple[str, ...] = (),
     calls: tuple[str, ...],
-    answers: bool = True,
+    may_reply: bool = True,
 ) -> Grant:
-    """Return the grant of a service; `calls` are operations of other services."""
-    common = (f"$JS.API.STREAM.{verb}.{one}" for one in STREAMS for verb in ("INFO", "CREATE"))
-    discovery = ("$SRV.>",) if answers else ()
+    """Return the grant of a service; `calls` are RPC operations of other services."""
+    common = (f"$JS.API.STREAM.{verb}.{name}" for name in STREAMS for verb in ("INFO", "CREATE"))
+    discovery = ("$SRV.>",) if may_reply else ()
     return Grant(
         (*publish, *calls, "use.answer.*", "$JS.API.INFO", *common),
         (*subscribe, "use.ask", f"_INBOX.{name}.>", *discovery),
-        answers,
+        may_reply,
     )
 
 
 def _consumer(stream: str) -> tuple[str, ...]:
-    """Return what creating, reading and acknowledging consumers of `stream` takes."""
+    """Return the subjects to create, read and acknowledge consumers of `stream`."""
     return (
         f"$JS.API.CONSUMER.CREATE.{stream}.>",
         f"$JS.API.CONSUMER.INFO.{stream}.*",
@@ -65,7 +67,7 @@ _EVENTS = _consumer("EVENTS")
 _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
 _SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
-"""What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
+"""Calls of resource owners: read grants, grant a new resource, forget a deleted one."""
 
 _SERVICES = {
     "auth": _service(
@@ -158,11 +160,15 @@ _SERVICES = {
             "ingest.>",
             *(subject for stream in UPLINKS for subject in _consumer(stream)),
             *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *PARTITIONS)),
-            *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
+            *(
+                f"$JS.API.STREAM.{verb}.{name}"
+                for verb in ("INFO", "CREATE")
+                for name in PARTITIONS
+            ),
         ),
         subscribe=_CHANGES,
         calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
-        answers=False,
+        may_reply=False,
     ),
     "gateway": _service(
         "gateway",
@@ -178,7 +184,7 @@ _SERVICES = {
     "gateway-bus": _service(
         "gateway-bus",
         calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
-        answers=False,
+        may_reply=False,
     ),
     "management": _service(
         "management",
@@ -186,7 +192,7 @@ _SERVICES = {
         subscribe=(
             "event.>",
             "rpc.management.>",
-            *(f"rpc.integration.{one}.>" for one in BUILT_IN),
+            *(f"rpc.integration.{name}.>" for name in BUILT_IN),
         ),
         calls=(
             "rpc.auth.get_access",
@@ -221,16 +227,16 @@ _SERVICES = {
 }
 
 SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
-"""The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
+"""The users of the services; the inbox prefix of each is `_INBOX.{user}`."""
 
 USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
-"""Every user that needs a password."""
+"""All users with a password."""
 
 GRANTS: Mapping[str, Grant] = {
     **_SERVICES,
-    # May pass on and answer at any inbox from outside, and speak as nobody.
+    # Forwards messages and replies to any external inbox.
     RELAY: Grant((*map(relayed, RELAYED), *OUTSIDE_INBOXES), RELAYED),
-    # May read whole streams, and change nothing but consumers of its own.
+    # Reads whole streams, and manages only its own consumers.
     BACKUP: Grant(
         publish=(
             "$JS.API.STREAM.INFO.*",
@@ -250,13 +256,13 @@ GRANTS: Mapping[str, Grant] = {
         ),
         subscribe=(
             *(
-                f"$SYS.ACCOUNT.{one}.{what}"
-                for one in ACCOUNTS
-                for what in ("CONNECT", "DISCONNECT")
+                f"$SYS.ACCOUNT.{account}.{event}"
+                for account in ACCOUNTS
+                for event in ("CONNECT", "DISCONNECT")
             ),
             "$SYS.SERVER.*.SHUTDOWN",
             f"_INBOX.{SYSTEM_USER}.>",
         ),
     ),
 }
-"""By user; the administrator has none and may do everything."""
+"""Grants by user; the administrator has none and may do everything."""

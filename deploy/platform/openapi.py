@@ -1,4 +1,4 @@
-"""Small clients of the two APIs, for the launcher and its commands."""
+"""Clients of the open API and the management API for the launcher's commands."""
 
 import asyncio
 from types import TracebackType
@@ -17,7 +17,7 @@ _TRIES_WHILE_BUSY = 20
 
 
 class ApiRefused(Refused):
-    """The API refused a request; `faults` are its reasons, one or several."""
+    """A rejected API request; `faults` has one or more reasons."""
 
     def __init__(self, status: int, body: Any) -> None:
         fields = body if isinstance(body, dict) else {}
@@ -28,10 +28,10 @@ class ApiRefused(Refused):
 
 
 class OpenApi:
-    """Calls the API as one application; use as an async context manager.
+    """A client of the open API for one application, an async context manager.
 
-    Asks for a token when it has none and once again after a 401; waits as told while the
-    platform is busy (429, 503).
+    Requests a token when it has none, and once again after status 401. While the platform is busy
+    (429, 503), waits as the response demands.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OpenApi:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._ca_file = ca_file
-        self._door = "/oauth/token"
+        self._login_path = "/oauth/token"
         self._login = {
             "client_id": client_id,
             "client_secret": client_secret,
@@ -67,7 +67,7 @@ class OpenApi:
         return await self.request("PUT", f"/device/openapi/v1/products/{model}", product)
 
     async def add_device(self, sn: str, name: str, model: str) -> int:
-        """Add a device and return its id; of one that is there already, its id."""
+        """Add a device and return its id; also if it already exists."""
         body = {"snDevEUI": sn, "name": name, "model": model}
         try:
             added = await self.request("POST", _DEVICES, body)
@@ -79,24 +79,23 @@ class OpenApi:
         return int(added["deviceId"])
 
     async def issue_credentials(self, device_id: int) -> tuple[str, str]:
-        """Make new credentials for a device: its SN and key."""
+        """Issue new credentials for a device; return its SN and key."""
         answer = await self.request("POST", f"{_DEVICES}/{device_id}/credentials")
         return str(answer["sn"]), str(answer["key"])
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return the answer's `data`.
+        """Send a request and return the `data` of the response.
 
-        Raises `ApiRefused` for any other answer than success, `CommandError` when the
-        platform does not answer.
+        Raises `ApiRefused` for an error response, `CommandError` if the platform does not respond.
         """
         token = await self._valid_token(None)
-        status, answer = await self._send_patiently(method, path, body, token)
+        status, answer = await self._send_while_busy(method, path, body, token)
         if status == _UNAUTHORIZED:
             token = await self._valid_token(token)
-            status, answer = await self._send_patiently(method, path, body, token)
+            status, answer = await self._send_while_busy(method, path, body, token)
         return _data(status, answer)
 
-    async def _send_patiently(
+    async def _send_while_busy(
         self, method: str, path: str, body: Any, token: str
     ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"}
@@ -114,15 +113,15 @@ class OpenApi:
         return int(matches[0]["deviceId"]) if matches else None
 
     async def _valid_token(self, refused: str | None) -> str:
-        """The current token; a new one when there is none or it is the `refused` one."""
+        """Return the current token; a new one if there is none or it equals `refused`."""
         async with self._token_lock:
             if self._token is None or self._token == refused:
-                status, answer, _ = await self._send("POST", self._door, data=self._login)
+                status, answer, _ = await self._send("POST", self._login_path, data=self._login)
                 self._token = str(_data(status, answer)["access_token"])
             return self._token
 
     async def _send(self, method: str, path: str, **options: Any) -> tuple[int, Any, float]:
-        """Return status, decoded body and the pause that the platform asks for, in seconds."""
+        """Return status, decoded body, and the requested pause in seconds."""
         try:
             async with self._session.request(method, self._base_url + path, **options) as answer:
                 pause = answer.headers.get("Retry-After", "")
@@ -130,18 +129,18 @@ class OpenApi:
                 return answer.status, body, float(pause) if pause.isdigit() else 0.5
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            raise CommandError(f"no platform answers at {self._base_url}: {reason}") from error
+            raise CommandError(f"no platform responds at {self._base_url}: {reason}") from error
 
 
 class ManagementApi(OpenApi):
-    """Calls the management API as one user, in the same way."""
+    """A client of the management API for one user."""
 
     def __init__(
         self, base_url: str, client: tuple[str, str], login: tuple[str, str], ca_file: str = ""
     ) -> None:
-        """`client` is that of the console, `login` e-mail address and password of the user."""
+        """`client` belongs to the console; `login` is the user's email and password."""
         super().__init__(base_url, *client, ca_file)
-        self._door = "/oauth2/token"
+        self._login_path = "/oauth2/token"
         email, password = login
         self._login |= {"grant_type": "password", "username": email, "password": password}
 
@@ -153,7 +152,7 @@ def _data(status: int, body: Any) -> Any:
 
 
 def _faults(data: Any) -> list[str]:
-    """One line per fault: an InvalidInput of several carries `[{field, reason}]` as data."""
+    """Return a line per fault; the data of an InvalidInput is `[{field, reason}]`."""
     if not isinstance(data, list):
         return []
     return [f"{fault.get('field')}: {fault.get('reason')}" for fault in data if "reason" in fault]
@@ -164,23 +163,23 @@ _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2)
 _OK = 200
 
 
-async def until_serving(base_url: str, ca_file: str = "") -> None:
-    """Return when `base_url/readyz` answers 200; the caller bounds the time."""
-    async with probing(ca_file) as session:
+async def wait_serving(base_url: str, ca_file: str = "") -> None:
+    """Return when `base_url/readyz` returns 200; the caller limits the time."""
+    async with probe_session(ca_file) as session:
         while True:
             if await is_serving(session, base_url):
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def probing(ca_file: str) -> aiohttp.ClientSession:
-    """Make the client that asks; `https://` services prove themselves to `ca_file`."""
+def probe_session(ca_file: str) -> aiohttp.ClientSession:
+    """Return a client for readiness checks that trusts `ca_file`."""
     connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
     return aiohttp.ClientSession(timeout=_PROBE_TIMEOUT, connector=connector)
 
 
 async def is_serving(session: aiohttp.ClientSession, base_url: str) -> bool:
-    """Whether `base_url/readyz` answers 200 now."""
+    """Return whether `base_url/readyz` returns 200 now."""
     try:
         async with session.get(f"{base_url}/readyz") as answer:
             return answer.status == _OK

@@ -1,4 +1,4 @@
-"""Ports: those the user chose must be free, the internal ones are chosen here."""
+"""Ports: checks of the user's ports, and the choice of internal ports."""
 
 import errno
 import secrets
@@ -10,20 +10,19 @@ from deploy.platform.errors import LauncherError
 
 LOOPBACK = "127.0.0.1"
 _INTERNAL_PORTS = range(20_000, 32_000)
-"""Below the kernel's range for outgoing connections (32768 on Linux): no client's
-connection can take a port between its choice and the server's start."""
+"""Below the range of outgoing connections (from 32768 on Linux), which could take a chosen port."""
 _claimed: dict[int, socket.socket] = {}
-"""Claims of this process. Each is an abstract Unix socket name: one per network, as ports are."""
+"""Claims of this process: abstract Unix sockets, which like ports are unique per network."""
 
 
-def reachable(host: str) -> str:
-    """The address by which this machine reaches a server that listens on `host`, for a URL."""
+def client_host(host: str) -> str:
+    """Return the URL host at which this machine reaches a server listening on `host`."""
     address = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"[{address}]" if ":" in address else address
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a server could listen on `port` now."""
+    """Return whether a server could listen on `port` now."""
     try:
         _try_to_bind(host, port)
     except OSError:
@@ -32,7 +31,7 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def choose_free(taken: Collection[int] = ()) -> int:
-    """Choose a free internal port that is not in `taken`, and claim it."""
+    """Claim and return a free internal port that is not in `taken`."""
     for _ in range(200):
         port = secrets.choice(_INTERNAL_PORTS)
         if port not in taken and port not in _claimed and claim(port):
@@ -41,42 +40,42 @@ def choose_free(taken: Collection[int] = ()) -> int:
 
 
 def claim(port: int) -> bool:
-    """Whether a server could listen on `port` now; if so, no other process can claim it.
+    """Claim a free port; return False if it is in use or claimed by another process.
 
-    A claim ends with this process. It keeps apart what starts at the same time: between the
-    choice of a port and the start of its server nobody listens there yet.
+    Claims end with this process. They separate launchers that start at the same time, because
+    between the choice of a port and its server's start nobody listens on it.
     """
-    mark = _claimed.get(port) or _mark(port)
-    if mark is None:
+    marker = _claimed.get(port) or _create_marker(port)
+    if marker is None:
         return False
-    _claimed[port] = mark
+    _claimed[port] = marker
     if is_free(port):
         return True
     _claimed.pop(port).close()
     return False
 
 
-def _mark(port: int) -> socket.socket | None:
-    """Take the name of a claim; None when another process has it."""
-    mark = socket.socket(socket.AF_UNIX)
+def _create_marker(port: int) -> socket.socket | None:
+    """Return the socket that marks a claim; None if another process has it."""
+    marker = socket.socket(socket.AF_UNIX)
     if sys.platform != "linux":  # no abstract names there
-        return mark
+        return marker
     try:
-        mark.bind(f"\0thingway-port-{port}")
+        marker.bind(f"\0thingway-port-{port}")
     except OSError as error:
-        mark.close()
+        marker.close()
         if error.errno != errno.EADDRINUSE:
             raise
         return None
-    return mark
+    return marker
 
 
 def require_free(host: str, ports: dict[str, int]) -> None:
-    """Refuse the start unless every port can be listened on; `ports` is by option name."""
+    """Raise `LauncherError` unless all ports (by option name) are free."""
     options: dict[int, str] = {}
     for option, port in ports.items():
         if port in options:
-            raise LauncherError(f"{options[port]} and {option} are the same port {port}")
+            raise LauncherError(f"{options[port]} and {option} use the same port {port}")
         options[port] = option
         try:
             _try_to_bind(host, port)
@@ -94,7 +93,7 @@ def _try_to_bind(host: str, port: int) -> None:
 
 def _explain(error: OSError, host: str, port: int, option: str) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken: choose another with {option}"
+        return f"port {port} on {host} is in use: choose another with {option}"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"port {port} is not allowed to this user: choose another with {option}"
+        return f"this user may not listen on port {port}: choose another with {option}"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""`DIR/ready.json`: what a program needs to use the platform that runs there."""
+"""`DIR/ready.json`: what a program needs to use the running platform."""
 
 import contextlib
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE_NAME = "ready.json"
 
 
 class ReadyClient(msgspec.Struct, frozen=True):
-    """Credentials of a client: of the first application, or of the console."""
+    """Credentials of a client: the first application or the console."""
 
     client_id: str
     client_secret: str
@@ -29,38 +29,40 @@ class ReadyDevice(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """The file's content; a version without TLS says nothing of what is empty by default."""
+    """The content of the file."""
 
     base_url: str
     mqtt_url: str
     nats_url: str
-    """With the application's id and secret: it may subscribe to events. In a cluster one for each
-    server, separated by commas, as is `mqtt_url`."""
+    """NATS with the credentials of the application, which may subscribe to events.
+
+    In a cluster, this and `mqtt_url` list one URL per server, separated by commas.
+    """
     ca_file: str = ""
-    """PEM file of the authority to trust; empty when it is the system's, or nothing has TLS."""
+    """PEM file of the authority to trust; empty without TLS or for the system's authorities."""
     websocket_url: str = ""
-    """MQTT over WebSocket; empty when it is not open."""
+    """MQTT over WebSocket; empty if closed."""
     certificate_url: str = ""
-    """MQTT with a device certificate; empty when it is not open."""
+    """MQTT with a device certificate; empty if closed."""
     certificate_nats_url: str = ""
-    """NATS with one."""
+    """NATS with a device certificate; empty if closed."""
     application: ReadyClient
     user: User
-    """The first user of the console, a super-admin, with the password it began with."""
+    """The first console user, a super-admin, with its initial password."""
     console_client: ReadyClient
-    """With it and a password people get a token."""
+    """The client with which users get tokens for their passwords."""
     device: ReadyDevice
     pids: dict[str, int]
 
 
-def nats_url_of(addresses: Addresses, application: Application) -> str:
-    """The NATS address with the application's credentials as user information."""
+def nats_url_with_login(addresses: Addresses, application: Application) -> str:
+    """Return the NATS URL with the application's credentials."""
     login = f"{application.client_id}:{application.client_secret}"
     return addresses.nats_url.replace("://", f"://{login}@")
 
 
-def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> bytes | None:
-    """The file's content; None while the first start is not complete."""
+def encode_ready(state: State, addresses: Addresses, pids: dict[str, int]) -> bytes | None:
+    """Return the file's content; None until the first start is complete."""
     application, user, device = state.application, state.user, state.device
     if application is None or user is None or device is None:
         return None
@@ -69,7 +71,7 @@ def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> byte
     ready = Ready(
         base_url=addresses.base_url,
         mqtt_url=addresses.mqtt_url,
-        nats_url=nats_url_of(addresses, application),
+        nats_url=nats_url_with_login(addresses, application),
         ca_file=addresses.ca_file,
         websocket_url=addresses.websocket_url,
         certificate_url=addresses.certificate_url,
@@ -84,17 +86,17 @@ def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> byte
 
 
 def write(directory: Path, pids: dict[str, int]) -> None:
-    """Write the file from the saved state, which commands may have changed since."""
+    """Write the file from the saved state, which commands may have changed."""
     saved = states.load(directory)
     if saved.addresses is None:
         return
-    content = content_of(saved, saved.addresses, pids)
+    content = encode_ready(saved, saved.addresses, pids)
     if content is not None:
         write_private(directory / FILE_NAME, content)
 
 
 def read(directory: Path) -> Ready | None:
-    """Read the file; None when no platform is ready there."""
+    """Return the file's content; None if no platform is ready."""
     try:
         return msgspec.json.decode((directory / FILE_NAME).read_bytes(), type=Ready)
     except (OSError, msgspec.MsgspecError):
@@ -102,6 +104,6 @@ def read(directory: Path) -> Ready | None:
 
 
 def remove(directory: Path) -> None:
-    """Remove the file: the platform is not ready (any more)."""
+    """Delete the file, because the platform is not ready any more."""
     with contextlib.suppress(OSError):
         (directory / FILE_NAME).unlink()

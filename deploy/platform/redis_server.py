@@ -1,4 +1,4 @@
-"""The embedded Redis-compatible servers: a user per service, written every second."""
+"""Redis-compatible servers: a user per service, written to disk every second."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ from deploy.platform.ports import LOOPBACK
 from libs.common.jobs import retry
 
 PRIMARY = "thingway"
-"""What Sentinels call the primary."""
+"""Name of the primary in Sentinels."""
 QUORUM = 2
 DOWN_AFTER_MS = 3000
-"""Silence after which a Sentinel takes a server for gone."""
+"""Time without reply after which a Sentinel treats a server as down."""
 FAILOVER_MS = 10_000
-_NOBODY = "user default off resetkeys resetchannels -@all"
-_SENTINEL_MAY = (
+_DISABLED_DEFAULT_USER = "user default off resetkeys resetchannels -@all"
+_SENTINEL_PERMISSIONS = (
     "allchannels +multi +slaveof +ping +exec +subscribe +config|rewrite +role +publish +info "
     "+client|setname +client|kill +script|kill"
 )
@@ -38,75 +38,78 @@ class KeyUser:
     password: str
     pattern: str
     reads: bool = False
-    """Only reads; writes nothing and runs no script."""
+    """Whether it permissions only read keys."""
 
     def url(self, server: str) -> str:
-        """The connection string of this user for a server (`host:port`)."""
+        """Return the connection string for a server (`host:port`)."""
         return f"redis://{self.name}:{self.password}@{server}/0"
 
     def sentinel_url(self, sentinels: Sequence[str]) -> str:
-        """The connection string for the primary that Sentinels name."""
+        """Return the connection string for the primary that Sentinels name."""
         login = f"{self.name}:{self.password}"
         return f"redis+sentinel://{login}@{','.join(sentinels)}/{PRIMARY}"
 
 
 @dataclass(frozen=True)
 class ClusterLogins:
-    """Passwords of those who keep the servers together."""
+    """Passwords of replicas and Sentinels."""
 
     replica: str
-    """With which a replica follows its primary."""
+    """Password of a replica at its primary."""
     sentinel: str
-    """With which Sentinels watch the servers, and speak to each other."""
+    """Password of Sentinels at servers and other Sentinels."""
 
 
 def render_acl(users: list[KeyUser], cluster: ClusterLogins | None = None) -> str:
-    """The ACL file: named users with hashed passwords, nobody else.
+    """Return the ACL file: only named users, with hashed passwords.
 
-    Administration and dangerous commands (`FLUSHALL`, `KEYS`, `CONFIG`) are nobody's, but what
-    replicas and Sentinels need.
+    Administrative and dangerous commands (`FLUSHALL`, `KEYS`, `CONFIG`) are forbidden, except those
+    that replicas and Sentinels need.
     """
-    lines = [_NOBODY]
+    lines = [_DISABLED_DEFAULT_USER]
     for user in users:
-        may = (
+        permissions = (
             f"%R~{user.pattern} +@read +@connection -@dangerous"
             if user.reads
             else f"~{user.pattern} &{user.pattern} +@all -@admin -@dangerous"
         )
-        lines.append(_user(user.name, user.password, may))
+        lines.append(_user(user.name, user.password, permissions))
     if cluster is not None:
         lines.append(_user("replica", cluster.replica, "+psync +replconf +ping"))
-        lines.append(_user("sentinel", cluster.sentinel, _SENTINEL_MAY))
+        lines.append(_user("sentinel", cluster.sentinel, _SENTINEL_PERMISSIONS))
     return "\n".join(lines) + "\n"
 
 
 def render_sentinel_acl(users: list[KeyUser], cluster: ClusterLogins) -> str:
-    """The ACL file of a Sentinel: services may ask for the primary, Sentinels do all."""
-    may = "+@connection -@dangerous +sentinel|masters +sentinel|get-master-addr-by-name"
-    lines = [_NOBODY, *(_user(user.name, user.password, may) for user in users)]
+    """Return the ACL file of a Sentinel: services permissions only look up the primary."""
+    permissions = "+@connection -@dangerous +sentinel|masters +sentinel|get-master-addr-by-name"
+    lines = [
+        _DISABLED_DEFAULT_USER,
+        *(_user(user.name, user.password, permissions) for user in users),
+    ]
     lines.append(_user("sentinel", cluster.sentinel, "allchannels +@all"))
     return "\n".join(lines) + "\n"
 
 
-def _user(name: str, password: str, may: str) -> str:
+def _user(name: str, password: str, permissions: str) -> str:
     digest = hashlib.sha256(password.encode()).hexdigest()
-    return f"user {name} on #{digest} {may}"
+    return f"user {name} on #{digest} {permissions}"
 
 
-def durable(acl_file: Path) -> dict[str, str]:
-    """The settings of a server that people log in to: appended to disk every second."""
+def durable_settings(acl_file: Path) -> dict[str, str]:
+    """Return the settings of a server with users: appended to disk every second."""
     return {"appendonly": "yes", "appendfsync": "everysec", "aclfile": str(acl_file)}
 
 
 def render_member(
     data: Path, server: str, acl_file: Path, logins: ClusterLogins, primary: str
 ) -> str:
-    """The configuration of one of several servers, which Sentinels write to.
+    """Return the configuration of a cluster member, which Sentinels rewrite.
 
-    `server` and `primary` are `host:port`; all but the primary begin as its replicas.
+    `server` and `primary` are `host:port`; all members except the primary start as its replicas.
     """
     host, _, port = server.rpartition(":")
-    lines = _settings(data, host, port, durable(acl_file))
+    lines = _settings(data, host, port, durable_settings(acl_file))
     lines |= {"masteruser": "replica", "masterauth": logins.replica}
     if server != primary:
         lines["replicaof"] = primary.replace(":", " ")
@@ -116,7 +119,7 @@ def render_member(
 def render_sentinel(
     data: Path, server: str, acl_file: Path, logins: ClusterLogins, primary: str
 ) -> str:
-    """The configuration of a Sentinel, which writes to it what it learns."""
+    """Return the configuration of a Sentinel, which it rewrites itself."""
     host, _, port = server.rpartition(":")
     named = f"sentinel {{}} {PRIMARY}"
     return _lines(
@@ -137,8 +140,8 @@ def render_sentinel(
     )
 
 
-def primary_of(sentinels: Iterable[str]) -> str | None:
-    """The primary (`host:port`) that the configurations of Sentinels name: the newest counts."""
+def read_primary(sentinels: Iterable[str]) -> str | None:
+    """Return the primary (`host:port`) in the newest configuration of the Sentinels."""
     named = [
         (int(epoch[1]) if (epoch := _EPOCH.search(text)) else 0, f"{found[1]}:{found[2]}")
         for text in sentinels
@@ -148,9 +151,9 @@ def primary_of(sentinels: Iterable[str]) -> str | None:
 
 
 def command(program: Path, data: Path, server: str, acl_file: Path) -> list[str]:
-    """The command line of a server alone."""
+    """Return the command line of a single server."""
     host, _, port = server.rpartition(":")
-    return _command(program, _settings(data, host, port, durable(acl_file)))
+    return _command(program, _settings(data, host, port, durable_settings(acl_file)))
 
 
 def _settings(data: Path, host: str, port: str, more: Mapping[str, str]) -> dict[str, str]:
@@ -176,11 +179,11 @@ def _lines(settings: Mapping[str, str]) -> str:
 def bare_command(
     program: Path, data: Path, port: int, options: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The command line without logins and without a file, for tests."""
+    """Return the command line without users and persistence, for tests."""
     return _command(program, _settings(data, LOOPBACK, str(port), options or {}))
 
 
 async def wait_ready(url: str) -> None:
-    """Return when the server answers its user; the caller bounds the time."""
+    """Return when the server responds to its user; the caller limits the time."""
     async with Redis.from_url(url, socket_connect_timeout=1) as client:
         await retry(client.ping, RedisConnectionError, RedisTimeoutError)

@@ -1,7 +1,7 @@
-"""The services: one line each, and the environment each of them is given.
+"""The services and their environments.
 
-A service is given those settings of its settings class that the launcher knows (`_GIVEN`);
-all others are the operator's (`TUNING`).
+A service gets the settings of its settings class that the launcher computes (`_COMPUTED`); the
+operator may set all others (`TUNING`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,31 +24,31 @@ from services.workflow.settings import WorkflowSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A service of the platform: which module it is and what it may reach."""
+    """A service of the platform: its module, and what it may access."""
 
     name: str
     module: str
     settings: type[ServiceSettings]
     database: str | None = None
     login: str | None = None
-    """Its user of MongoDB and Redis, unless that is its name."""
+    """Its user in MongoDB and Redis; by default its name."""
     redis_pattern: str | None = None
     redis_reads: bool = False
-    """Whether it only reads there."""
+    """Whether it may only read in Redis."""
     vault: str = "secrets_key"
-    """Name of the key that it keeps secrets of people with."""
+    """Name of the key that encrypts stored secrets."""
     withheld: frozenset[str] = frozenset()
-    """Settings that it is not given."""
+    """Computed settings that it does not get."""
     upstream: bool = False
     """Whether the gateway routes requests to it."""
     watched: bool = False
-    """Whether the gateway is ready only when this is, though it gets no requests."""
+    """Whether the gateway's readiness depends on it without routing requests to it."""
     scaled: bool = False
-    """Whether `--workers` starts several processes of it."""
+    """Whether `--workers` multiplies its processes."""
 
     @property
     def store_user(self) -> str:
-        """Its user of MongoDB and Redis."""
+        """Return its user in MongoDB and Redis."""
         return self.login or self.name
 
 
@@ -117,78 +117,80 @@ PUBLIC_SERVICE = "gateway"
 
 
 @dataclass(frozen=True)
-class Doors:
-    """Addresses that the services are told."""
+class Endpoints:
+    """Addresses and certificates for the services."""
 
     host: str
-    """Address of the gateway's public door."""
+    """Listen address of the gateway."""
     port: int
     base_url: str
     nats_url: str
     mqtt_url: str
     public_mqtt_url: str = ""
-    """Where clients outside reach MQTT; empty: whoever runs the services says it."""
+    """Public MQTT address; empty if the operator sets it."""
     certificate_port: int = 0
-    """Of MQTT for devices with a certificate; 0: none."""
+    """MQTT port for devices with a certificate; 0 if closed."""
     certificate_nats_port: int = 0
-    """Of NATS for them."""
+    """NATS port for devices with a certificate; 0 if closed."""
     tls: ServerFiles | None = None
-    """What the gateway's doors show; None: they are plain."""
+    """Certificate of the gateway; None without TLS."""
     ca_file: str = ""
-    """Authority of the servers that the services connect to."""
+    """Certificate authority of the servers."""
     device_ca_file: str = ""
-    """Authority of device certificates."""
+    """Certificate authority of the devices."""
 
 
 def database_users(state: State) -> list[DatabaseUser]:
-    """The MongoDB users: one per database."""
-    found = {user.name: user for one in SERVICES if (user := _database_user(state, one))}
+    """Return the MongoDB users: one per database."""
+    found = {user.name: user for service in SERVICES if (user := _database_user(state, service))}
     return list(found.values())
 
 
 def backup_user(state: State) -> DatabaseUser:
-    """The MongoDB user who reads all of them."""
-    databases = tuple(dict.fromkeys(one.database for one in SERVICES if one.database))
+    """Return the MongoDB user that reads all databases."""
+    databases = tuple(dict.fromkeys(each.database for each in SERVICES if each.database))
     password = state.secret(f"mongo.{mongo_server.BACKUP}", keys.new_password)
     return DatabaseUser(mongo_server.BACKUP, password, mongo_server.ADMIN, databases)
 
 
 def redis_users(state: State) -> list[KeyUser]:
-    """The Redis users."""
+    """Return the Redis users."""
     found = {user.name: user for service in SERVICES if (user := _redis_user(state, service))}
     return list(found.values())
 
 
-def port_of(service: Service, state: State, doors: Doors) -> int:
-    """The port that a service listens on: the gateway the public one, others their own."""
-    return doors.port if service.name == PUBLIC_SERVICE else state.ports[service.name]
+def service_port(service: Service, state: State, endpoints: Endpoints) -> int:
+    """Return the port of a service: the public port for the gateway."""
+    return endpoints.port if service.name == PUBLIC_SERVICE else state.ports[service.name]
 
 
 def internal_port_names() -> list[str]:
-    """The services that listen on a port of the launcher's choice."""
+    """Return the services whose ports the launcher chooses."""
     return [service.name for service in SERVICES if service.name != PUBLIC_SERVICE]
 
 
-def environment(service: Service, state: State, doors: Doors) -> dict[str, str]:
-    """The settings of one service: what it needs and nothing that belongs to another."""
-    known = {one.name for one in fields(service.settings)} - service.withheld
-    given = {name: make(service, state, doors) for name, make in _GIVEN.items() if name in known}
-    return {_variable(name): value for name, value in given.items() if value is not None}
+def environment(service: Service, state: State, endpoints: Endpoints) -> dict[str, str]:
+    """Return the environment of a service: its own settings only."""
+    known = {field.name for field in fields(service.settings)} - service.withheld
+    values = {
+        name: make(service, state, endpoints) for name, make in _COMPUTED.items() if name in known
+    }
+    return {_variable(name): value for name, value in values.items() if value is not None}
 
 
 def _variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
-def _host(service: Service, _: State, doors: Doors) -> str:
-    return doors.host if service.name == PUBLIC_SERVICE else LOOPBACK
+def _host(service: Service, _: State, endpoints: Endpoints) -> str:
+    return endpoints.host if service.name == PUBLIC_SERVICE else LOOPBACK
 
 
-def _file(service: Service, doors: Doors, name: str) -> str:
-    """A file of the public listener; those on loopback are plain."""
-    if service.name != PUBLIC_SERVICE or doors.tls is None:
+def _file(service: Service, endpoints: Endpoints, name: str) -> str:
+    """Return a TLS file of the gateway; other services listen on loopback without TLS."""
+    if service.name != PUBLIC_SERVICE or endpoints.tls is None:
         return ""
-    return str(getattr(doors.tls, name))
+    return str(getattr(endpoints.tls, name))
 
 
 def _nats_password(user: str, state: State) -> str:
@@ -199,12 +201,12 @@ def _internal_key(state: State) -> str:
     return state.secret("internal_private_key", keys.new_private_key)
 
 
-def _mongo_url(service: Service, state: State, _: Doors) -> str | None:
+def _mongo_url(service: Service, state: State, _: Endpoints) -> str | None:
     user = _database_user(state, service)
     return user.url(*state.members("mongod")) if user else None
 
 
-def _redis_url(service: Service, state: State, _: Doors) -> str | None:
+def _redis_url(service: Service, state: State, _: Endpoints) -> str | None:
     user = _redis_user(state, service)
     if user is None:
         return None
@@ -214,7 +216,7 @@ def _redis_url(service: Service, state: State, _: Doors) -> str | None:
 
 
 def _addresses(state: State, services: Iterable[Service]) -> str:
-    return ",".join(f"{one.name}=http://{LOOPBACK}:{state.ports[one.name]}" for one in services)
+    return ",".join(f"{each.name}=http://{LOOPBACK}:{state.ports[each.name]}" for each in services)
 
 
 def _database_user(state: State, service: Service) -> DatabaseUser | None:
@@ -232,25 +234,25 @@ def _redis_user(state: State, service: Service) -> KeyUser | None:
     return KeyUser(name, password, service.redis_pattern, reads=service.redis_reads)
 
 
-_GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
+_COMPUTED: Mapping[str, Callable[[Service, State, Endpoints], str | None]] = {
     "host": _host,
-    "port": lambda service, state, doors: str(port_of(service, state, doors)),
-    "nats_url": lambda _, __, doors: doors.nats_url,
+    "port": lambda service, state, endpoints: str(service_port(service, state, endpoints)),
+    "nats_url": lambda _, __, endpoints: endpoints.nats_url,
     "nats_user": lambda service, _, __: service.name,
     "nats_password": lambda service, state, _: _nats_password(service.name, state),
     "internal_public_key": lambda _, state, __: keys.public_key(_internal_key(state)),
     "internal_private_key": lambda _, state, __: _internal_key(state),
-    "tls_certificate": lambda service, _, doors: _file(service, doors, "certificate"),
-    "tls_key": lambda service, _, doors: _file(service, doors, "key"),
-    "ca_file": lambda _, __, doors: doors.ca_file,
-    "device_ca_file": lambda _, __, doors: doors.device_ca_file,
-    "certificate_port": lambda _, __, doors: str(doors.certificate_port),
-    "certificate_nats_port": lambda _, __, doors: str(doors.certificate_nats_port),
+    "tls_certificate": lambda service, _, endpoints: _file(service, endpoints, "certificate"),
+    "tls_key": lambda service, _, endpoints: _file(service, endpoints, "key"),
+    "ca_file": lambda _, __, endpoints: endpoints.ca_file,
+    "device_ca_file": lambda _, __, endpoints: endpoints.device_ca_file,
+    "certificate_port": lambda _, __, endpoints: str(endpoints.certificate_port),
+    "certificate_nats_port": lambda _, __, endpoints: str(endpoints.certificate_nats_port),
     "mongo_url": _mongo_url,
     "mongo_database": lambda service, _, __: service.database,
     "redis_url": _redis_url,
-    "mqtt_url": lambda _, __, doors: doors.mqtt_url,
-    "public_mqtt_url": lambda _, __, doors: doors.public_mqtt_url or None,
+    "mqtt_url": lambda _, __, endpoints: endpoints.mqtt_url,
+    "public_mqtt_url": lambda _, __, endpoints: endpoints.public_mqtt_url or None,
     "stream_replicas": lambda _, state, __: str(len(state.hosts)),
     "callout_seed": lambda _, state, __: state.secret("callout_seed", keys.new_account_seed),
     "console_client_id": lambda _, state, __: console.client(state)[0],
@@ -260,13 +262,15 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "outside_nats_user": lambda _, __, ___: RELAY,
     "outside_nats_password": lambda _, state, __: _nats_password(RELAY, state),
     "secrets_key": lambda service, state, _: state.secret(service.vault, keys.new_private_key),
-    "upstreams": lambda _, state, __: _addresses(state, [one for one in SERVICES if one.upstream]),
-    "watched": lambda _, state, __: _addresses(state, [one for one in SERVICES if one.watched]),
+    "upstreams": lambda _, state, __: _addresses(
+        state, [each for each in SERVICES if each.upstream]
+    ),
+    "watched": lambda _, state, __: _addresses(state, [each for each in SERVICES if each.watched]),
 }
 TUNING = frozenset(
-    _variable(one.name)
+    _variable(field.name)
     for service in SERVICES
-    for one in fields(service.settings)
-    if one.name not in _GIVEN
+    for field in fields(service.settings)
+    if field.name not in _COMPUTED
 )
-"""Settings that an operator may give to the launcher; addresses and secrets are its own."""
+"""Settings that an operator may set in the launcher's environment."""

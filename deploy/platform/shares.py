@@ -1,6 +1,6 @@
-"""What each part of an installation in containers may know, as files: made from the state.
+"""The secret files of each container, created from the state.
 
-Compose keeps each part's files in a volume of its own, Kubernetes in a Secret.
+Compose stores the files of each part in its own volume, Kubernetes in a Secret.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     ServerFiles,
-    chosen_partitions,
+    configured_partitions,
     render_nats_config,
 )
 from deploy.platform.nats_grants import ADMIN, USERS
 from deploy.platform.redis_server import render_acl
-from deploy.platform.services import SERVICES, Doors, Service
+from deploy.platform.services import SERVICES, Endpoints, Service
 from deploy.platform.state import Addresses, State
 
 MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
@@ -37,42 +37,42 @@ NOT_SECRET = (
     "THINGWAY_CERTIFICATE_NATS_PORT",
     "THINGWAY_STREAM_REPLICAS",
 )
-"""Settings that stand where the containers are described."""
+"""Settings that compose files and chart templates contain."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where the parts of an installation find each other."""
+    """Addresses of the parts of an installation."""
 
     mongo: str
-    """Members of the replica set, `host:port` separated by commas."""
+    """Members of the replica set: `host:port`, separated by commas."""
     mongo_direct: bool
-    """Whether the only member calls itself by an address that clients cannot use."""
+    """Whether the only member has an own address that clients cannot use."""
     redis: str
     """`host:port`."""
     addresses: Addresses
     tls: ServerFiles | None = None
-    """What nats-server shows, where it finds them; None: its doors are plain."""
+    """Certificate of nats-server, as paths in its container; None without TLS."""
     nats_members: tuple[str, ...] = ()
-    """Host names of nats-servers that are a cluster; none of one alone."""
+    """Host names of the nats-servers in a cluster; empty for a single server."""
     nats_server_name: str = "thingway"
 
 
 @dataclass(frozen=True)
 class Share:
-    """One file for one part."""
+    """A file for one part."""
 
     part: str
     name: str
     content: str
 
 
-def prepare(state: State, places: Places) -> list[Share]:
-    """Complete the secrets in `state` and say who gets what."""
+def create_shares(state: State, places: Places) -> list[Share]:
+    """Add missing secrets to `state` and return the files of all parts."""
     state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
     state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
     return [
-        *(Share(one.name, "env", _environment(one, state, places)) for one in SERVICES),
+        *(Share(each.name, "env", _environment(each, state, places)) for each in SERVICES),
         Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
         Share("redis", "users.acl", render_acl(services.redis_users(state))),
         Share("nats", "nats.conf", _nats(state, places)),
@@ -82,10 +82,10 @@ def prepare(state: State, places: Places) -> list[Share]:
 
 
 def bootstrap_state(state: State, found: State, places: Places) -> State:
-    """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
+    """Return the state of the bootstrap job: its own, and secrets it may know.
 
-    These are the administrator's login, the console client, which it shows, and the authority of
-    device certificates, which `thingway device certificate` issues there.
+    These are the administrator's password, the console client, which the job prints, and the
+    authority of device certificates, for `thingway device certificate`.
     """
     identity, secret = console.client(state)
     device_authority(state)
@@ -95,28 +95,28 @@ def bootstrap_state(state: State, found: State, places: Places) -> State:
         console.CLIENT_SECRET: secret,
         DEVICES: state.secrets[DEVICES],
     }
-    found.begin_with(state)  # which has them after a restore
+    found.adopt_first_data(state)  # present after a restore
     found.addresses = places.addresses
     return found
 
 
 def _environment(service: Service, state: State, places: Places) -> str:
-    """The launcher's settings of a service, with the host names of `places` in its addresses."""
+    """Return a service's environment with the host names of `places`."""
     addresses = places.addresses
-    doors = Doors("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
-    given = services.environment(service, state, doors)
+    endpoints = Endpoints("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
+    given = services.environment(service, state, endpoints)
     for name in NOT_SECRET:
         given.pop(name, None)
     if url := given.get("THINGWAY_MONGO_URL"):
         direct = "&directConnection=true" if places.mongo_direct else ""
-        given["THINGWAY_MONGO_URL"] = _at(places.mongo, url) + direct
+        given["THINGWAY_MONGO_URL"] = _replace_hosts(places.mongo, url) + direct
     if url := given.get("THINGWAY_REDIS_URL"):
-        given["THINGWAY_REDIS_URL"] = _at(places.redis, url)
+        given["THINGWAY_REDIS_URL"] = _replace_hosts(places.redis, url)
     return _lines(given)
 
 
-def _at(hosts: str, url: str) -> str:
-    """The same address on other hosts."""
+def _replace_hosts(hosts: str, url: str) -> str:
+    """Return the URL with other hosts."""
     parts = urlsplit(url)
     login = parts.netloc.rpartition("@")[0]
     return parts._replace(netloc=f"{login}@{hosts}").geturl()
@@ -138,7 +138,7 @@ def _nats(state: State, places: Places) -> str:
             websocket_port=WEBSOCKET_PORT,
             tls=places.tls,
             monitor_port=8222,
-            partitions=chosen_partitions(),
+            partitions=configured_partitions(),
         )
     )
 

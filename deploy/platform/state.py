@@ -1,4 +1,4 @@
-"""What one data directory remembers: `DIR/state.json`."""
+"""The saved state of a data directory: `DIR/state.json`."""
 
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -14,24 +14,23 @@ FILE_NAME = "state.json"
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where the platform of this directory serves, or served last."""
+    """Addresses of the platform of a data directory, from its last start."""
 
     base_url: str
     mqtt_url: str
     nats_url: str
-    """Without credentials; whoever connects brings their own. Of a cluster there are several, and
-    several for MQTT, separated by commas."""
+    """NATS without credentials. In a cluster, this and `mqtt_url` list one URL per server."""
     ca_file: str = ""
-    """PEM file of the authority that these prove themselves to; empty: the system's."""
+    """PEM file of the servers' authority; empty for the system's authorities."""
     websocket_url: str = ""
-    """MQTT over WebSocket; empty: there is none."""
+    """MQTT over WebSocket; empty if closed."""
     certificate_url: str = ""
-    """MQTT for devices with a certificate; empty: there is none."""
+    """MQTT for devices with a certificate; empty if closed."""
     certificate_nats_url: str = ""
-    """NATS for them."""
+    """NATS for devices with a certificate; empty if closed."""
 
-    def apart(self) -> list["Addresses"]:
-        """These with one NATS server each: those of a cluster are separated by commas."""
+    def per_nats_server(self) -> list["Addresses"]:
+        """Return copies with one NATS server each."""
         return [msgspec.structs.replace(self, nats_url=url) for url in self.nats_url.split(",")]
 
 
@@ -44,49 +43,49 @@ class Application(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """The first user of the console, with the password that auth made."""
+    """The first console user, with its initial password."""
 
     email: str
     password: str
 
 
 class Device(msgspec.Struct, frozen=True):
-    """The simulated device; its id and key follow as the bootstrap goes on."""
+    """The simulated device; id and key are added during the bootstrap."""
 
     sn: str
     device_id: int | None = None
     key: str | None = None
 
 
-def member(name: str, number: int) -> str:
-    """What a process is called that is the `number`th of its kind."""
+def member_name(name: str, number: int) -> str:
+    """Return the name of the `number`th process of a kind."""
     return name if number == 1 else f"{name}-{number}"
 
 
 class State(msgspec.Struct, kw_only=True):
-    """Ports, secrets, and how far the bootstrap has come."""
+    """Ports, secrets and progress of the bootstrap."""
 
     ports: dict[str, int] = {}
     hosts: list[str] = msgspec.field(default_factory=lambda: [LOOPBACK])
-    """Where the members of the stores listen: one, or three that are a cluster."""
+    """Hosts of the stores' members: one, or three in a cluster."""
     redis_primary: int = 1
-    """Which Redis of a cluster was the primary when it was last looked at."""
+    """Number of the Redis server that was the primary at the last check."""
     secrets: dict[str, str] = {}
     addresses: Addresses | None = None
     application: Application | None = None
     user: User | None = None
     product: str | None = None
-    """Model of the demo product once it is imported."""
+    """Model of the demo product after its import."""
     device: Device | None = None
 
-    def secret(self, name: str, make: Callable[[], str]) -> str:
-        """The secret called `name`, made when it is first asked for."""
+    def secret(self, name: str, create: Callable[[], str]) -> str:
+        """Return the secret `name`, created on first use."""
         if name not in self.secrets:
-            self.secrets[name] = make()
+            self.secrets[name] = create()
         return self.secrets[name]
 
-    def begin_with(self, other: "State") -> None:
-        """Take what is missing of the first data from another state."""
+    def adopt_first_data(self, other: "State") -> None:
+        """Copy missing first data from another state."""
         self.application = self.application or other.application
         self.user = self.user or other.user
         self.product = self.product or other.product
@@ -94,16 +93,16 @@ class State(msgspec.Struct, kw_only=True):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the stores have several members."""
+        """Return whether the stores have several members."""
         return len(self.hosts) > 1
 
-    def members(self, name: str, most: int | None = None) -> list[str]:
-        """The addresses (`host:port`) of the members of a store, e.g. of `mongod`."""
-        hosts = enumerate(self.hosts[:most], 1)
-        return [f"{host}:{self.ports[member(name, number)]}" for number, host in hosts]
+    def members(self, name: str, limit: int | None = None) -> list[str]:
+        """Return the addresses (`host:port`) of a store's members, e.g. of `mongod`."""
+        hosts = enumerate(self.hosts[:limit], 1)
+        return [f"{host}:{self.ports[member_name(name, number)]}" for number, host in hosts]
 
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
-        """Give every name a free internal port: last time's where it is still free."""
+        """Give each name a free internal port, the previous one if it is still free."""
         wanted = list(names)
         others = {port for name, port in self.ports.items() if name not in wanted}
         taken = set(reserved) | others
@@ -116,10 +115,9 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def load(directory: Path) -> State:
-    """Read the state of `directory`; an empty one when there is none yet.
+    """Return the state of `directory`; an empty one if none exists.
 
-    Raises `LauncherError` for a file that cannot be read: starting with new secrets
-    would lock the user out of the data.
+    Raises `LauncherError` for an unreadable file: new secrets would lock the user out of the data.
     """
     path = directory / FILE_NAME
     try:
@@ -131,11 +129,11 @@ def load(directory: Path) -> State:
 
 
 def load_addressed(directory: Path) -> tuple[State, Addresses]:
-    """The state of a platform that was started from `directory`, for commands."""
+    """Return state and addresses of a platform that was started from `directory`."""
     state = load(directory)
     if state.addresses is None:
         raise CommandError(
-            f"no platform runs with data in {directory}: start one with "
+            f"no platform runs with data in {directory}: start it with "
             f"`thingway up --data {directory}`"
         )
     return state, state.addresses

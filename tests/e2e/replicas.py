@@ -10,7 +10,7 @@ import httpx
 
 from deploy.local.process import PROJECT_ROOT, base_environment
 from deploy.platform import ports, services
-from deploy.platform.services import Doors, environment
+from deploy.platform.services import Endpoints, environment
 from tests.contract.console import Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
@@ -25,7 +25,7 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
     state, served = platform.state, [one for one in services.SERVICES if one.upstream]
     gateway = next(one for one in services.SERVICES if one.name == services.PUBLIC_SERVICE)
     assert state.addresses is not None
-    doors = Doors(
+    endpoints = Endpoints(
         "127.0.0.1",
         ports.choose_free(),
         platform.base_url,
@@ -39,13 +39,13 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
             child = subprocess.Popen(
                 [sys.executable, "-m", service.module],
                 cwd=PROJECT_ROOT,
-                env=base_environment(os.environ) | environment(service, state, doors),
+                env=base_environment(os.environ) | environment(service, state, endpoints),
                 stdout=output,
                 stderr=output,
             )
             cleanup.callback(child.wait)
             cleanup.callback(child.terminate)
-        url = f"http://127.0.0.1:{doors.port}"
+        url = f"http://127.0.0.1:{endpoints.port}"
         await until(lambda: _ready(url), 120)
         yield url
 

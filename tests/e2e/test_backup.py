@@ -10,8 +10,8 @@ import pytest
 from pymongo import MongoClient
 
 from deploy.backup.archive import Key, Reader
-from deploy.backup.collections import ROWS, STAY, row_of
 from deploy.backup.stores import DATABASES
+from deploy.backup.tenant_collections import EXCLUDED, TENANT_COLLECTIONS, find_collection
 from deploy.local.process import PROJECT_ROOT
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
@@ -100,9 +100,13 @@ async def test_every_collection_has_a_row(platform: Platform, application: Appli
             for name in client[database].list_collection_names()
         }
 
-    assert [one for one in sorted(found) if not row_of(one) and one not in STAY] == []
-    assert [one for one in STAY if row_of(one)] == []
-    rows = [row.name for row in ROWS if not any(row.pattern.fullmatch(one) for one in found)]
+    assert [one for one in sorted(found) if not find_collection(one) and one not in EXCLUDED] == []
+    assert [one for one in EXCLUDED if find_collection(one)] == []
+    rows = [
+        row.name
+        for row in TENANT_COLLECTIONS
+        if not any(row.pattern.fullmatch(one) for one in found)
+    ]
     assert rows == []
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from deploy.checkup import bus, examine
+from deploy.checkup import bus, run_checks
 from deploy.checkup.findings import Finding
 from deploy.local.process import PROJECT_ROOT
-from deploy.platform.services import SERVICES, Doors, environment
+from deploy.platform.services import SERVICES, Endpoints, environment
 from services.workflow.migrations import MIGRATIONS
 from tests.e2e.platform import THINGWAY, Platform
 from tests.e2e.test_limits import mongo
@@ -28,7 +28,7 @@ def settings_of(platform: Platform, name: str) -> dict[str, str]:
     """The environment of a service, as in its container."""
     at = platform.state.addresses
     assert at is not None
-    doors = Doors("127.0.0.1", platform.port, at.base_url, at.nats_url, at.mqtt_url)
+    doors = Endpoints("127.0.0.1", platform.port, at.base_url, at.nats_url, at.mqtt_url)
     (service,) = (one for one in SERVICES if one.name == name)
     return environment(service, platform.state, doors)
 
@@ -83,7 +83,7 @@ async def test_what_does_not_answer_is_told(platform: Platform) -> None:
         settings[name] = settings[name].replace(f":{port}", ":9")
     settings["THINGWAY_NATS_PASSWORD"] = "wrong-password"
     settings["THINGWAY_SYS_NATS_USER"] = ""
-    wrong = bad(await examine([settings], {"auth": "http://127.0.0.1:9"}))
+    wrong = bad(await run_checks([settings], {"auth": "http://127.0.0.1:9"}))
     assert set(wrong) == {"mongo thingway_device", "redis", "nats", "service auth"}
     secrets = set(platform.state.secrets.values()) | {"wrong-password"}
     assert not [one for one in secrets if one in str(wrong)]
@@ -95,7 +95,7 @@ async def test_settings_that_make_no_sense_are_told(monkeypatch: pytest.MonkeyPa
     names = ("MONGO_URL", "REDIS_URL", "NATS_URL")
     settings = {f"THINGWAY_{one}": "nowhere://a:b" for one in names}
     settings["THINGWAY_CA_FILE"] = "/nowhere.pem"
-    wrong = bad(await examine([settings], {"auth": "https://a"}))
+    wrong = bad(await run_checks([settings], {"auth": "https://a"}))
     assert set(wrong) == {"certificate nowhere.pem", "mongo ", "redis", "nats", "services"}
 
 
@@ -108,7 +108,7 @@ async def test_a_migration_that_has_not_run_is_told(
     last = kept.find_one_and_delete({"_id": max(needed)})
     assert last is not None
     try:
-        found = await examine([settings_of(platform, "workflow")], {})
+        found = await run_checks([settings_of(platform, "workflow")], {})
     finally:
         kept.insert_one(last)
     wrong = bad(found)

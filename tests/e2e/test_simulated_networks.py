@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from deploy.local.lorawan import onboarding
-from deploy.local.lorawan.command import Network, connected, server_of
-from deploy.local.lorawan.onboarding import Place
-from deploy.local.lorawan.sensors import Reader, Sensor, Uplink
+from deploy.local.lorawan.command import Network, connected, create_server
+from deploy.local.lorawan.onboarding import Broker
+from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
 from deploy.local.products import Target
-from deploy.local.templates import import_template, read
+from deploy.local.templates import import_template, load_template
 from libs.common.clock import now_ms
 from libs.common.jobs import running
 from libs.common.tsl import TslDocument, plausible_properties
@@ -104,11 +104,11 @@ async def test_the_command_is_a_network(
         words += ["--password-file", str(password), "--ca-file", str(broker.files.ca)]
         done = await asyncio.create_subprocess_exec(THINGWAY, *words, stdout=PIPE)
         said, _ = await asyncio.wait_for(done.communicate(), 60)
-        async with onboarding.management(first_user(platform)) as api:
-            await onboarding.connect(api, "tts", Place("", "", "", ""), "")
+        async with onboarding.connect_management(first_user(platform)) as api:
+            await onboarding.configure_broker(api, "tts", Broker("", "", "", ""), "")
     assert done.returncode == 0, said
     assert b"3 sensors, 3 of them new" in said
-    assert int(re.findall(rb"(\d+) uplinks told", said)[0]) > 0
+    assert int(re.findall(rb"(\d+) uplinks published", said)[0]) > 0
 
     async def taken() -> bool:
         found = await console.data("GET", "/integration/tts")
@@ -136,7 +136,7 @@ class Tried(NamedTuple):
     """A template as a product, with a sensor and its id on the platform."""
 
     template: Template
-    reader: Reader
+    reader: UplinkDecoder
     sensor: Sensor
     device: str
 
@@ -164,21 +164,21 @@ async def products(
 ) -> list[Tried]:
     """Import templates, and add a sensor of each."""
     tried = []
-    async with Target.of_directory(platform.directory).connect() as api:
+    async with Target.from_directory(platform.directory).connect() as api:
         for place in places:
             model = f"{place.name.upper()}-{kind.upper()}"
             login = {"url": None, "client_id": None, "client_secret": None}
             given = Namespace(template=place, model=model, data=platform.directory, **login)
             await import_template(given)
-            _, template = read(place)
+            _, template = load_template(place)
             if place.name not in FOUND:
-                FOUND[place.name] = await onboarding.uplinks_of(api, workers, model, seed=1)
+                FOUND[place.name] = await onboarding.generate_uplinks(api, workers, model, seed=1)
             uplinks = FOUND[place.name]
-            (sensor,) = onboarding.sensors_of(kind, {model: uplinks}, 1, seed=1)
+            (sensor,) = onboarding.create_sensors(kind, {model: uplinks}, 1, seed=1)
             sensor.turn = -1
-            reader = Reader(workers, template.codec, template.document)
+            reader = UplinkDecoder(workers, template.codec, template.document)
             tried.append(Tried(template, reader, sensor, ""))
-    async with onboarding.management(first_user(platform)) as api:
+    async with onboarding.connect_management(first_user(platform)) as api:
         await onboarding.register(api, kind, [one.sensor for one in tried])
     wanted = {"page_size": 200, "page_number": 1}
     found = (await console.data("POST", "/device/search", wanted))["content"]
@@ -192,18 +192,18 @@ async def network_of(
 ) -> AsyncIterator[tuple[Network, Any]]:
     """A network of the sensors to whose broker the integration is connected, until the end."""
     settings = broker.settings
-    place = Place(settings["broker"], settings["username"], settings["ca"], "")
-    async with onboarding.management(first_user(platform)) as api:
-        await onboarding.connect(api, kind, place, PASSWORD)
-        await onboarding.heard(api, kind)
-        network = Network(server_of(kind, place), [one.sensor for one in tried], 1.0, 0.0)
+    place = Broker(settings["broker"], settings["username"], settings["ca"], "")
+    async with onboarding.connect_management(first_user(platform)) as api:
+        await onboarding.configure_broker(api, kind, place, PASSWORD)
+        await onboarding.wait_connected(api, kind)
+        network = Network(create_server(kind, place), [one.sensor for one in tried], 1.0, 0.0)
         try:
             async with connected(place, PASSWORD) as client:
                 await client.subscribe(network.downlinks, qos=1)
-                async with running(network.take(client)):
+                async with running(network.receive_downlinks(client)):
                     yield network, client
         finally:
-            await onboarding.connect(api, kind, Place("", "", "", ""), "")
+            await onboarding.configure_broker(api, kind, Broker("", "", "", ""), "")
 
 
 async def say(network: Network, client: Any, sensor: Sensor, at: datetime) -> None:
@@ -233,7 +233,7 @@ async def report(
         frames = await until(stored)
         for frame, uplink in zip(reversed(frames), one.sensor.uplinks, strict=False):
             assert (frame["port"], frame["hex"]) == (uplink.port, uplink.content.hex())
-            (judged,) = await one.reader.read([uplink], frame["ts"])
+            (judged,) = await one.reader.decode([uplink], frame["ts"])
             if frame.get("values") != msgspec.json.decode(msgspec.json.encode(judged.properties)):
                 faults.append(f"{one.sensor.model} {frame} is not {judged}")
 

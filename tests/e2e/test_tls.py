@@ -424,7 +424,7 @@ async def test_an_authority_of_somebody_else_issues_nothing_here(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
     """TLS itself refuses a certificate that is not of the devices' authority."""
-    made = Authority(new_authority("Thingway devices")).device(device.sn, 1)
+    made = Authority(new_authority("Thingway devices")).issue_device_certificate(device.sn, 1)
     (tmp_path / "own.pem").write_text(made.certificate + (made.key or ""))
     trust = platform.trust
     assert trust is not None

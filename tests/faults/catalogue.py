@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import NamedTuple
 
-from deploy.local.servers import CLUSTER, MONGOD, NATS, REDIS, SENTINEL
-from deploy.platform.state import member
+from deploy.local.servers import CLUSTER_SIZE, MONGOD, NATS, REDIS, SENTINEL
+from deploy.platform.state import member_name
 from tests.faults.cluster import META, SERVICES_NAMES, Cluster, members_of
 
 
@@ -28,7 +28,7 @@ class Harm:
 LOADED = 120.0
 """Seconds of ten times the load."""
 PARTED = 60.0
-"""Seconds for which a member of a store is cut off or stopped, while others have its place."""
+"""Seconds for which a member_name of a store is cut off or stopped, while others have its place."""
 JUMP = 900
 """Seconds that a clock jumps."""
 
@@ -65,14 +65,14 @@ def _named(*names: str) -> Who:
 def _leader(kind: str) -> Who:
     async def who(harm: Harm) -> list[str]:
         store = NATS if kind == META else kind
-        return [member(store, (await harm.cluster.leaders())[kind])]
+        return [member_name(store, (await harm.cluster.leaders())[kind])]
 
     return who
 
 
 def _followers(kind: str, which: slice) -> Who:
     async def who(harm: Harm) -> list[str]:
-        leader = member(kind, (await harm.cluster.leaders())[kind])
+        leader = member_name(kind, (await harm.cluster.leaders())[kind])
         return [name for name in members_of(kind) if name != leader][which]
 
     return who
@@ -88,7 +88,7 @@ def _with_leader(kind: str) -> Who:
 
 
 def _processes() -> Iterable[tuple[str, Who]]:
-    """Each process and each member of a store."""
+    """Each process and each member_name of a store."""
     for name in SERVICES_NAMES:
         yield name, _named(name)
     for kind, title, leads, follows in (
@@ -187,8 +187,8 @@ def _partitions() -> Iterable[Fault]:
             finally:
                 places.cut(number, off=False)
 
-        yield Fault(f"partition: the member with {title} from the others", part, places=True)
-        yield Fault(f"partition: the member with {title} from all", cut, places=True)
+        yield Fault(f"partition: the member_name with {title} from the others", part, places=True)
+        yield Fault(f"partition: the member_name with {title} from all", cut, places=True)
 
     async def all_parted(harm: Harm) -> None:
         places = harm.cluster.places
@@ -200,7 +200,7 @@ def _partitions() -> Iterable[Fault]:
             places.cut(number, off=False)
         harm.strike()
 
-    yield Fault("partition: every member alone (from its end)", all_parted, places=True)
+    yield Fault("partition: every member_name alone (from its end)", all_parted, places=True)
 
 
 def _disks() -> Iterable[Fault]:
@@ -218,15 +218,15 @@ def _disks() -> Iterable[Fault]:
         async def every(harm: Harm, kind: str = kind) -> None:
             places = harm.cluster.places
             assert places is not None
-            for number in range(1, CLUSTER + 1):
+            for number in range(1, CLUSTER_SIZE + 1):
                 await asyncio.to_thread(places.fill, kind, number)
             await asyncio.sleep(harm.seconds)
-            for number in range(1, CLUSTER + 1):
+            for number in range(1, CLUSTER_SIZE + 1):
                 places.empty(kind, number)
             harm.strike()
 
-        yield Fault(f"disk full: the leading member of {title}", one, places=True)
-        yield Fault(f"disk full: every member of {title} (from room)", every, places=True)
+        yield Fault(f"disk full: the leading member_name of {title}", one, places=True)
+        yield Fault(f"disk full: every member_name of {title} (from room)", every, places=True)
 
 
 def _others() -> Iterable[Fault]:

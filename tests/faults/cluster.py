@@ -17,9 +17,9 @@ from pymongo.errors import PyMongoError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from deploy.local.servers import CLUSTER, MONGOD, NATS, REDIS, REDISES
+from deploy.local.servers import CLUSTER_SIZE, MONGOD, NATS, REDIS, REDIS_COUNT
 from deploy.platform.services import SERVICES
-from deploy.platform.state import member
+from deploy.platform.state import member_name
 from libs.common.bus import STREAMS, UPLINK
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
@@ -60,7 +60,7 @@ class Cluster(Platform):
             cluster = (await client.jetstream().stream_info(UPLINK)).cluster
         assert cluster is not None
         assert cluster.leader is not None
-        roles = [await self._role(number) for number in range(1, REDISES + 1)]
+        roles = [await self._role(number) for number in range(1, REDIS_COUNT + 1)]
         return {
             MONGOD: primary,
             NATS: int(cluster.leader.rpartition("-")[2]),
@@ -72,8 +72,8 @@ class Cluster(Platform):
         """The NATS that has last said, in its log, that it leads."""
         said = {
             line.split(" [INF]")[0].partition("] ")[2]: number
-            for number in range(1, CLUSTER + 1)
-            for line in self._log(member(NATS, number)).read_text().splitlines()
+            for number in range(1, CLUSTER_SIZE + 1)
+            for line in self._log(member_name(NATS, number)).read_text().splitlines()
             if "Self is new JetStream cluster metadata leader" in line
         }
         return said[max(said)]
@@ -83,7 +83,7 @@ class Cluster(Platform):
 
     async def _role(self, number: int) -> str:
         state = self.state
-        host, _, port = state.members(REDIS, REDISES)[number - 1].rpartition(":")
+        host, _, port = state.members(REDIS, REDIS_COUNT)[number - 1].rpartition(":")
         async with Redis(
             host=host,
             port=int(port),
@@ -118,11 +118,11 @@ class Cluster(Platform):
                 cluster = (await stream.stream_info(name)).cluster
                 if cluster is None or not cluster.leader or cluster.replicas is None:
                     return False
-                if len(cluster.replicas) != CLUSTER - 1:
+                if len(cluster.replicas) != CLUSTER_SIZE - 1:
                     return False
                 if any(one.offline or not one.current for one in cluster.replicas):
                     return False
-        roles = sorted([await self._role(number) for number in range(1, REDISES + 1)])
+        roles = sorted([await self._role(number) for number in range(1, REDIS_COUNT + 1)])
         return roles == ["connected", "master"] and await self._all_answer()
 
     async def _all_answer(self) -> bool:
@@ -156,5 +156,5 @@ class Cluster(Platform):
 
 def members_of(kind: str) -> list[str]:
     """The names of the members of a store."""
-    count = REDISES if kind == REDIS else CLUSTER
-    return [member(kind, number) for number in range(1, count + 1)]
+    count = REDIS_COUNT if kind == REDIS else CLUSTER_SIZE
+    return [member_name(kind, number) for number in range(1, count + 1)]

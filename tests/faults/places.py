@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.platform.state import member
+from deploy.platform.state import member_name
 
 MEMBERS = range(1, 4)
 DISK_MB = 900
@@ -88,7 +88,7 @@ class Places:
         """A disk for each MongoDB and each NATS inside."""
         with contextlib.ExitStack() as stack:
             for kind, number in itertools.product(("mongo", "nats"), MEMBERS):
-                directory = self._data / member(kind, number)
+                directory = self._data / member_name(kind, number)
                 directory.mkdir(parents=True, exist_ok=True)
                 _run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(directory))
                 stack.callback(_run, "umount", "-l", str(directory))
@@ -116,7 +116,7 @@ class Places:
 
     def fill(self, kind: str, number: int) -> None:
         """Leave no room on a disk."""
-        directory = self._data / member(kind, number)
+        directory = self._data / member_name(kind, number)
         with (directory / _FILL).open("wb") as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(1024**2))
@@ -124,7 +124,7 @@ class Places:
 
     def empty(self, kind: str, number: int) -> None:
         """Make room again."""
-        (self._data / member(kind, number) / _FILL).unlink(missing_ok=True)
+        (self._data / member_name(kind, number) / _FILL).unlink(missing_ok=True)
 
 
 def _run(*command: str) -> None:

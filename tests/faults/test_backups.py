@@ -246,7 +246,7 @@ async def test_a_tenant_moves_into_an_installation_that_has_others(
         )
         words = ("restore", file, "--data", target.directory, "--verify")
         taken = await other.add_device(snDevEUI=town.device.sn)
-        assert f"SNs are taken here: {taken.sn}" in await refusal(*words)
+        assert f"these SNs are already in use here: {taken.sn}" in await refusal(*words)
         await other.data("DELETE", f"/devices/{taken.id}")
         await other.close()
         assert await thingway(*words) == ""

@@ -6,7 +6,7 @@ import asyncio
 from deploy.local import cli, lock
 from deploy.local.process import end_with_parent
 from deploy.local.servers import Programs
-from deploy.local.up import Launcher, options_of
+from deploy.local.up import Launcher, read_options
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--services", action="append", default=[], metavar="NAME=VALUE")
     given, asked = parser.parse_known_args()
     words = ["up", "--cluster", "--no-simulator", "--no-console", *asked]
-    options = options_of(cli.parser().parse_args(words))
+    options = read_options(cli.create_parser().parse_args(words))
     places = (place.partition("=") for place in given.place)
     launcher = Launcher(
         options,

@@ -18,11 +18,11 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
-from deploy.local.jetstream import adopt
+from deploy.local.jetstream import adopt_streams
 from deploy.local.process import base_environment
-from deploy.local.servers import NatsDoors, Programs
-from deploy.local.supervisor import Supervisor, together, until_ready
-from deploy.platform import admin, ports, services
+from deploy.local.servers import NatsListeners, Programs
+from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
+from deploy.platform import admin, ports, redis_server, services
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import DatabaseUser
@@ -78,19 +78,21 @@ async def running(directory: Path, found: Programs, members: int = 1) -> AsyncIt
     )
     nats_port = ports.choose_free()
     mqtt_port = ports.choose_free()
-    doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port).of_members(state)
-    addresses = Addresses("", "", ",".join(door.url for door in doors))
-    ground = servers.Ground(directory, state, base_environment(os.environ))
-    wanted = servers.embedded(found, ground, doors, addresses)
+    listeners = NatsListeners(ports.LOOPBACK, nats_port, mqtt_port).for_members(state)
+    addresses = Addresses("", "", ",".join(listener.url for listener in listeners))
+    context = servers.ServerContext(directory, state, base_environment(os.environ))
+    wanted = servers.prepare_servers(found, context, listeners, addresses)
     states.save(directory, state)
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
-    supervisor = Supervisor(logs, say=print)
+    supervisor = Supervisor(logs, print_line=print)
     try:
-        await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
+        await run_concurrently(
+            [wait_ready(supervisor.start(one.spec), one.ready) for one in wanted]
+        )
         if state.is_cluster:
             password = state.secrets["nats.admin"]
-            await adopt(directory / "nats", addresses, password, "thingway-1", members)
+            await adopt_streams(directory / "nats", addresses, password, "thingway-1", members)
         yield Running(state, addresses, supervisor)
     finally:
         await supervisor.stop()
@@ -189,7 +191,7 @@ async def test_a_killed_server_comes_back(platform: Running) -> None:
         await ended(handles["redis"])
     url = platform.key_user("device").url(*platform.state.members("redis"))
     async with asyncio.timeout(WAIT):
-        await servers.redis_server.wait_ready(url)
+        await redis_server.wait_ready(url)
     assert platform.supervisor.pids()["redis"] != first
 
 

@@ -19,7 +19,7 @@ import msgspec
 from deploy.platform import ready
 from deploy.platform import state as states
 from deploy.platform.certificates import Authority, new_authority
-from deploy.platform.openapi import until_serving
+from deploy.platform.openapi import wait_serving
 from deploy.platform.state import Addresses
 from tests.e2e.platform import Platform, uplink_counts
 from tests.e2e.waiting import until
@@ -70,7 +70,7 @@ class Installed(Platform):
     def show_new_certificate(self) -> str:
         """Make a certificate for the doors, as cert-manager would; return it."""
         names = ["127.0.0.1", f"{RELEASE}-gateway", f"{RELEASE}-nats"]
-        certificate, key = self._authority.server(names)
+        certificate, key = self._authority.issue_server_certificate(names)
         (self.directory / "tls.crt").write_text(certificate)
         (self.directory / "tls.key").write_text(key)
         files = [f"--from-file={self.directory / one}" for one in ("tls.crt", "tls.key", "ca.crt")]
@@ -163,7 +163,7 @@ class Installed(Platform):
 
         await until(nobody_leaves, 120)
         async with asyncio.timeout(120):
-            await until_serving(self.base_url, str(self.directory / "ca.crt") if self.tls else "")
+            await wait_serving(self.base_url, str(self.directory / "ca.crt") if self.tls else "")
 
     def secret(self, part: str, key: str) -> bytes:
         """What a Secret of the release holds."""

@@ -75,7 +75,7 @@ async def before(installed: Installed, application: Application) -> dict[str, in
 
 def test_helm_test_passes(installed: Installed):
     """A report goes in over MQTT and is read back over HTTP."""
-    assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")
+    assert "sent over MQTT is in the history" in installed.helm("test", RELEASE, "--logs")
 
 
 def test_the_api_server_takes_every_manifest(installed: Installed):
@@ -120,7 +120,7 @@ def test_no_account_with_rights_is_left(installed: Installed):
 
 def test_a_backup_is_made_and_can_be_read(installed: Installed):
     """By the CronJob, on its volume; nobody opens it without the passphrase."""
-    assert "the backup is of" in installed.run_to_end("backup-now")
+    assert "the backup has the state of" in installed.run_to_end("backup-now")
     read = "thingway restore /backups/thingway/*.backup --dry-run"
     assert " documents" in installed.run_to_end("read-it", "sh", "-c", read)
     blind = f"unset THINGWAY_BACKUP_PASSPHRASE; ! {read}"
@@ -222,4 +222,4 @@ def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
     assert installed.kubectl("get", EVERYTHING, *ours, "-o", "name") == ""
     installed.install()
     assert installed.ready.device == device
-    assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")
+    assert "sent over MQTT is in the history" in installed.helm("test", RELEASE, "--logs")

@@ -1,1 +1,1 @@
-"""Simulated LoRaWAN networks: a network server's own messages for sensors that are not there."""
+"""Simulated LoRaWAN networks: a network server's messages for simulated sensors."""

@@ -1,9 +1,8 @@
-"""Simulated sensors, and payloads that they send.
+"""Simulated sensors, and payloads that a product's codec decodes.
 
-Uplinks that a codec reads: found by searching its decoder, for codecs say nothing of them.
-
-A decoder compares bytes with numbers that stand in its scripts, so heads are made of those. What it
-reads without a fault of the TSL is shortened to the bytes that count, put together, and varied.
+Codecs do not describe their uplinks, so this module searches for payloads that a decoder accepts. A
+decoder compares bytes with literals in its scripts, so candidates start with those bytes. Accepted
+payloads are shortened to the bytes that matter, concatenated, and varied.
 """
 
 import itertools
@@ -25,30 +24,30 @@ from services.device.lorawan.codec_worker import Call
 from services.device.things.codec_model import Codec
 
 _PORTS = (85, 2, 1)
-"""Ports that are tried after those of the codec's examples: the first with uplinks counts."""
+"""Ports to try after those of the codec's examples; the first successful port is used."""
 _NUMBER = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
 _BATCH = 500
-_MOST_HEADS = 4096
+_MAX_PREFIXES = 4096
 _TAILS = (1, 2, 4, 8, 24)
-"""Bytes after a head: as few as a decoder wants that refuses more, and more than values have."""
-_LONGEST = 51
-"""Bytes that every data rate of EU868 carries."""
+"""Bytes after the first bytes: few for strict decoders, and more than any value needs."""
+_MAX_PAYLOAD = 51
+"""Bytes that fit into an uplink at every data rate of EU868."""
 _SEARCH_SECONDS = 20.0
-_POOL = 48
-"""Uplinks that are kept ready of a product."""
-_TRIES = 6
-"""Changes of an uplink that are tried at a time."""
+_POOL_SIZE = 48
+"""Number of uplinks generated per product."""
+_VARIATIONS = 6
+"""Variations of an uplink that are tried at once."""
 
 
 class Uplink(NamedTuple):
-    """Bytes for a port."""
+    """A payload and its port."""
 
     port: int
     content: bytes
 
 
-class Reader:
-    """Decodes uplinks of a product as the platform does: by its decoder, then by its TSL."""
+class UplinkDecoder:
+    """Decoder of uplinks that works like the platform: codec, then TSL."""
 
     def __init__(self, workers: CodecWorkers, codec: Codec, document: TslDocument) -> None:
         self.codec = codec
@@ -57,123 +56,131 @@ class Reader:
         self._declared = {one.id for one in document.properties}
         self.measured = {one.id for one in document.properties if one.access_mode == "R"}
 
-    async def read(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
-        """Read uplinks that come at `at` (ms), or now."""
+    async def decode(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[DecodeResult]:
+        """Decode uplinks received at `at` (ms), by default now."""
         at = now_ms() if at is None else at
         calls = [Call("decode", one.content, one.port, at) for one in uplinks]
         outcomes = await self._workers.run("simulated", self.codec, calls)
         return [check_decoded_frame(self.codec, one, self._tsl, at, at) for one in outcomes]
 
-    async def keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
-        """Return the properties of each uplink; none for rejected ones and past readings.
+    async def decode_keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
+        """Return the properties of each uplink; none if rejected or in the past.
 
         Values that the TSL does not declare do not make an uplink faulty.
         """
         return [
-            frozenset() if self._faulty(one) else frozenset(one.properties)
-            for one in await self.read(uplinks)
+            frozenset() if self._is_faulty(decoded) else frozenset(decoded.properties)
+            for decoded in await self.decode(uplinks)
         ]
 
-    def _faulty(self, one: DecodeResult) -> bool:
-        paths = (fault.path.split(".") for fault in one.faults)
+    def _is_faulty(self, decoded: DecodeResult) -> bool:
+        paths = (fault.path.split(".") for fault in decoded.faults)
         declared = any(self._declared.intersection(path) for path in paths)
-        return bool(declared or one.reason or one.past)
+        return bool(declared or decoded.reason or decoded.past)
 
 
 async def find_uplinks(
-    reader: Reader, examples: Sequence[Uplink], rng: random.Random
+    decoder: UplinkDecoder, examples: Sequence[Uplink], rng: random.Random
 ) -> list[Uplink]:
-    """Uplinks of a sensor, each near the one before; together they have many of its properties.
+    """Return a series of similar uplinks that cover many properties of the product.
 
-    Raises `CommandError` when none is found that is read without a fault.
+    Raises `CommandError` if the decoder accepts no candidate.
     """
-    known = [one for one, keys in zip(examples, await reader.keys(examples), strict=True) if keys]
-    parts = await _parts(reader, [one.port for one in examples], rng)
-    whole = await _whole(reader, parts)
-    found = [*whole, *known, *parts]
+    known = [
+        one for one, keys in zip(examples, await decoder.decode_keys(examples), strict=True) if keys
+    ]
+    parts = await _find_parts(decoder, [one.port for one in examples], rng)
+    combined = await _combine(decoder, parts)
+    found = [*combined, *known, *parts]
     if not found:
-        raise CommandError("no uplink was found that its codec reads: give the codec an example")
-    return await _varied(reader, found, rng)
+        raise CommandError(
+            "the codec accepts none of the generated uplinks: add an example uplink to the codec"
+        )
+    return await _vary(decoder, found, rng)
 
 
-async def _parts(reader: Reader, ports: Iterable[int], rng: random.Random) -> list[Uplink]:
-    """The shortest uplinks for each set of properties that is found."""
-    numbers, until = _numbers(reader.codec), time.monotonic() + _SEARCH_SECONDS
+async def _find_parts(
+    decoder: UplinkDecoder, ports: Iterable[int], rng: random.Random
+) -> list[Uplink]:
+    """Return the shortest uplink for each set of properties found."""
+    numbers, until = _byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
     for port in dict.fromkeys((*ports, *_PORTS)):
         found: dict[frozenset[str], Uplink] = {}
-        tries = (Uplink(port, one) for one in _tries(numbers, rng))
-        while batch := list(itertools.islice(tries, _BATCH)):
-            for keys, one in zip(await reader.keys(batch), batch, strict=True):
+        candidates = (Uplink(port, one) for one in _candidates(numbers, rng))
+        while batch := list(itertools.islice(candidates, _BATCH)):
+            for keys, one in zip(await decoder.decode_keys(batch), batch, strict=True):
                 if keys:
                     found.setdefault(keys, one)
             if time.monotonic() > until:
                 break
         if found:
-            return [await _shortest(reader, one) for one in found.values()]
+            return [await _shorten(decoder, one) for one in found.values()]
     return []
 
 
-def _numbers(codec: Codec) -> list[int]:
-    """Return the bytes that the scripts of a decoder contain as literals."""
+def _byte_literals(codec: Codec) -> list[int]:
+    """Return the byte literals in a decoder's scripts."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
     found = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
     return sorted(set(found) & set(range(256)))
 
 
-def _tries(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
-    """Heads of one byte and of two with tails of chance, of ones and of zeros; then any numbers."""
+def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
+    """Yield candidates: byte literals, then random bytes, ones or zeros; then random."""
     pairs = list(itertools.product(numbers, repeat=2))
-    if len(pairs) > _MOST_HEADS:
-        pairs = rng.sample(pairs, _MOST_HEADS)
+    if len(pairs) > _MAX_PREFIXES:
+        pairs = rng.sample(pairs, _MAX_PREFIXES)
     for head in (*((one,) for one in numbers), *pairs):
         yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAILS[-1]))
         yield bytes(head) + bytes([1]) * _TAILS[-1]
         for size in _TAILS:
             yield bytes(head) + bytes(size)
-    for _ in range(_MOST_HEADS):
+    for _ in range(_MAX_PREFIXES):
         yield bytes(rng.choices(numbers, k=rng.choice(_TAILS)))
 
 
-async def _shortest(reader: Reader, one: Uplink) -> Uplink:
-    """The shortest beginning of an uplink that is read like all of it."""
+async def _shorten(decoder: UplinkDecoder, one: Uplink) -> Uplink:
+    """Return the shortest prefix of an uplink with the same readings."""
     starts = [one._replace(content=one.content[:size]) for size in range(1, len(one.content) + 1)]
-    readings = [judged.properties for judged in await reader.read(starts)]
+    readings = [judged.properties for judged in await decoder.decode(starts)]
     return starts[readings.index(readings[-1])]
 
 
-async def _whole(reader: Reader, parts: Sequence[Uplink]) -> list[Uplink]:
-    """One uplink of as many measured properties as fit, as a sensor sends them."""
-    keys = await reader.keys(parts)
-    measured = [one for one, has in zip(parts, keys, strict=True) if has & reader.measured]
+async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Uplink]:
+    """Return one uplink with as many measured properties as fit."""
+    keys = await decoder.decode_keys(parts)
+    measured = [one for one, has in zip(parts, keys, strict=True) if has & decoder.measured]
     if not measured:
         return []
-    whole, has = Uplink(measured[0].port, b""), frozenset[str]()
+    combined, has = Uplink(measured[0].port, b""), frozenset[str]()
     for part in measured:
-        longer = whole._replace(content=whole.content + part.content)
-        (more,) = await reader.keys([longer])
-        if len(longer.content) <= _LONGEST and more > has:
-            whole, has = longer, more
-    return [whole]
+        longer = combined._replace(content=combined.content + part.content)
+        (more,) = await decoder.decode_keys([longer])
+        if len(longer.content) <= _MAX_PAYLOAD and more > has:
+            combined, has = longer, more
+    return [combined]
 
 
-async def _varied(reader: Reader, found: Sequence[Uplink], rng: random.Random) -> list[Uplink]:
-    """A pool: the first ones found, then each near one before it, with the same properties."""
-    pool = list(found[:_POOL])
+async def _vary(
+    decoder: UplinkDecoder, found: Sequence[Uplink], rng: random.Random
+) -> list[Uplink]:
+    """Return the found uplinks and variations of them with the same properties."""
+    pool = list(found[:_POOL_SIZE])
     latest = list(pool)
-    for turn in range(_POOL - len(pool)):
+    for turn in range(_POOL_SIZE - len(pool)):
         place = 0 if turn % 4 else (turn // 4) % len(latest)
         one = latest[place]
-        tries = [one, *(_changed(one, rng) for _ in range(_TRIES))]
-        has, *others = await reader.keys(tries)
+        candidates = [one, *(_change_byte(one, rng) for _ in range(_VARIATIONS))]
+        has, *others = await decoder.decode_keys(candidates)
         latest[place] = next(
-            (new for new, keys in zip(tries[1:], others, strict=True) if keys == has), one
+            (new for new, keys in zip(candidates[1:], others, strict=True) if keys == has), one
         )
         pool.append(latest[place])
     return pool
 
 
-def _changed(one: Uplink, rng: random.Random) -> Uplink:
-    """The same with one byte a little otherwise."""
+def _change_byte(one: Uplink, rng: random.Random) -> Uplink:
+    """Return the uplink with one byte slightly changed."""
     content = bytearray(one.content)
     place = rng.randrange(len(content))
     content[place] = (content[place] + rng.choice((-3, -2, -1, 1, 2, 3))) % 256
@@ -181,25 +188,25 @@ def _changed(one: Uplink, rng: random.Random) -> Uplink:
 
 
 _LOCAL = 0x02
-"""First byte of an EUI that nobody was assigned: it is locally administered."""
+"""First byte of a locally administered EUI."""
 
 
 def dev_eui(server: str, model: str, number: int) -> str:
-    """The DevEUI of the `number`th sensor of a product at a server, always the same one."""
+    """Return the DevEUI of the `number`th sensor of a product at a server."""
     return f"{_LOCAL:02X}{zlib.crc32(f'{server} {model}'.encode()):08X}{number:06X}"
 
 
 class Queued(NamedTuple):
-    """A downlink that waits at the server for the sensor to listen."""
+    """A downlink that waits at the server until the sensor listens."""
 
     name: str
-    """What the platform calls it."""
+    """Name that the platform gave the downlink."""
     uplink: Uplink
     confirmed: bool
 
 
 class Gateway(NamedTuple):
-    """How a gateway heard a sensor: dBm and dB."""
+    """Reception of an uplink by a gateway (dBm and dB)."""
 
     eui: str
     rssi: int
@@ -207,12 +214,12 @@ class Gateway(NamedTuple):
 
 
 class Radio(NamedTuple):
-    """How an uplink came."""
+    """Radio parameters of an uplink."""
 
     gateways: list[Gateway]
     spreading: int
     frequency: int
-    """Hz."""
+    """In Hz."""
 
 
 _GATEWAYS = ("02a0b1c2d3e4f501", "02a0b1c2d3e4f502", "02a0b1c2d3e4f503")
@@ -221,35 +228,35 @@ _CHANNELS = (868_100_000, 868_300_000, 868_500_000)
 
 @dataclass
 class Sensor:
-    """A sensor of class A: it listens after each uplink, and takes one downlink then."""
+    """A class A sensor: it receives at most one downlink after each uplink."""
 
     eui: str
     model: str
     uplinks: list[Uplink]
-    """What it says, in turn."""
+    """Uplinks to send in turn."""
     rng: random.Random
     address: str = ""
     counter: int = 0
     queue: deque[Queued] = field(default_factory=deque)
-    heard: Queued | None = None
-    """The downlink that it took after its last uplink."""
+    pending: Queued | None = None
+    """The downlink received after the last uplink."""
     turn: int = 0
 
     def join(self) -> None:
-        """Begin a session: another address, and counters from 0."""
+        """Start a session: a new address, and frame counters from 0."""
         self.address = f"{self.rng.getrandbits(32):08x}"
         self.counter = 0
 
     def next_uplink(self) -> Uplink:
-        """What it says now."""
+        """Return the next uplink."""
         self.turn += 1
         return self.uplinks[self.turn % len(self.uplinks)]
 
     def radio(self) -> Radio:
-        """Through one gateway, or two of them, as it is placed."""
-        near = self.rng.sample(_GATEWAYS, self.rng.choice((1, 1, 2)))
-        heard = [
-            Gateway(one, self.rng.randint(-115, -60), self.rng.randint(-40, 110) / 10)
-            for one in near
+        """Return random radio parameters with one or two gateways."""
+        nearby = self.rng.sample(_GATEWAYS, self.rng.choice((1, 1, 2)))
+        gateways = [
+            Gateway(eui, self.rng.randint(-115, -60), self.rng.randint(-40, 110) / 10)
+            for eui in nearby
         ]
-        return Radio(heard, self.rng.choice((7, 7, 8, 9)), self.rng.choice(_CHANNELS))
+        return Radio(gateways, self.rng.choice((7, 7, 8, 9)), self.rng.choice(_CHANNELS))

@@ -1,4 +1,4 @@
-"""What network servers publish of sensors, and how they are given downlinks."""
+"""Message formats of network servers for uplinks, downlinks and events."""
 
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
@@ -12,41 +12,41 @@ _BANDWIDTH = 125_000
 
 
 class Published(NamedTuple):
-    """A message of a server."""
+    """An MQTT message of a network server."""
 
     topic: str
     payload: bytes
 
 
 class NetworkServer(Protocol):
-    """The messages of a kind of network server."""
+    """The message format of a network server."""
 
     qos: int
     downlinks: str
-    """The topic filter of downlinks."""
+    """Topic filter of downlinks."""
 
     def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
-        """An uplink with the counter that the sensor is at."""
+        """Return an uplink with the sensor's current frame counter."""
 
     def join(self, sensor: Sensor, at: datetime) -> Published:
-        """The sensor has joined."""
+        """Return a join event."""
 
     def status(self, sensor: Sensor, at: datetime) -> Published | None:
-        """What it answered about its battery; None where a server tells nothing of it."""
+        """Return a battery status; None if the server has no such message."""
 
     def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
-        """A downlink was sent by a gateway."""
+        """Return the event that a gateway has sent a downlink."""
 
-    def answered(
+    def acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
-        """A confirmed downlink was acknowledged, or was not."""
+        """Return the acknowledgement of a confirmed downlink, or its absence."""
 
     def device(self, topic: str) -> str:
-        """The DevEUI of the sensor that a downlink is for; empty when it is none of ours."""
+        """Return the DevEUI that a downlink is for; empty if the topic does not match."""
 
     def read(self, payload: bytes) -> list[Queued]:
-        """Downlinks that are queued; raise `ValueError` or `KeyError` for anything else."""
+        """Return queued downlinks; raise `ValueError` or `KeyError` for other messages."""
 
 
 class ChirpStack:
@@ -59,9 +59,9 @@ class ChirpStack:
         self.downlinks = f"application/{application}/device/+/command/down"
 
     def event(self, eui: str, kind: str, at: datetime, **fields: Any) -> Published:
-        """An event of a device."""
+        """Return an event of a device."""
         body = {
-            "time": _text(at),
+            "time": _iso_time(at),
             "deviceInfo": {
                 "tenantId": "00000000-0000-0000-0000-000000000000",
                 "tenantName": "Simulated",
@@ -76,7 +76,7 @@ class ChirpStack:
         return Published(topic, msgspec.json.encode(body))
 
     def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
-        """An uplink with the counter that the sensor is at."""
+        """Return an `up` event."""
         return self.event(
             sensor.eui,
             "up",
@@ -88,7 +88,8 @@ class ChirpStack:
             confirmed=False,
             data=b64encode(uplink.content).decode(),
             rxInfo=[
-                {"gatewayId": one.eui, "rssi": one.rssi, "snr": one.snr} for one in radio.gateways
+                {"gatewayId": gateway.eui, "rssi": gateway.rssi, "snr": gateway.snr}
+                for gateway in radio.gateways
             ],
             txInfo={
                 "frequency": radio.frequency,
@@ -103,11 +104,11 @@ class ChirpStack:
         )
 
     def join(self, sensor: Sensor, at: datetime) -> Published:
-        """The sensor has joined."""
+        """Return a `join` event."""
         return self.event(sensor.eui, "join", at, devAddr=sensor.address)
 
     def status(self, sensor: Sensor, at: datetime) -> Published | None:
-        """What it answered about its battery."""
+        """Return a `status` event."""
         level = sensor.rng.randint(30, 100)
         return self.event(
             sensor.eui,
@@ -120,40 +121,40 @@ class ChirpStack:
         )
 
     def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
-        """A downlink was sent by a gateway."""
+        """Return a `txack` event."""
         return self.event(sensor.eui, "txack", at, queueItemId=downlink.name)
 
-    def answered(
+    def acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
-        """A confirmed downlink was acknowledged, or was not."""
+        """Return an `ack` event."""
         return self.event(
             sensor.eui, "ack", at, queueItemId=downlink.name, acknowledged=acknowledged
         )
 
     def device(self, topic: str) -> str:
-        """The DevEUI in `application/…/device/{eui}/command/down`."""
+        """Return the DevEUI in `application/…/device/{eui}/command/down`."""
         return topic.split("/")[3].upper()
 
     def read(self, payload: bytes) -> list[Queued]:
-        """A downlink in JSON."""
-        given = msgspec.json.decode(payload)
-        uplink = Uplink(int(given["fPort"]), b64decode(given["data"]))
-        return [Queued(given["id"], uplink, bool(given["confirmed"]))]
+        """Return the downlink in a JSON message."""
+        message = msgspec.json.decode(payload)
+        uplink = Uplink(int(message["fPort"]), b64decode(message["data"]))
+        return [Queued(message["id"], uplink, bool(message["confirmed"]))]
 
 
 class TheThingsStack:
-    """The JSON messages of an application of The Things Stack 3, over MQTT."""
+    """The JSON messages of an application of The Things Stack 3 over MQTT."""
 
     qos = 0
 
     def __init__(self, user: str) -> None:
-        """`user` is `application@tenant`, as who logs in is called."""
+        """`user` is the user name at the broker, `application@tenant`."""
         self.user = user
         self.downlinks = f"v3/{user}/devices/+/down/push"
 
     def message(self, eui: str, kind: str, at: datetime, **fields: Any) -> Published:
-        """A message of a device."""
+        """Return a message of a device."""
         name = f"eui-{eui.lower()}"
         body = {
             "end_device_ids": {
@@ -162,19 +163,19 @@ class TheThingsStack:
                 "dev_eui": eui,
             },
             "correlation_ids": [],
-            "received_at": _text(at),
+            "received_at": _iso_time(at),
             **fields,
         }
         return Published(f"v3/{self.user}/devices/{name}/{kind}", msgspec.json.encode(body))
 
     def up(self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime) -> Published:
-        """An uplink with the counter that the sensor is at; empty fields are left out."""
+        """Return an uplink; empty fields are left out."""
         message = {
             "session_key_id": _session_key(sensor),
             "f_port": uplink.port,
             "f_cnt": sensor.counter,
             "frm_payload": b64encode(uplink.content).decode(),
-            "rx_metadata": [_metadata(one) for one in radio.gateways],
+            "rx_metadata": [_metadata(gateway) for gateway in radio.gateways],
             "settings": {
                 "data_rate": {
                     "lora": {"bandwidth": _BANDWIDTH, "spreading_factor": radio.spreading}
@@ -182,45 +183,45 @@ class TheThingsStack:
                 "coding_rate": "4/5",
                 "frequency": str(radio.frequency),
             },
-            "received_at": _text(at),
+            "received_at": _iso_time(at),
         }
         filled = {name: value for name, value in message.items() if value}
         return self.message(sensor.eui, "up", at, uplink_message=filled)
 
     def join(self, sensor: Sensor, at: datetime) -> Published:
-        """The sensor has joined."""
-        accept = {"session_key_id": _session_key(sensor), "received_at": _text(at)}
+        """Return a `join` message."""
+        accept = {"session_key_id": _session_key(sensor), "received_at": _iso_time(at)}
         return self.message(sensor.eui, "join", at, join_accept=accept)
 
     def status(self, sensor: Sensor, at: datetime) -> Published | None:
-        """It tells nothing of it."""
+        """Return None: the server has no such message."""
         return None
 
     def sent(self, sensor: Sensor, downlink: Queued, at: datetime) -> Published:
-        """A downlink was sent by a gateway."""
+        """Return a `down/sent` message."""
         return self.message(sensor.eui, "down/sent", at, downlink_sent=_downlink(downlink))
 
-    def answered(
+    def acknowledgement(
         self, sensor: Sensor, downlink: Queued, at: datetime, *, acknowledged: bool
     ) -> Published:
-        """A confirmed downlink was acknowledged, or was not."""
+        """Return a `down/ack` or `down/nack` message."""
         kind = "ack" if acknowledged else "nack"
         more = {f"downlink_{kind}": _downlink(downlink)}
         return self.message(sensor.eui, f"down/{kind}", at, **more)
 
     def device(self, topic: str) -> str:
-        """The DevEUI in `v3/…/devices/eui-{eui}/down/push`."""
+        """Return the DevEUI in `v3/…/devices/eui-{eui}/down/push`."""
         return topic.split("/")[3].removeprefix("eui-").upper()
 
     def read(self, payload: bytes) -> list[Queued]:
-        """Downlinks of a push."""
+        """Return the downlinks of a push."""
         return [
             Queued(
-                given["correlation_ids"][0],
-                Uplink(int(given["f_port"]), b64decode(given["frm_payload"])),
-                bool(given.get("confirmed")),
+                message["correlation_ids"][0],
+                Uplink(int(message["f_port"]), b64decode(message["frm_payload"])),
+                bool(message.get("confirmed")),
             )
-            for given in msgspec.json.decode(payload)["downlinks"]
+            for message in msgspec.json.decode(payload)["downlinks"]
         ]
 
 
@@ -228,12 +229,12 @@ def _session_key(sensor: Sensor) -> str:
     return b64encode(bytes.fromhex(sensor.address)).decode()
 
 
-def _metadata(one: Gateway) -> dict[str, Any]:
+def _metadata(gateway: Gateway) -> dict[str, Any]:
     return {
-        "gateway_ids": {"gateway_id": f"eui-{one.eui}", "eui": one.eui.upper()},
-        "rssi": one.rssi,
-        "channel_rssi": one.rssi,
-        "snr": one.snr,
+        "gateway_ids": {"gateway_id": f"eui-{gateway.eui}", "eui": gateway.eui.upper()},
+        "rssi": gateway.rssi,
+        "channel_rssi": gateway.rssi,
+        "snr": gateway.snr,
     }
 
 
@@ -246,5 +247,5 @@ def _downlink(downlink: Queued) -> dict[str, Any]:
     }
 
 
-def _text(at: datetime) -> str:
+def _iso_time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -70,7 +70,7 @@ class World:
         """What a client connects with; with the certificate of a device."""
         context = ssl.create_default_context(cafile=self.files.ca)
         if sn is not None:
-            issued = self.files.authority.device(sn, 1)
+            issued = self.files.authority.issue_device_certificate(sn, 1)
             both = self.directory / f"{sn}.pem"
             both.write_text(issued.certificate + (issued.key or ""))
             context.load_cert_chain(both)
@@ -192,7 +192,7 @@ async def test_one_end_gone_is_the_connection_gone(opened: Open):
 
 async def test_a_foreign_certificate_does_not_come_in(opened: Open, tmp_path: Path):
     """Nor one of a server: it is for another purpose."""
-    stranger = Files(tmp_path / "stranger").authority.device("SN1", 1)
+    stranger = Files(tmp_path / "stranger").authority.issue_device_certificate("SN1", 1)
     strange = tmp_path / "strange.pem"
     strange.write_text(stranger.certificate + (stranger.key or ""))
     async with opened() as world:

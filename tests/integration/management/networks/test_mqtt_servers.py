@@ -166,7 +166,7 @@ async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch)
             shown = _error(played)
             assert "CERTIFICATE_REQUIRED" in shown
             for authority, connected in ((other, False), (good, True)):
-                issued = authority.device("application", 1)
+                issued = authority.issue_device_certificate("application", 1)
                 shown = {"certificate": issued.certificate, "private_key": issued.key}
                 await played.update(shown)
                 await played.until(lambda one=connected: played.own["default"]["connected"] is one)

@@ -1,11 +1,11 @@
-"""The form of a backup: whole or refused, and unreadable without its key."""
+"""The archive format: corruption is detected, and reading requires the key."""
 
 import io
 
 import pyrage
 import pytest
 
-from deploy.backup.archive import ArchiveBroken, Key, Reader, Writer
+from deploy.backup.archive import ArchiveBroken, Key, Reader, VerifiedArchive, Writer
 from deploy.backup.databases import Tally
 from deploy.backup.records import (
     CollectionEnd,
@@ -17,11 +17,10 @@ from deploy.backup.records import (
     Record,
     Secrets,
 )
-from deploy.backup.restoring import Checked
 from deploy.platform.errors import CommandError
 
 DOCUMENT = b"\x05\x00\x00\x00\x00"
-"""An empty one, as BSON."""
+"""An empty BSON document."""
 
 
 def _tally(*documents: bytes) -> CollectionEnd:
@@ -45,8 +44,8 @@ TO_IDENTITY = Key(recipients=(str(IDENTITY.to_public()),))
 PLAIN, PASSPHRASE = Key(), Key(passphrase="correct horse")
 
 
-def written(key: Key, records: list[Record] = RECORDS) -> bytes:
-    """An archive of records."""
+def write_archive(key: Key, records: list[Record] = RECORDS) -> bytes:
+    """Return an archive with these records."""
     out = io.BytesIO()
     writer = Writer(out, key)
     for record in records:
@@ -55,10 +54,10 @@ def written(key: Key, records: list[Record] = RECORDS) -> bytes:
     return out.getvalue()
 
 
-def read(data: bytes, key: Key) -> list[Record]:
-    """The records of an archive, checked."""
+def read_archive(data: bytes, key: Key) -> list[Record]:
+    """Return the verified records of an archive."""
     with Reader(io.BytesIO(data), key) as reader:
-        return list(Checked(reader))
+        return list(VerifiedArchive(reader))
 
 
 @pytest.mark.parametrize(
@@ -69,53 +68,55 @@ def read(data: bytes, key: Key) -> list[Record]:
         (TO_IDENTITY, Key(identities=(str(IDENTITY),))),
     ],
 )
-def test_what_was_written_is_read(sealed: Key, opened: Key) -> None:
-    """With and without encryption."""
-    assert read(written(sealed), opened) == RECORDS
+def test_records_survive_with_and_without_encryption(sealed: Key, opened: Key) -> None:
+    """A write_archive archive returns its records."""
+    assert read_archive(write_archive(sealed), opened) == RECORDS
 
 
 @pytest.mark.parametrize("key", [PASSPHRASE, TO_IDENTITY])
-def test_an_encrypted_archive_shows_nothing_and_wants_its_key(key: Key) -> None:
-    """Another passphrase or none is refused."""
-    data = written(key)
+def test_an_encrypted_archive_requires_its_key(key: Key) -> None:
+    """A wrong or missing key is rejected, and the archive contains no plain text."""
+    data = write_archive(key)
     assert b"secret that" not in data
     for wrong in (PLAIN, Key(passphrase="another"), Key(identities=(_another(),))):
         with pytest.raises(CommandError):
-            read(data, wrong)
+            read_archive(data, wrong)
 
 
 def _another() -> str:
     return str(pyrage.x25519.Identity.generate())
 
 
-def test_age_itself_opens_what_was_encrypted_for_a_key() -> None:
-    """The archive is one plain age file."""
-    assert pyrage.decrypt(written(TO_IDENTITY), [IDENTITY]) == written(PLAIN)
+def test_age_can_decrypt_an_archive_for_a_recipient() -> None:
+    """The archive is a plain age file."""
+    assert pyrage.decrypt(write_archive(TO_IDENTITY), [IDENTITY]) == write_archive(PLAIN)
 
 
 @pytest.mark.parametrize("key", [PLAIN, TO_IDENTITY])
-def test_an_archive_that_was_cut_off_or_changed_is_refused(key: Key) -> None:
-    """Wherever it is cut, and whichever byte has changed."""
+def test_a_truncated_or_modified_archive_is_rejected(key: Key) -> None:
+    """Truncation at any place and a change of any byte are detected."""
     opened = Key(identities=(str(IDENTITY),)) if key.recipients else key
-    data = written(key)
+    data = write_archive(key)
     last = len(data) - 1
     for end in (0, 5, 40, last // 2, last):
         with pytest.raises(CommandError):
-            read(data[:end], opened)
-    for place in (30, last // 2, last):
+            read_archive(data[:end], opened)
+    for position in (30, last // 2, last):
         with pytest.raises(CommandError):
-            read(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], opened)
+            read_archive(
+                data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :], opened
+            )
 
 
-def test_a_collection_that_lacks_a_document_is_refused() -> None:
-    """The count and the digests that the archive says are compared with what it has."""
-    lacking = [Documents(DOCUMENT) if isinstance(one, Documents) else one for one in RECORDS]
-    with pytest.raises(ArchiveBroken, match=r"d\.c is not as it was written"):
-        read(written(PLAIN, lacking), PLAIN)
+def test_a_collection_without_one_document_is_rejected() -> None:
+    """Counts and digests in the archive are compared with its documents."""
+    lacking = [Documents(DOCUMENT) if isinstance(each, Documents) else each for each in RECORDS]
+    with pytest.raises(ArchiveBroken, match=r"d\.c was modified after it was written"):
+        read_archive(write_archive(PLAIN, lacking), PLAIN)
     with pytest.raises(ArchiveBroken, match="lacks collections"):
-        read(written(PLAIN, [*RECORDS[:3], End(1)]), PLAIN)
+        read_archive(write_archive(PLAIN, [*RECORDS[:3], End(1)]), PLAIN)
 
 
 def test_a_tally_does_not_depend_on_the_order() -> None:
-    """The target answers in an order of its own."""
+    """The target may return documents in another order."""
     assert _tally(b"a", b"b") == _tally(b"b", b"a") != _tally(b"a", b"a")

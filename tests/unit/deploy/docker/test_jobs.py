@@ -1,4 +1,4 @@
-"""Compose's first job: who is handed which secret."""
+"""The `setup` job of compose: which container gets which secret."""
 
 from pathlib import Path
 
@@ -10,21 +10,21 @@ from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES
 from deploy.platform.errors import CommandError
-from deploy.platform.shares import bootstrap_state, prepare
+from deploy.platform.shares import bootstrap_state, create_shares
 from deploy.platform.state import State, User
 
 
 def environments(state: State) -> dict[str, dict[str, str]]:
-    """The env file of each service."""
+    """Return the env file of each service."""
     return {
         share.part: read_variables(share.content)
-        for share in prepare(state, PLAIN)
+        for share in create_shares(state, PLAIN)
         if share.name == "env"
     }
 
 
 def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
-    """And nobody else does."""
+    """No other service gets it."""
     state = State()
 
     given = environments(state)
@@ -34,12 +34,12 @@ def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
         given["auth"]["THINGWAY_CONSOLE_CLIENT_ID"],
         given["auth"]["THINGWAY_CONSOLE_CLIENT_SECRET"],
     )
-    owners = [name for name, one in given.items() if shown[1] in one.values()]
+    owners = [name for name, values in given.items() if shown[1] in values.values()]
     assert owners == ["auth"]
 
 
-def test_a_second_start_keeps_what_the_bootstrap_job_has_done(tmp_path: Path) -> None:
-    """It gets a client that was set since, and keeps its user."""
+def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
+    """The job gets a changed console client and keeps its user."""
     state = State()
     done = bootstrap_state(state, State(), PLAIN)
     done.user = User("a@b.de", "Passw0rd")
@@ -58,7 +58,7 @@ def test_a_second_start_keeps_what_the_bootstrap_job_has_done(tmp_path: Path) ->
     }
 
 
-def _failing(error: Exception) -> None:
+def _raise(error: Exception) -> None:
     raise error
 
 
@@ -70,15 +70,15 @@ def _failing(error: Exception) -> None:
         (TimeoutError(), "setup: MongoDB was not ready within 180 s"),
     ],
 )
-def test_a_job_that_fails_says_why_in_one_line(
+def test_a_failed_job_prints_the_reason_in_one_line(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its exit code is 1, as that of one that waited in vain."""
-    assert run_job("setup", lambda: _failing(error), "done", "MongoDB") == 1
+    """The exit code is 1, also after a timeout."""
+    assert run_job("setup", lambda: _raise(error), "done", "MongoDB") == 1
     assert capsys.readouterr() == ("", f"{line}\n")
 
 
-def test_a_job_that_is_done_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its exit code is 0."""
+def test_a_successful_job_prints_its_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 0."""
     assert run_job("setup", lambda: None, "done") == 0
     assert capsys.readouterr() == ("setup: done\n", "")

@@ -1,6 +1,6 @@
-"""The chart's values fit its schema; rendered, it is valid and grants no more rights than needed.
+"""The chart's values match its schema, and its manifests grant minimal rights.
 
-Helm's own engine and the schemas of Kubernetes come as wheels; Helm's only for x86-64.
+Wheels contain Helm's engine (for x86-64 only) and the schemas of Kubernetes.
 """
 
 import functools
@@ -25,10 +25,10 @@ except ImportError:
 CHART = Path(__file__).parents[4] / "deploy/helm/thingway"
 PRODUCTION = "values-production.yaml"
 OTHERS = "monitoring.coreos.com/v1", "gateway.networking.k8s.io/v1"
-"""Kinds that Kubernetes itself does not have."""
+"""API versions of custom resources."""
 VALUES: dict[str, str] = {
-    "alone": "",
-    "in threes": "mongo.members=3,nats.members=3",
+    "single": "",
+    "clusters": "mongo.members=3,nats.members=3",
     "tls": "tls.enabled=true,tls.secret=doors,ingress.enabled=true,ingress.hosts={a.b}",
     "production": "",
     "all": (
@@ -49,7 +49,7 @@ needs_helm = pytest.mark.skipif(
 every_set = pytest.mark.parametrize("name", VALUES)
 
 
-def values_of(name: str) -> dict[str, Any]:
+def load_values(name: str) -> dict[str, Any]:
     """Return the set of values called `name`."""
     if name == "production":
         values: dict[str, Any] = yaml.safe_load((CHART / PRODUCTION).read_text())
@@ -63,7 +63,7 @@ def parse_set(text: str) -> dict[str, Any]:
 
 
 def render(values: dict[str, Any]) -> list[Manifest]:
-    """Render the chart with Helm's engine. Raises `HelmError` for values that it refuses."""
+    """Render the chart with Helm's engine; raise `HelmError` for invalid values."""
     with helm_python.Chart.load(CHART) as chart:
         files = chart.render(values, name="thingway")
     texts = [text for path, text in files.items() if path.endswith(".yaml")]
@@ -84,11 +84,11 @@ def validate(manifest: str) -> None:
 @functools.cache
 def rendered(name: str) -> list[Manifest]:
     """Return the manifests that the chart renders for a set of values."""
-    return render(values_of(name))
+    return render(load_values(name))
 
 
 def pods(name: str) -> dict[str, Manifest]:
-    """The pod specifications by what runs them."""
+    """Return the pod specifications by kind and name of their owner."""
     found = {}
     for one in rendered(name):
         if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
@@ -102,8 +102,8 @@ def pods(name: str) -> dict[str, Manifest]:
 
 
 @pytest.mark.parametrize("name", ["values.yaml", PRODUCTION])
-def test_values_fit_the_schema(name: str) -> None:
-    """The schema knows every value that the chart comes with."""
+def test_values_match_the_schema(name: str) -> None:
+    """The schema knows every value in the file."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.validate(yaml.safe_load((CHART / name).read_text()), schema)
 
@@ -112,14 +112,14 @@ def test_values_fit_the_schema(name: str) -> None:
 @every_set
 def test_lint_reports_no_warning(name: str) -> None:
     """Helm's strict lint reports neither an error nor a warning."""
-    report = helm_python.lint(CHART, values_of(name), strict=True)
+    report = helm_python.lint(CHART, load_values(name), strict=True)
     assert report["errors"] == []
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
 @needs_helm
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ("mongo.member=3", "'member' not allowed"),
         ("mongo.members=2", "members"),
@@ -133,9 +133,9 @@ def test_lint_reports_no_warning(name: str) -> None:
         ("mongo.embedded=false", "mongo.external.secret"),
     ],
 )
-def test_nonsense_is_refused_by_name(values: str, said: str) -> None:
-    """A value that is mistyped, out of bounds, or lacks another one, instead of being ignored."""
-    with pytest.raises(helm_python.HelmError, match=re.escape(said)):
+def test_invalid_values_are_rejected_by_name(values: str, message: str) -> None:
+    """Misspelled, out-of-range and incomplete values are not ignored."""
+    with pytest.raises(helm_python.HelmError, match=re.escape(message)):
         render(parse_set(values))
 
 
@@ -152,7 +152,7 @@ def _schemas() -> Iterator[None]:
 @every_set
 @pytest.mark.usefixtures("_schemas")
 def test_manifests_are_valid(name: str) -> None:
-    """As Kubernetes' own schemas have it, without a field that they do not know."""
+    """They match the schemas of Kubernetes, without unknown fields."""
     for manifest in rendered(name):
         if manifest["apiVersion"] not in OTHERS:
             validate(json.dumps(manifest, sort_keys=True))
@@ -161,7 +161,7 @@ def test_manifests_are_valid(name: str) -> None:
 @needs_helm
 @every_set
 def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
-    """Their roles name each Secret, and hold no other right."""
+    """Their roles name each Secret and grant nothing else."""
     holders = {pod for pod, spec in pods(name).items() if spec["automountServiceAccountToken"]}
     assert holders == {"Job thingway-setup", "Job thingway-bootstrap"}
     for role in (one for one in rendered(name) if one["kind"] == "Role"):
@@ -173,8 +173,8 @@ def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
 
 @needs_helm
 @every_set
-def test_every_container_is_confined(name: str) -> None:
-    """No root, nothing to write to but volumes, no capabilities, the runtime's system calls."""
+def test_every_container_is_restricted(name: str) -> None:
+    """No root, a read-only file system, no capabilities, the default seccomp profile."""
     for pod, spec in pods(name).items():
         assert spec["securityContext"]["runAsNonRoot"], pod
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, pod
@@ -190,7 +190,7 @@ def test_every_container_is_confined(name: str) -> None:
 @needs_helm
 @every_set
 def test_each_part_mounts_its_own_secret_only(name: str) -> None:
-    """But for MongoDB's job, which logs in with the key file, the toolbox, and backups."""
+    """Exceptions: MongoDB's job with the key file, the toolbox, and backups."""
     for pod, spec in pods(name).items():
         part = spec["containers"][0]["name"]
         mounted = {
@@ -214,8 +214,8 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
 
 @needs_helm
 @every_set
-def test_every_service_can_be_seen_scaled_and_moved(name: str) -> None:
-    """Each has probes, a budget for evictions, requests and limits, and a network policy."""
+def test_every_service_is_observable_scalable_and_evictable(name: str) -> None:
+    """Each has probes, a disruption budget, requests and limits, and a network policy."""
     objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered(name)}
     for service in SERVICES:
         full = f"thingway-{service.name}"
@@ -230,8 +230,8 @@ def test_every_service_can_be_seen_scaled_and_moved(name: str) -> None:
 
 
 @needs_helm
-def test_stores_from_outside_are_named_by_secrets() -> None:
-    """No StatefulSet is made, and no address stands in a manifest."""
+def test_external_stores_are_configured_by_secrets() -> None:
+    """The chart creates no StatefulSet, and no manifest contains an address."""
     assert not [one for one in rendered("production") if one["kind"] == "StatefulSet"]
     for service in SERVICES:
         spec = pods("production")[f"Deployment thingway-{service.name}"]
@@ -244,8 +244,8 @@ def test_stores_from_outside_are_named_by_secrets() -> None:
 
 
 @needs_helm
-def test_with_tls_every_door_shows_the_certificate() -> None:
-    """The ports are those of encrypted doors, and only who has a door gets the key of it."""
+def test_with_tls_every_public_port_uses_the_certificate() -> None:
+    """Only TLS ports are open, and only their servers get the key."""
     objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("tls")}
     ports = {
         one["port"]
@@ -266,8 +266,8 @@ def test_with_tls_every_door_shows_the_certificate() -> None:
 
 @needs_helm
 @every_set
-def test_nobody_comes_in_unless_a_policy_says_so(name: str) -> None:
-    """One policy closes every pod, and those that open name whom they open for."""
+def test_network_policies_deny_by_default(name: str) -> None:
+    """One policy closes every pod; all others name their allowed clients."""
     policies = {
         one["metadata"]["name"]: one["spec"]
         for one in rendered(name)
@@ -276,11 +276,11 @@ def test_nobody_comes_in_unless_a_policy_says_so(name: str) -> None:
     closed = policies.pop("thingway-closed")
     assert "ingress" not in closed
     assert "app.kubernetes.io/component" not in closed["podSelector"]["matchLabels"]
-    doors = {"thingway-gateway", "thingway-nats"}
+    public = {"thingway-gateway", "thingway-nats"}
     for policy, spec in policies.items():
         assert set(spec["policyTypes"]) == {"Ingress", "Egress"}
         for rule in spec["ingress"] or ():
-            assert "from" in rule or policy in doors, policy
+            assert "from" in rule or policy in public, policy
             assert rule["ports"]
 
 
@@ -288,8 +288,8 @@ def test_nobody_comes_in_unless_a_policy_says_so(name: str) -> None:
 @pytest.mark.skipif(
     not (CHART / "files/alerts.yaml").exists(), reason="this chart comes without alert rules"
 )
-def test_alerts_and_dashboards_are_those_of_the_platform() -> None:
-    """Word by word: nothing in them is taken for a template."""
+def test_the_chart_contains_alerts_and_dashboards() -> None:
+    """The chart does not interpret them as templates."""
     options = "monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true"
     made = {one["kind"]: one for one in render(parse_set(options))}
     assert made["PrometheusRule"]["spec"] == yaml.safe_load(

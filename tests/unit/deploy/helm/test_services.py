@@ -1,4 +1,4 @@
-"""The chart has the platform's services, and values for each of them."""
+"""The chart lists the platform's services and has values for each of them."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -14,8 +14,8 @@ LIST = CHART / "files/services.yaml"
 HEAD = "# Made from deploy/platform/services.py by tests/unit/deploy/helm/test_services.py.\n"
 
 
-def listed() -> str:
-    """The chart's list: what each service runs, and which users of the stores it has."""
+def service_list() -> str:
+    """Return the chart's list: module and store users of each service."""
     services: list[dict[str, Any]] = [
         {
             "name": one.name,
@@ -31,22 +31,22 @@ def listed() -> str:
     return HEAD + yaml.safe_dump({"services": services}, sort_keys=False)
 
 
-def test_the_list_is_the_one_of_the_code() -> None:
-    """A service that is added to the platform is added to the chart."""
-    assert LIST.read_text() == listed()
+def test_the_list_equals_the_services_of_the_platform() -> None:
+    """A new service of the platform must be added to the chart."""
+    assert LIST.read_text() == service_list()
 
 
 def test_values_name_every_service() -> None:
-    """Each can be given replicas, resources and settings of its own, and no other is named."""
+    """Replicas, resources and settings can be set for each service, and for no other."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert list(values["services"]) == [one.name for one in SERVICES]
 
 
-def test_the_chart_is_of_this_version() -> None:
-    """Without another tag it runs the image of the code beside it."""
+def test_the_chart_has_the_version_of_the_platform() -> None:
+    """By default the chart runs the image of the same version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 if __name__ == "__main__":
-    LIST.write_text(listed())
+    LIST.write_text(service_list())

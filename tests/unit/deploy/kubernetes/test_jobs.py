@@ -1,4 +1,4 @@
-"""The chart's first job: what it keeps, and which Secret it gives whom."""
+"""The `setup` job of the chart: what it saves, and which part gets which Secret."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.kubernetes.jobs import BOOTSTRAP, TLS, hand_out, read_state, write_state
+from deploy.kubernetes.jobs import BOOTSTRAP, TLS, read_state, write_secrets, write_state
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import Places
@@ -32,43 +32,43 @@ class Cluster:
         return dict(self.content.get(part, {}))
 
     def write(self, part: str, content: Mapping[str, bytes]) -> None:
-        self.content[part] = dict(content)  # as server-side apply by the same manager does
+        self.content[part] = dict(content)  # like server-side apply of one field manager
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster after the first installation."""
+    """Return a cluster after the first installation."""
     made = Cluster()
-    hand_out(made, PLACES)
+    write_secrets(made, PLACES)
     return made
 
 
-def test_an_upgrade_changes_nothing_that_is_there(cluster: Cluster) -> None:
-    """Secrets are those of the first installation, and the bootstrap's progress is kept."""
-    begun = read_state(cluster, BOOTSTRAP)
-    begun.user = User("a@b.de", "Passw0rd")
-    write_state(cluster, BOOTSTRAP, begun)
+def test_an_upgrade_keeps_existing_secrets(cluster: Cluster) -> None:
+    """The progress of the bootstrap job is kept as well."""
+    bootstrap = read_state(cluster, BOOTSTRAP)
+    bootstrap.user = User("a@b.de", "Passw0rd")
+    write_state(cluster, BOOTSTRAP, bootstrap)
     before = {part: dict(content) for part, content in cluster.content.items()}
 
-    hand_out(cluster, PLACES)
+    write_secrets(cluster, PLACES)
 
     assert cluster.content == before
 
 
-def test_every_service_gets_its_own_and_no_other(cluster: Cluster) -> None:
-    """No password of a service stands in the Secret of another that logs in differently."""
+def test_every_service_gets_only_its_own_password(cluster: Cluster) -> None:
+    """No Secret contains the NATS password of another service."""
     given = {
-        one.name: read_variables(cluster.content[one.name]["env"].decode()) for one in SERVICES
+        each.name: read_variables(cluster.content[each.name]["env"].decode()) for each in SERVICES
     }
-    passwords = [one["THINGWAY_NATS_PASSWORD"] for one in given.values()]
+    passwords = [values["THINGWAY_NATS_PASSWORD"] for values in given.values()]
     assert len(set(passwords)) == len(SERVICES)
     for name, password in zip(given, passwords, strict=True):
-        owners = [other for other, one in given.items() if password in one.values()]
+        owners = [other for other, values in given.items() if password in values.values()]
         assert owners == [name]
 
 
-def test_services_are_told_every_member(cluster: Cluster) -> None:
-    """Of the replica set, which the driver then follows; and no member is asked for directly."""
+def test_services_get_every_member_of_the_replica_set(cluster: Cluster) -> None:
+    """The driver discovers the primary; no connection is direct."""
     given = read_variables(cluster.content["device"]["env"].decode())
     assert f"@{MEMBERS}/" in given["THINGWAY_MONGO_URL"]
     assert "replicaSet=rs0" in given["THINGWAY_MONGO_URL"]
@@ -76,11 +76,11 @@ def test_services_are_told_every_member(cluster: Cluster) -> None:
     assert given["THINGWAY_REDIS_URL"].endswith("@r:6379/0")
 
 
-def test_members_of_nats_know_each_other_and_show_the_certificate(cluster: Cluster) -> None:
-    """Each takes its name from its pod, and the file is one for all."""
+def test_nats_members_have_routes_and_a_certificate(cluster: Cluster) -> None:
+    """One file serves all members; each reads its name from its pod's environment."""
     assert "cluster {" not in cluster.content["nats"]["nats.conf"].decode()
     before = read_state(cluster, "setup").secrets["nats.admin"]
-    hand_out(cluster, replace(PLACES, nats_members=("n-0.n", "n-1.n", "n-2.n"), tls=TLS))
+    write_secrets(cluster, replace(PLACES, nats_members=("n-0.n", "n-1.n", "n-2.n"), tls=TLS))
     config = cluster.content["nats"]["nats.conf"].decode()
     assert "server_name: $NATS_SERVER_NAME" in config
     assert all(f"@n-{number}.n:6222" in config for number in range(3))
@@ -89,9 +89,9 @@ def test_members_of_nats_know_each_other_and_show_the_certificate(cluster: Clust
     assert before in config
 
 
-def test_what_cannot_be_read_is_not_replaced(cluster: Cluster) -> None:
+def test_an_unreadable_state_is_not_replaced(cluster: Cluster) -> None:
     """New secrets would lock everybody out of the data."""
     cluster.content["setup"][FILE_NAME] = b"{"
     with pytest.raises(LauncherError, match="cannot read"):
-        hand_out(cluster, PLACES)
+        write_secrets(cluster, PLACES)
     assert cluster.content["setup"][FILE_NAME] == b"{"

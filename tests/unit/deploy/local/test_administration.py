@@ -1,4 +1,4 @@
-"""`thingway app`: what it prints."""
+"""The output of `thingway app`."""
 
 from argparse import Namespace
 from typing import Any
@@ -18,15 +18,15 @@ APPLICATION = Application(
 )
 
 
-async def test_a_list_shows_what_is_copied_in_one_piece(
+async def test_ids_in_a_list_are_not_wrapped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """A client id stays whole where lines are short; the name gives way."""
+    """On narrow terminals the name is wrapped instead."""
 
     async def answer(*_: Any) -> Any:
         return Applications([APPLICATION])
 
-    monkeypatch.setattr(administration, "_ask", answer)
+    monkeypatch.setattr(administration, "_call_auth", answer)
     monkeypatch.setenv("COLUMNS", "80")
     await administration.list_apps(Namespace(json=False))
     words = capsys.readouterr().out.split()

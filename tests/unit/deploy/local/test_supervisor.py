@@ -1,4 +1,4 @@
-"""Children are kept running, and none is left when the launcher ends them."""
+"""Children are restarted, and none survives the launcher."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ def spec(name: str, code: str, *, stage: int = 0, grace: float = 5.0) -> Spec:
 
 
 class Watch:
-    """Wakes a test whenever the supervisor says something or a pid changes."""
+    """A supervisor that wakes a test when it prints a line or a pid changes."""
 
     def __init__(self, logs: Path) -> None:
         self.lines: list[str] = []
         self._changed = asyncio.Event()
-        self.supervisor = Supervisor(logs, say=self._say, changed=self._changed.set)
+        self.supervisor = Supervisor(logs, print_line=self._print_line, changed=self._changed.set)
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self.lines.append(line)
         self._changed.set()
 
@@ -74,36 +74,36 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def test_a_killed_child_is_started_again_and_said_so(watch: Watch) -> None:
-    """A child that is killed comes back with a new pid, and the terminal hears of it."""
+async def test_a_killed_child_is_restarted_with_a_message(watch: Watch) -> None:
+    """The restarted child has another pid."""
     watch.supervisor.start(spec("sleeper", SLEEPER))
     await watch.until(lambda: "sleeper" in watch.supervisor.pids())
     first = watch.supervisor.pids()["sleeper"]
     os.kill(first, signal.SIGKILL)
     await watch.until(lambda: watch.supervisor.pids().get("sleeper") not in (None, first))
-    assert watch.lines[0].startswith("sleeper was ended by SIGKILL; starting it again in 0.2 s")
+    assert watch.lines[0].startswith("sleeper was ended by SIGKILL; restarting it in 0.2 s")
 
 
-async def test_a_child_that_is_restarted_ends_and_comes_back(watch: Watch) -> None:
-    """A restart is a SIGTERM, after which the child is started like one that died."""
+async def test_restart_terminates_and_starts_a_child(watch: Watch) -> None:
+    """The child gets a SIGTERM and is then restarted as after a crash."""
     watch.supervisor.start(spec("sleeper", SLEEPER))
     await watch.until(lambda: "sleeper" in watch.supervisor.pids())
     first = watch.supervisor.pids()["sleeper"]
     watch.supervisor.restart("sleeper")
     await watch.until(lambda: watch.supervisor.pids().get("sleeper") not in (None, first))
-    assert watch.lines[0].startswith("sleeper was ended by SIGTERM; starting it again in 0.2 s")
+    assert watch.lines[0].startswith("sleeper was ended by SIGTERM; restarting it in 0.2 s")
 
 
-async def test_a_dead_child_has_no_pid(watch: Watch) -> None:
-    """While a child waits for its next start, no pid is reported for it."""
+async def test_a_child_has_no_pid_between_two_starts(watch: Watch) -> None:
+    """No pid is reported while a child waits for its next start."""
     watch.supervisor.start(spec("brief", "raise SystemExit(3)"))
     await watch.until(lambda: watch.lines)
     assert watch.supervisor.pids() == {}
     assert "brief ended with exit code 3" in watch.lines[0]
 
 
-async def test_a_program_that_is_not_there_is_tried_again(watch: Watch) -> None:
-    """A child that cannot be started at all is told and tried again."""
+async def test_a_failed_start_is_repeated(watch: Watch) -> None:
+    """A child that cannot be started is reported each time."""
     missing = Spec(name="none", argv=["/nonexistent"], stage=0, environment={})
     watch.supervisor.start(missing)
     await watch.until(lambda: len(watch.lines) == 2)
@@ -111,7 +111,7 @@ async def test_a_program_that_is_not_there_is_tried_again(watch: Watch) -> None:
 
 
 async def test_stop_kills_a_child_that_ignores_sigterm(watch: Watch, tmp_path: Path) -> None:
-    """After its grace a stubborn child is killed."""
+    """The child is killed after its grace period."""
     watch.supervisor.start(spec("stubborn", STUBBORN, grace=0.1))
     await wait_for_text(tmp_path / "stubborn.log", "here")
     pid = watch.supervisor.pids()["stubborn"]
@@ -120,7 +120,7 @@ async def test_stop_kills_a_child_that_ignores_sigterm(watch: Watch, tmp_path: P
 
 
 async def test_higher_stages_end_first(watch: Watch, tmp_path: Path) -> None:
-    """A service ends while its server still runs."""
+    """Services end before their servers."""
     order = tmp_path / "order"
     code = (
         "import signal, sys, time\n"
@@ -142,7 +142,7 @@ async def test_higher_stages_end_first(watch: Watch, tmp_path: Path) -> None:
 
 
 async def test_a_new_start_keeps_the_previous_log(watch: Watch, tmp_path: Path) -> None:
-    """The log of the run before stays as `.1`."""
+    """The previous log is renamed to `.1`."""
     (tmp_path / "sleeper.log").write_text("before")
     watch.supervisor.start(spec("sleeper", SLEEPER))
     await wait_for_text(tmp_path / "sleeper.log", "here")
@@ -150,13 +150,13 @@ async def test_a_new_start_keeps_the_previous_log(watch: Watch, tmp_path: Path) 
 
 
 def test_children_end_with_a_killed_launcher(tmp_path: Path) -> None:
-    """Nothing outlives even a kill -9 of the launcher."""
+    """No child survives a `kill -9` of the launcher."""
     launcher = (
         "import asyncio, os, pathlib, sys\n"
         "from deploy.local.process import Spec\n"
         "from deploy.local.supervisor import Supervisor\n"
         "async def main():\n"
-        "    supervisor = Supervisor(pathlib.Path(sys.argv[1]), say=print)\n"
+        "    supervisor = Supervisor(pathlib.Path(sys.argv[1]), print_line=print)\n"
         f"    argv = [sys.executable, '-c', {SLEEPER!r}]\n"
         "    supervisor.start(Spec(name='child', argv=argv, stage=0, environment={}))\n"
         "    while not supervisor.pids(): await asyncio.sleep(0)\n"
@@ -179,23 +179,23 @@ def test_children_end_with_a_killed_launcher(tmp_path: Path) -> None:
     assert readable
 
 
-def test_pauses_double_up_to_a_bound() -> None:
-    """Early deaths make the pauses longer, never beyond the bound."""
+def test_pauses_double_up_to_a_limit() -> None:
+    """Each early exit doubles the pause."""
     backoff = Backoff()
     pauses = [backoff.after(0.0) for _ in range(8)]
     assert pauses[:4] == [FIRST_PAUSE, 0.4, 0.8, 1.6]
     assert pauses[-1] == LONGEST_PAUSE
 
 
-def test_a_steady_life_makes_the_pause_short_again() -> None:
-    """After thirty seconds of life a child is restarted at once again."""
+def test_a_long_uptime_resets_the_pause() -> None:
+    """After an uptime of thirty seconds the next pause is the shortest."""
     backoff = Backoff()
     for _ in range(5):
         backoff.after(0.0)
     assert backoff.after(STEADY_SECONDS) == FIRST_PAUSE
 
 
-def test_children_see_little_of_the_environment() -> None:
-    """Secrets of the user's shell do not reach the children."""
-    seen = base_environment({"PATH": "/bin", "AWS_SECRET": "x", "OTEL_SDK_DISABLED": "1"})
-    assert seen == {"PATH": "/bin", "OTEL_SDK_DISABLED": "1"}
+def test_children_get_a_filtered_environment() -> None:
+    """Children do not see secrets in the user's shell."""
+    passed = base_environment({"PATH": "/bin", "AWS_SECRET": "x", "OTEL_SDK_DISABLED": "1"})
+    assert passed == {"PATH": "/bin", "OTEL_SDK_DISABLED": "1"}

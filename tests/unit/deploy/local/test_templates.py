@@ -1,11 +1,11 @@
-"""Public device templates as the command reads them."""
+"""How `thingway product import-template` reads public device templates."""
 
 from pathlib import Path
 
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.templates import read
+from deploy.local.templates import load_template
 from deploy.platform.errors import CommandError, Refused
 from tests.templates import SHARED, SMALL, SMALL_CODEC, packed, small
 
@@ -21,29 +21,29 @@ def folder(root: Path, files: dict[str, str]) -> Path:
 
 
 def zipped(root: Path, files: dict[str, str]) -> Path:
-    place = root / "th1.zip"
-    place.write_bytes(packed({f"vendor/{name}": text for name, text in files.items()}))
-    return place
+    path = root / "th1.zip"
+    path.write_bytes(packed({f"vendor/{name}": text for name, text in files.items()}))
+    return path
 
 
 @pytest.mark.parametrize("made", [folder, zipped])
-def test_a_template_is_read_with_what_it_shares(made, tmp_path: Path) -> None:
-    """From its folder, or from a ZIP that has it at any depth."""
-    name, template = read(made(tmp_path, FILES))
+def test_a_template_is_read_with_shared_files(made, tmp_path: Path) -> None:
+    """From its folder, or from a ZIP at any depth."""
+    name, template = load_template(made(tmp_path, FILES))
     assert name.lower() == "th1"
     assert set(template.codec.scripts) == {"common/a.js"}
 
 
-def test_nothing_outside_is_read(tmp_path: Path) -> None:
-    """A name that leads out of the folder above the template is no file."""
+def test_nothing_outside_is_load_template(tmp_path: Path) -> None:
+    """A path that leaves the parent folder counts as missing."""
     (tmp_path / "secret.js").write_text("function Decode() {}")
     files = FILES | {"th1/codec.yaml": CODECS.replace("common/a.js", "../secret.js")}
     with pytest.raises(Refused, match=r"\.\./secret\.js is not there"):
-        read(folder(tmp_path / "vendor", files))
+        load_template(folder(tmp_path / "vendor", files))
 
 
 def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the file and the place in it."""
+    """Each line contains the file and the path of the fault."""
     files = FILES | {"th1/device-template.yaml": TEMPLATE.replace("double", "odd")}
     del files["common/a.js"]
     wanted = ["--url", "http://127.0.0.1:1", "--client-id", "a", "--client-secret", "b"]
@@ -54,16 +54,18 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert second == "thingway: th1/codec.yaml: common/a.js is not there"
 
 
-def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
-    """No ZIP, none or several templates in it, a file that is too large."""
+def test_an_unreadable_template_is_rejected(tmp_path: Path) -> None:
+    """Not a ZIP, none or several templates, and files that are too large."""
     (tmp_path / "odd.zip").write_text("no zip")
     with pytest.raises(CommandError, match="cannot read"):
-        read(tmp_path / "odd.zip")
-    with pytest.raises(CommandError, match="has 0"):
-        read(zipped(tmp_path, {"a.yaml": ""}))
-    with pytest.raises(CommandError, match="has 2"):
-        read(zipped(tmp_path, {"a/device-template.yaml": "", "b/device-template.yaml": ""}))
+        load_template(tmp_path / "odd.zip")
+    with pytest.raises(CommandError, match="contains 0"):
+        load_template(zipped(tmp_path, {"a.yaml": ""}))
+    with pytest.raises(CommandError, match="contains 2"):
+        load_template(
+            zipped(tmp_path, {"a/device-template.yaml": "", "b/device-template.yaml": ""})
+        )
     large = FILES | {"common/a.js": "/" * (1024 * 1024 + 1)}
     for made in (folder, zipped):
         with pytest.raises(CommandError, match="more than"):
-            read(made(tmp_path, large))
+            load_template(made(tmp_path, large))

@@ -1,7 +1,7 @@
-"""Each alert fires when it should, stays quiet when it should, and has a paragraph that helps.
+"""Each alert fires and stays quiet when it should, and has a runbook section.
 
-The rules are tried by Prometheus' own engine, `promtool test rules`. It comes with the package
-`prometheus` of Debian and Ubuntu; where it is missing these tests are skipped and say so.
+`promtool test rules` evaluates the rules with the engine of Prometheus. Debian and Ubuntu ship it
+in the package `prometheus`; without it these tests are skipped.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from deploy.observability.dashboards import DASHBOARDS, FOLDER, rendered
+from deploy.observability.dashboards import DASHBOARDS, FOLDER, render_dashboard
 
 ROOT = Path(__file__).parents[4]
 RULES = ROOT / "deploy/observability/alerts.yaml"
@@ -28,11 +28,11 @@ needs_promtool = pytest.mark.skipif(
     PROMTOOL is None, reason="promtool is not on PATH: install the package `prometheus`"
 )
 LONG = "80"
-"""Minutes of a series; each step is a minute."""
+"""Length of a series in minutes, its step."""
 
 
 class Case(NamedTuple):
-    """Series of eighty minutes that make an alert fire, and such that do not."""
+    """Series of eighty minutes that make an alert fire, and series that do not."""
 
     fires: dict[str, str]
     quiet: dict[str, str]
@@ -70,7 +70,7 @@ CASES = {
             STREAM.format("bytes", "UPLINK"): f"80x{LONG}",
             STREAM.format("limit_bytes", "UPLINK"): f"100x{LONG}",
         },
-        {  # the one drops what is old, the other has no limit
+        {  # EVENTS deletes old messages, $MQTT_msgs has no limit
             STREAM.format("bytes", "EVENTS"): f"100x{LONG}",
             STREAM.format("limit_bytes", "EVENTS"): f"100x{LONG}",
             STREAM.format("bytes", "$MQTT_msgs"): f"80x{LONG}",
@@ -132,7 +132,7 @@ CASES = {
             'process_open_fds{job="t",instance="a"}': f"900x{LONG}",
             'process_max_fds{job="t",instance="a"}': f"1000x{LONG}",
         },
-        {  # another program's
+        {  # of another program
             'process_open_fds{job="other",instance="a"}': f"900x{LONG}",
             'process_max_fds{job="other",instance="a"}': f"1000x{LONG}",
         },
@@ -144,13 +144,13 @@ CASES = {
 }
 
 
-def test_each_alert_is_tried() -> None:
-    """By series that make it fire and by such that do not."""
+def test_each_alert_has_a_case() -> None:
+    """Each case contains series that make it fire and series that do not."""
     assert set(CASES) == set(ALERTS)
 
 
-def _tried(alert: str, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
-    """A case as promtool takes it: after an hour and a quarter."""
+def _promtool_test(alert: str, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
+    """Return a test for promtool that evaluates the alert after 75 minutes."""
     wanted = {"labels": "{}", "value": 1}
     return {
         "name": alert,
@@ -168,11 +168,11 @@ def _tried(alert: str, series: dict[str, str], *, fires: bool) -> dict[str, Any]
 
 @needs_promtool
 def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
-    """Prometheus' engine says so, of each alert."""
+    """Prometheus' engine evaluates each alert."""
     tests = []
     for alert, case in CASES.items():
-        tests.append(_tried(alert, case.fires, fires=True))
-        tests.append(_tried(alert, case.quiet, fires=False))
+        tests.append(_promtool_test(alert, case.fires, fires=True))
+        tests.append(_promtool_test(alert, case.quiet, fires=False))
     file = tmp_path / "tests.yaml"
     file.write_text(
         yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests})
@@ -181,8 +181,8 @@ def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
 
 
 @needs_promtool
-def test_the_queries_of_dashboards_are_promql(tmp_path: Path) -> None:
-    """Prometheus reads each of them."""
+def test_dashboard_queries_are_valid_promql(tmp_path: Path) -> None:
+    """Prometheus can parse each of them."""
     rules = [
         {"record": f"panel:{number}", "expr": expr.replace("$__rate_interval", "5m")}
         for number, expr in enumerate(
@@ -201,8 +201,8 @@ def _promtool(*words: str) -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_leads_to_its_paragraph(alert: str) -> None:
-    """`runbook_url` names a heading of the runbook with text below it."""
+def test_an_alert_links_to_its_runbook_section(alert: str) -> None:
+    """`runbook_url` is a heading of the runbook with text below it."""
     page, _, anchor = ALERTS[alert]["annotations"]["runbook_url"].partition("#")
     sections = re.split(r"^#+ (.+)$", (ROOT / page).read_text(), flags=re.MULTILINE)
     texts = {
@@ -213,14 +213,14 @@ def test_an_alert_leads_to_its_paragraph(alert: str) -> None:
 
 
 def test_an_alert_has_a_severity_and_a_summary() -> None:
-    """One of the two that the runbook explains."""
+    """The runbook explains both severities."""
     for rule in ALERTS.values():
         assert rule["labels"]["severity"] in {"critical", "warning"}
-        assert rule["annotations"]["summary"].endswith((".", "refused."))
+        assert rule["annotations"]["summary"].endswith(".")
 
 
-def test_dashboards_are_as_written() -> None:
-    """The files are what `python -m deploy.observability.dashboards` writes."""
+def test_dashboard_files_are_up_to_date() -> None:
+    """They equal the output of `python -m deploy.observability.dashboards`."""
     written = {file.stem: file.read_text() for file in FOLDER.glob("*.json")}
-    assert written == {page.name: rendered(page) for page in DASHBOARDS}
+    assert written == {page.name: render_dashboard(page) for page in DASHBOARDS}
     assert all(json.loads(text)["uid"].startswith("thingway-") for text in written.values())

@@ -1,4 +1,4 @@
-"""Commands talk to a platform that runs, and say so at once when none does."""
+"""Commands fail immediately when no platform is running."""
 
 import pytest
 from nats.aio.transport import TcpTransport
@@ -10,10 +10,10 @@ from deploy.platform.state import Addresses
 ATTEMPTS = 2
 
 
-async def test_a_platform_that_is_not_there_is_not_looked_for_for_minutes(
+async def test_a_missing_platform_is_reported_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The command gives up after two attempts; the client's default are 60, 2 s apart."""
+    """The command makes two attempts; the client's default is 60, 2 s apart."""
     attempts = 0
 
     async def refuse(*_: object, **__: object) -> None:

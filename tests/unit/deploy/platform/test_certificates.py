@@ -1,4 +1,4 @@
-"""The authorities of an installation, and what they issue."""
+"""The certificate authorities of an installation, and their certificates."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,28 +9,28 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from deploy.platform import certificates
-from deploy.platform.certificates import Authority, is_good_for, new_authority
+from deploy.platform.certificates import Authority, is_valid_for, new_authority
 from deploy.platform.errors import CommandError
 
 AUTHORITY = Authority(new_authority("servers"))
 NAMES = ["localhost", "127.0.0.1", "::1"]
 
 
-def test_a_servers_certificate_is_kept_while_it_fits_and_holds(monkeypatch):
-    """Another one is issued for further names, by another authority, and before the end."""
-    certificate, _ = AUTHORITY.server(NAMES)
+def test_a_server_certificate_is_kept_while_it_is_valid(monkeypatch):
+    """New names, another authority and a near expiry require a new certificate."""
+    certificate, _ = AUTHORITY.issue_server_certificate(NAMES)
 
-    assert is_good_for(certificate, NAMES, AUTHORITY)
-    assert is_good_for(certificate, NAMES[:1], AUTHORITY)
-    assert not is_good_for(certificate, [*NAMES, "things.example.com"], AUTHORITY)
-    assert not is_good_for(certificate, NAMES, Authority(new_authority("servers")))
+    assert is_valid_for(certificate, NAMES, AUTHORITY)
+    assert is_valid_for(certificate, NAMES[:1], AUTHORITY)
+    assert not is_valid_for(certificate, [*NAMES, "things.example.com"], AUTHORITY)
+    assert not is_valid_for(certificate, NAMES, Authority(new_authority("servers")))
     monkeypatch.setattr(certificates, "RENEW_DAYS", certificates.SERVER_DAYS)
-    assert not is_good_for(certificate, NAMES, AUTHORITY)
+    assert not is_valid_for(certificate, NAMES, AUTHORITY)
 
 
-def test_a_devices_certificate_names_it():
-    """Its subject is the SN alone, its number is told as TLS tells it."""
-    issued = AUTHORITY.device("SN1", 7)
+def test_the_subject_of_a_device_certificate_is_the_sn():
+    """The serial number has the format that TLS libraries print."""
+    issued = AUTHORITY.issue_device_certificate("SN1", 7)
     found = x509.load_pem_x509_certificate(issued.certificate.encode())
 
     assert found.subject.rfc4514_string() == "CN=SN1"
@@ -43,13 +43,13 @@ def test_a_devices_certificate_names_it():
     assert key.public_key() == found.public_key()
 
 
-def test_a_request_gets_a_certificate_for_its_key_and_the_sn_that_was_named():
-    """Whatever it asks for beside its key is not granted."""
+def test_a_csr_gets_a_certificate_for_its_key_and_the_given_sn():
+    """Everything else in the request is ignored."""
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "admin")])
     made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
     csr = made.public_bytes(serialization.Encoding.PEM)
-    issued = AUTHORITY.device("SN1", 7, csr)
+    issued = AUTHORITY.issue_device_certificate("SN1", 7, csr)
     found = x509.load_pem_x509_certificate(issued.certificate.encode())
 
     assert issued.key is None
@@ -59,9 +59,9 @@ def test_a_request_gets_a_certificate_for_its_key_and_the_sn_that_was_named():
 
 @pytest.mark.parametrize(
     ("sn", "csr", "reason"),
-    [("S" * 65, None, "64 characters"), ("SN1", b"nothing", "no certificate signing request")],
+    [("S" * 65, None, "64 characters"), ("SN1", b"nothing", "invalid certificate signing request")],
 )
-def test_what_cannot_be_a_certificate_is_refused(sn, csr, reason):
-    """A common name has 64 characters at most."""
+def test_invalid_certificate_requests_are_rejected(sn, csr, reason):
+    """A common name has at most 64 characters."""
     with pytest.raises(CommandError, match=reason):
-        AUTHORITY.device(sn, 7, csr)
+        AUTHORITY.issue_device_certificate(sn, 7, csr)

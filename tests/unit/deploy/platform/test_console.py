@@ -1,4 +1,4 @@
-"""The console client and the first user, as the launcher keeps and makes them."""
+"""The console client and the first user."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ GIVEN = {"THINGWAY_CONSOLE_CLIENT_ID": "iab", "THINGWAY_CONSOLE_CLIENT_SECRET": 
 
 
 class Platform:
-    """Answers of auth, in their order, and what it was asked."""
+    """A fake of auth with prepared replies, which records its calls."""
 
     def __init__(self, *answers: UserPassword | Exception) -> None:
         self.answers = list(answers)
@@ -28,8 +28,8 @@ class Platform:
         return found
 
 
-def test_a_client_is_made_once() -> None:
-    """The second question gets the first answer, and the secret is long."""
+def test_the_client_is_created_once() -> None:
+    """The second call returns the same client, with a long secret."""
     state = State()
 
     identity, secret = console.client(state)
@@ -39,7 +39,7 @@ def test_a_client_is_made_once() -> None:
 
 
 def test_the_client_of_the_environment_is_kept() -> None:
-    """It replaces the one that was made, and holds when the environment names none."""
+    """It replaces the generated client, and stays when the environment has none."""
     state = State()
     console.client(state)
 
@@ -50,14 +50,14 @@ def test_the_client_of_the_environment_is_kept() -> None:
 
 
 @pytest.mark.parametrize("variable", GIVEN)
-def test_half_a_client_is_refused(variable: str) -> None:
-    """The line names both variables."""
+def test_half_a_client_is_rejected(variable: str) -> None:
+    """The message names both variables."""
     with pytest.raises(LauncherError, match=r"CLIENT_ID and .*CLIENT_SECRET"):
         console.adopt_client(State(), {variable: "x"})
 
 
 async def test_the_first_user_is_a_super_admin_of_the_default_tenant() -> None:
-    """Auth makes its password."""
+    """Auth generates its password."""
     platform = Platform(UserPassword(1, "me@example.com", "Passw0rd"))
 
     made = await console.create_user(platform, "me@example.com")
@@ -68,8 +68,8 @@ async def test_the_first_user_is_a_super_admin_of_the_default_tenant() -> None:
     ]
 
 
-async def test_the_user_of_a_broken_off_start_is_taken_over() -> None:
-    """Its password is not known, so it gets a new one."""
+async def test_the_user_of_an_interrupted_start_is_adopted() -> None:
+    """Its password is unknown, so it gets a new one."""
     known = Conflict("another user has this e-mail address")
     platform = Platform(known, UserPassword(1, "Me@example.com", "Passw0rd"))
 
@@ -82,8 +82,8 @@ async def test_the_user_of_a_broken_off_start_is_taken_over() -> None:
     )
 
 
-async def test_an_address_that_auth_refuses_ends_the_start() -> None:
-    """With auth's own words."""
+async def test_a_rejected_email_address_stops_the_start() -> None:
+    """The error of auth is raised."""
     platform = Platform(InvalidInput("must be an e-mail address", field="email"))
 
     with pytest.raises(InvalidInput, match="must be an e-mail address"):

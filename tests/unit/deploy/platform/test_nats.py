@@ -15,16 +15,16 @@ def config(**changes) -> NatsConfig:
     return NatsConfig(**{**values, **changes})
 
 
-def test_every_user_needs_a_password():
-    """A user without a password, or with an empty one, is named."""
+def test_every_user_requires_a_password():
+    """The error names users with a missing or empty password."""
     passwords = {user: "x" for user in USERS if user != "sys"} | {"auth": ""}
 
     with pytest.raises(ValueError, match="auth, sys"):
         render_nats_config(config(passwords=passwords))
 
 
-def test_a_reference_to_the_environment_stays_one():
-    """`$NAME` is written bare, for nats-server to look up; any other text is quoted."""
+def test_environment_references_are_not_quoted():
+    """nats-server expands `$NAME`; any other text is quoted."""
     passwords = dict.fromkeys(USERS, "$NATS_PASSWORD") | {"auth": '$a"}'}
 
     text = render_nats_config(config(passwords=passwords))
@@ -33,14 +33,14 @@ def test_a_reference_to_the_environment_stays_one():
     assert r'{ user: auth, password: "$a\"}",' in text
 
 
-def test_monitoring_is_off_unless_asked_for():
-    """The unauthenticated HTTP port appears only with `monitor_port`."""
+def test_monitoring_is_off_by_default():
+    """The HTTP port without authentication requires `monitor_port`."""
     assert "http:" not in render_nats_config(config())
     assert 'http: "127.0.0.1:8222"\n' in render_nats_config(config(monitor_port=8222))
 
 
-def test_members_of_a_cluster_meet_at_routes_with_a_login():
-    """MQTT's streams have as many replicas as is said; a server alone has no routes."""
+def test_cluster_members_have_routes_with_a_password():
+    """MQTT streams have the configured replicas; a single server has no routes."""
     cluster = NatsCluster(
         host="h1", port=6222, routes=("h1:6222", "h2:6222"), password="p", tag="a"
     )

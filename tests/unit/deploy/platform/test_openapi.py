@@ -1,4 +1,4 @@
-"""What is refused on behalf of a command says why."""
+"""An API error explains why a command failed."""
 
 import pytest
 
@@ -14,5 +14,5 @@ from deploy.platform.openapi import ApiRefused
         ("<html>", "HTTP 401"),
     ],
 )
-def test_a_refusal_of_either_api_says_its_cause(body: object, text: str) -> None:
+def test_errors_of_both_apis_contain_the_cause(body: object, text: str) -> None:
     assert str(ApiRefused(401, body)) == text

@@ -1,4 +1,4 @@
-"""Each service is given what it needs and nothing that belongs to another."""
+"""Each service gets the settings it needs and none that belong to another."""
 
 from dataclasses import fields
 
@@ -7,11 +7,11 @@ import pytest
 from deploy.local.process import base_environment
 from deploy.platform import keys, services
 from deploy.platform.redis_server import render_acl
-from deploy.platform.services import SERVICES, Doors
+from deploy.platform.services import SERVICES, Endpoints
 from deploy.platform.state import State
 from libs.common.settings import PREFIX
 
-DOORS = Doors(
+ENDPOINTS = Endpoints(
     "0.0.0.0",
     8080,
     "http://127.0.0.1:8080",
@@ -30,7 +30,7 @@ def state() -> State:
 
 @pytest.fixture
 def environments(state: State) -> dict[str, dict[str, str]]:
-    return {one.name: services.environment(one, state, DOORS) for one in SERVICES}
+    return {each.name: services.environment(each, state, ENDPOINTS) for each in SERVICES}
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,17 @@ def environments(state: State) -> dict[str, dict[str, str]]:
 def test_a_secret_has_one_owner(
     environments: dict[str, dict[str, str]], variable: str, owner: str
 ) -> None:
-    """Signing keys and the system user are given to a single service."""
+    """A signing key and the system user belong to a single service."""
     assert [name for name, given in environments.items() if variable in given] == [owner]
 
 
-def test_no_service_sees_another_ones_password(environments: dict[str, dict[str, str]]) -> None:
-    """NATS passwords differ."""
+def test_nats_passwords_of_services_differ(environments: dict[str, dict[str, str]]) -> None:
     passwords = [given["THINGWAY_NATS_PASSWORD"] for given in environments.values()]
     assert len(set(passwords)) == len(SERVICES)
 
 
 def test_the_gateway_has_no_database(environments: dict[str, dict[str, str]]) -> None:
-    """The public door reaches no database and knows where the services are."""
+    """It knows the addresses of the services instead."""
     gateway = environments["gateway"]
     assert "THINGWAY_MONGO_URL" not in gateway
     assert gateway["THINGWAY_HOST"] == "0.0.0.0"
@@ -67,7 +66,7 @@ def test_the_gateway_has_no_database(environments: dict[str, dict[str, str]]) ->
 
 
 def test_ingest_shares_the_database_of_device(environments: dict[str, dict[str, str]]) -> None:
-    """Both processes of the device service log in as the same database user."""
+    """Both processes of the device service use the same database user."""
     device, ingest = environments["device"], environments["device-ingest"]
     assert device["THINGWAY_MONGO_URL"] == ingest["THINGWAY_MONGO_URL"]
     assert device["THINGWAY_NATS_USER"] != ingest["THINGWAY_NATS_USER"]
@@ -76,14 +75,14 @@ def test_ingest_shares_the_database_of_device(environments: dict[str, dict[str, 
 def test_the_public_key_belongs_to_the_private_one(
     environments: dict[str, dict[str, str]],
 ) -> None:
-    """What the gateway signs, every service can verify."""
+    """Every service can verify the gateway's signatures."""
     public = keys.public_key(environments["gateway"]["THINGWAY_INTERNAL_PRIVATE_KEY"])
     name = "THINGWAY_INTERNAL_PUBLIC_KEY"
     assert {given[name] for given in environments.values() if name in given} == {public}
 
 
-def test_the_acl_knows_nobody_else(state: State) -> None:
-    """The default user is off, passwords are hashed, dangerous commands are nobody's."""
+def test_the_redis_acl_contains_only_services(state: State) -> None:
+    """The default user is disabled, passwords are hashed, admin commands are forbidden."""
     users = services.redis_users(state)
     lines = render_acl(users).splitlines()
     assert lines[0].startswith("user default off")
@@ -100,8 +99,8 @@ def test_the_acl_knows_nobody_else(state: State) -> None:
         assert line.endswith(rights)
 
 
-def test_who_only_looks_at_redis_writes_nothing(state: State) -> None:
-    """`management` at tokens and `gateway-bus` at tenants; only who issues them may change them."""
+def test_redis_readers_cannot_write(state: State) -> None:
+    """`management` reads tokens, `gateway-bus` reads tenants."""
     readers = {user.name: user for user in services.redis_users(state) if user.reads}
     patterns = {
         name: line.split()[4]
@@ -112,16 +111,16 @@ def test_who_only_looks_at_redis_writes_nothing(state: State) -> None:
     assert patterns == {"management": "%R~tw:*", "gateway-bus": "%R~tw:bus-tenant:*"}
 
 
-SETTINGS = {one.name: one.settings for one in SERVICES}
+SETTINGS = {each.name: each.settings for each in SERVICES}
 NOT_NEEDED = {"THINGWAY_SYS_NATS_USER", "THINGWAY_SYS_NATS_PASSWORD", "THINGWAY_REDIS_URL"}
-"""Shared fields that a service may have no use for: only `device` hears of connections."""
+"""Shared settings that some services do not use."""
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_is_the_launchers_own_or_the_operators(
+def test_every_setting_comes_from_launcher_or_operator(
     environments: dict[str, dict[str, str]], name: str
 ) -> None:
-    """What the launcher does not set itself it passes on from the shell, so each one can be set."""
+    """Settings that the launcher does not compute are inherited from the shell."""
     variables = {f"{PREFIX}{field.name.upper()}" for field in fields(SETTINGS[name])}
     passed_on = base_environment(dict.fromkeys(variables, "1"))
     assert variables - environments[name].keys() - NOT_NEEDED == passed_on.keys()

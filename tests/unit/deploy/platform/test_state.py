@@ -1,4 +1,4 @@
-"""What a data directory remembers survives, stays private, and heals."""
+"""The saved state of a data directory is complete, private and safe."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ ADDRESSES = Addresses("http://127.0.0.1:8080", "mqtt://127.0.0.1:1883", "nats://
 
 
 def test_a_saved_state_is_read_again(tmp_path: Path) -> None:
-    """Everything that was saved comes back, in a file of mode 0600."""
+    """Everything saved is loaded, from a file of mode 0600."""
     state = State(ports={"redis": 20001}, device=Device("DEMO1", 7, "key"), addresses=ADDRESSES)
     states.save(tmp_path, state)
     assert states.load(tmp_path) == state
@@ -24,22 +24,22 @@ def test_a_saved_state_is_read_again(tmp_path: Path) -> None:
 
 
 def test_no_half_written_file_is_left(tmp_path: Path) -> None:
-    """Writing leaves the state and nothing else behind."""
+    """A write leaves only the state file."""
     states.save(tmp_path, State())
     states.save(tmp_path, State())
     assert [path.name for path in tmp_path.iterdir()] == [states.FILE_NAME]
 
 
-def test_a_broken_state_is_refused(tmp_path: Path) -> None:
-    """A damaged file is not replaced by new secrets: that would lock the data away."""
+def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
+    """New secrets would lock the user out of the data."""
     (tmp_path / states.FILE_NAME).write_text("{")
     with pytest.raises(LauncherError) as raised:
         states.load(tmp_path)
     assert raised.value.exit_code == Exit.CANNOT_START
 
 
-def test_a_secret_is_made_once() -> None:
-    """The second question gets the first answer."""
+def test_a_secret_is_created_once() -> None:
+    """The second call returns the same secret."""
     state = State()
     assert state.secret("a", lambda: "one") == state.secret("a", lambda: "two")
 
@@ -55,7 +55,7 @@ def test_internal_ports_are_kept_while_free() -> None:
 
 
 def test_a_taken_internal_port_is_replaced() -> None:
-    """A port that somebody else took meanwhile, or the user wants, is given up."""
+    """A port that is in use or reserved is replaced."""
     state = State()
     state.claim_ports(["mongod", "redis"], reserved=())
     before = dict(state.ports)
@@ -65,30 +65,30 @@ def test_a_taken_internal_port_is_replaced() -> None:
     assert state.ports["redis"] != before["redis"]
 
 
-def test_a_taken_public_port_is_refused() -> None:
-    """The line names the port and the option."""
+def test_a_public_port_in_use_is_rejected() -> None:
+    """The message contains the port and the option."""
     with socket.create_server((ports.LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
-        with pytest.raises(LauncherError, match=f"port {taken} .* taken.*--mqtt-port"):
+        with pytest.raises(LauncherError, match=f"port {taken} .* in use.*--mqtt-port"):
             ports.require_free(ports.LOOPBACK, {"--mqtt-port": taken})
 
 
-def test_two_options_may_not_name_one_port() -> None:
-    """The same port for two doors is a mistake of the user's."""
+def test_two_options_with_the_same_port_are_rejected() -> None:
+    """The message contains both options."""
     free = ports.choose_free()
     with pytest.raises(LauncherError, match="--port and --nats-port"):
         ports.require_free(ports.LOOPBACK, {"--port": free, "--nats-port": free})
 
 
-def test_commands_need_a_platform(tmp_path: Path) -> None:
-    """A directory without a platform is told in one line, exit code 1."""
+def test_commands_require_a_platform(tmp_path: Path) -> None:
+    """The exit code is 1, with one line of explanation."""
     with pytest.raises(CommandError, match="thingway up") as raised:
         states.load_addressed(tmp_path)
     assert raised.value.exit_code == Exit.FAILED
 
 
 def test_one_launcher_per_directory(tmp_path: Path) -> None:
-    """A second launcher is refused while the first lives, and told its pid."""
+    """A second launcher is rejected with the pid of the first."""
     handle = lock.acquire(tmp_path)
     assert lock.is_held(tmp_path)
     with pytest.raises(LauncherError, match=f"another launcher .*{os.getpid()}"):
@@ -97,15 +97,15 @@ def test_one_launcher_per_directory(tmp_path: Path) -> None:
     assert not lock.is_held(tmp_path)
 
 
-def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
-    """A path where no directory can be is refused with the option's name."""
+def test_a_file_cannot_be_the_data_directory(tmp_path: Path) -> None:
+    """The message contains the option."""
     (tmp_path / "file").write_text("")
     with pytest.raises(LauncherError, match="--data"):
         lock.acquire(tmp_path / "file")
 
 
-def test_ready_file_follows_the_state(tmp_path: Path) -> None:
-    """The file carries all credentials, the application's in the NATS address too, and the pids."""
+def test_the_ready_file_contains_credentials_and_pids(tmp_path: Path) -> None:
+    """The NATS URL contains the application's credentials."""
     states.save(
         tmp_path,
         State(

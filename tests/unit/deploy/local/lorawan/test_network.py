@@ -1,4 +1,4 @@
-"""A simulated network without its broker: what it says is what the integrations read."""
+"""A simulated network without a broker: integrations can read its messages."""
 
 from datetime import UTC, datetime
 from random import Random
@@ -20,22 +20,22 @@ SERVERS = [ChirpStack("app"), TheThingsStack("app@ttn")]
 ITEM = "cc5ef9e2-8f1a-4f5e-9c2a-0f7b0d7c5a3e"
 
 
-def network(server: NetworkServer, loss: float = 0.0) -> tuple[Network, Sensor]:
+def make_network(server: NetworkServer, loss: float = 0.0) -> tuple[Network, Sensor]:
     sensor = Sensor(dev_eui("x", "TH1", 1), "TH1", UPLINKS, Random(1))
     return Network(server, [sensor], 1.0, loss), sensor
 
 
-def told(server: NetworkServer, said: list[Published]) -> list[Any]:
-    """What the integration tells of messages."""
+def read_reports(server: NetworkServer, messages: list[Published]) -> list[Any]:
+    """Return the reports that the integration reads from messages."""
     if isinstance(server, ChirpStack):
-        heard = [read_event("t", one.topic, one.payload) for one in said]
+        events = [read_event("t", each.topic, each.payload) for each in messages]
     else:
-        heard = [the_things_stack.read_message("t", one.payload) for one in said]
-    return [one.report for one in heard if one is not None]
+        events = [the_things_stack.read_message("t", each.payload) for each in messages]
+    return [event.report for event in events if event is not None]
 
 
 def queued(server: NetworkServer, eui: str) -> list[Queued]:
-    """A downlink as the integration publishes it, and the server takes it."""
+    """Return a downlink that the integration published and the server decoded."""
     route = Route(application="app", device=f"eui-{eui.lower()}")
     downlink = Downlink(id="1-1", port=7, data=b"\xff", confirmed=True)
     carried = OutboundDownlink(eui, route, downlink, ITEM)
@@ -48,15 +48,17 @@ def queued(server: NetworkServer, eui: str) -> list[Queued]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_sensor_joins_and_counts(server: NetworkServer) -> None:
-    """Its first uplink comes after a join, and each one has the next counter."""
-    made, sensor = network(server)
-    joined, first, second = told(server, [*made.uplink(sensor, AT), *made.uplink(sensor, AT)])
+def test_a_sensor_joins_before_its_first_uplink(server: NetworkServer) -> None:
+    """The frame counter increases with each uplink."""
+    network, sensor = make_network(server)
+    joined, first, second = read_reports(
+        server, [*network.uplink(sensor, AT), *network.uplink(sensor, AT)]
+    )
     assert isinstance(joined, TellLink)
     assert isinstance(first, ToldFrame)
     assert (joined.kind, joined.identifier, first.identifier) == ("JOINED", sensor.eui, sensor.eui)
-    assert [one.frame.counter for one in (first, second)] == [1, 2]
-    assert [one.frame.data for one in (first, second)] == [b"\x02", b"\x01"]
+    assert [each.frame.counter for each in (first, second)] == [1, 2]
+    assert [each.frame.data for each in (first, second)] == [b"\x02", b"\x01"]
     assert first.frame.session == second.frame.session != ""
     assert first.frame.gateways
     assert first.frame.ts == int(AT.timestamp() * 1000)
@@ -67,13 +69,13 @@ def test_a_sensor_joins_and_counts(server: NetworkServer) -> None:
 def test_a_downlink_is_sent_after_an_uplink_and_acknowledged_by_the_next(
     server: NetworkServer,
 ) -> None:
-    """A sensor of class A listens only then."""
-    made, sensor = network(server)
-    made.uplink(sensor, AT)
+    """A class A sensor listens only after an uplink."""
+    network, sensor = make_network(server)
+    network.uplink(sensor, AT)
     sensor.queue += queued(server, sensor.eui)
     assert sensor.queue[0].uplink == Uplink(7, b"\xff")
-    _, sent = told(server, made.uplink(sensor, AT))
-    acknowledged, _ = told(server, made.uplink(sensor, AT))
+    _, sent = read_reports(server, network.uplink(sensor, AT))
+    acknowledged, _ = read_reports(server, network.uplink(sensor, AT))
     assert isinstance(sent, TellDownlink)
     assert isinstance(acknowledged, TellDownlink)
     assert (sent.downlink, sent.state) == (ITEM, "SENT")
@@ -81,19 +83,21 @@ def test_a_downlink_is_sent_after_an_uplink_and_acknowledged_by_the_next(
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_what_is_lost_is_counted_and_shows_in_the_counter(server: NetworkServer) -> None:
-    """Uplinks that nobody hears have a counter all the same."""
-    made, sensor = network(server, loss=0.5)
-    said = [one for _ in range(200) for one in made.uplink(sensor, AT)]
-    counters = [one.frame.counter for one in told(server, said) if isinstance(one, ToldFrame)]
-    counts = made.counts
+def test_lost_uplinks_are_counted(server: NetworkServer) -> None:
+    """The frame counter increases with lost uplinks as well."""
+    network, sensor = make_network(server, loss=0.5)
+    messages = [each for _ in range(200) for each in network.uplink(sensor, AT)]
+    counters = [
+        one.frame.counter for one in read_reports(server, messages) if isinstance(one, ToldFrame)
+    ]
+    counts = network.counts
     assert counts.uplinks + counts.lost == 200
-    assert len(counters) == counts.uplinks + counts.twice
+    assert len(counters) == counts.uplinks + counts.duplicates
     assert max(counters) > 1.5 * counts.uplinks / counts.joins
 
 
-def test_names_are_always_the_same() -> None:
-    """Another run goes on with the sensors that there are; products do not share them."""
+def test_device_euis_are_stable() -> None:
+    """Another run uses the same sensors; products do not share them."""
     assert dev_eui("tts", "TH1", 1) == dev_eui("tts", "TH1", 1)
     others = {("tts", "TH1", 2), ("tts", "TH2", 1), ("chirpstack", "TH1", 1)}
-    assert len({dev_eui(*one) for one in {("tts", "TH1", 1)} | others}) == 4
+    assert len({dev_eui(*key) for key in {("tts", "TH1", 1)} | others}) == 4

@@ -1,10 +1,10 @@
-"""Backups hold no write-only values."""
+"""Backups contain no write-only values."""
 
 import bson
 import pytest
 
-from deploy.backup.databases import CARRIED as CARRIED_NAME
-from deploy.backup.databases import COMMANDS, CONCEALED, conceal
+from deploy.backup.databases import COMMANDS, WITH_SECRETS, remove_secrets
+from deploy.backup.databases import OPENAPI_COMMANDS as OPENAPI_COMMANDS_NAME
 from deploy.backup.databases import OUTBOX as OUTBOX_NAME
 from deploy.backup.stores import DATABASES
 
@@ -22,7 +22,7 @@ OUTBOX = {
         {"subject": "b", "payload": b"plain"},
     ],
 }
-CARRIED = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret"}}}'}
+OPENAPI_COMMAND = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret"}}}'}
 
 
 @pytest.mark.parametrize(
@@ -30,29 +30,29 @@ CARRIED = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret"}}}'}
     [
         (COMMANDS, OPEN),
         (OUTBOX_NAME, OUTBOX),
-        (CARRIED_NAME, CARRIED),
+        (OPENAPI_COMMANDS_NAME, OPENAPI_COMMAND),
     ],
 )
 def test_write_only_values_are_left_out(name, document):
-    kept = b"".join(conceal(name, [bson.encode(document)]))
+    kept = b"".join(remove_secrets(name, [bson.encode(document)]))
 
     assert b"s3cret" not in kept
 
 
-def test_a_command_knows_what_it_lacks_and_the_rest_is_as_it_was():
-    (command,) = map(bson.decode, conceal(COMMANDS, [bson.encode(OPEN)]))
-    (outbox,) = map(bson.decode, conceal(OUTBOX_NAME, [bson.encode(OUTBOX)]))
+def test_a_command_keeps_the_names_of_removed_values():
+    (command,) = map(bson.decode, remove_secrets(COMMANDS, [bson.encode(OPEN)]))
+    (outbox,) = map(bson.decode, remove_secrets(OUTBOX_NAME, [bson.encode(OUTBOX)]))
 
     assert (command["writeOnly"], command["payload"]) == (["pin"], OPEN["payload"])
     assert outbox["entries"][1] == OUTBOX["entries"][1]
     assert outbox["entries"][0]["withdrawn"] is True
 
 
-def test_documents_without_secrets_are_copied_byte_by_byte():
+def test_documents_without_secrets_are_not_changed():
     raw = bson.encode({"_id": 6, "payload": {"properties": {"interval": 5}}})
 
-    assert list(conceal(COMMANDS, [raw])) == [raw]
+    assert list(remove_secrets(COMMANDS, [raw])) == [raw]
 
 
-def test_the_collections_are_of_our_databases():
-    assert {name.partition(".")[0] for name in CONCEALED} <= set(DATABASES)
+def test_collections_with_secrets_exist_in_our_databases():
+    assert {name.partition(".")[0] for name in WITH_SECRETS} <= set(DATABASES)

@@ -1,4 +1,4 @@
-"""What doctor makes of what it sees."""
+"""How `thingway doctor` assesses streams, processes, certificates and stores."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from deploy.checkup import addresses_of, bus, check_certificates, processes, stores
-from deploy.checkup.findings import Finding, Section, failed
+from deploy.checkup import bus, check_certificates, processes, service_addresses, stores
+from deploy.checkup.findings import Finding, Section, check_failed
 from deploy.checkup.processes import Process, read_metrics
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.store_metrics import Bounds, Cluster, Held, Peer, StreamReading
@@ -18,13 +18,13 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READY = Process("auth", {}, {"process_open_fds": 10, "process_max_fds": 1000}, "1.0")
 
 
-def bad(findings: Any) -> dict[str, Finding]:
-    """Those that are not good, by subject."""
-    return {one.subject: one for one in findings if not one.good}
+def bad_findings(findings: Any) -> dict[str, Finding]:
+    """Return the bad_findings findings by subject."""
+    return {finding.subject: finding for finding in findings if not finding.good}
 
 
 def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> StreamReading:
-    """A stream that holds so many bytes, the first message for so many seconds."""
+    """Return a stream with `held` bytes whose first message is `age` seconds old."""
     state = Held(messages=held, bytes=held, first_ts=NOW - timedelta(seconds=age))
     copies = 3 if "cluster" in more else 1
     return StreamReading(state, Bounds(limit, copies), ts=NOW, **more)
@@ -34,7 +34,7 @@ def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> 
     ("name", "stream", "wrong"),
     [
         ("UPLINK", reading(50, age=5), {}),
-        ("UPLINK", reading(50, age=500), {"lag of ingest"}),
+        ("UPLINK", reading(50, age=500), {"ingest lag"}),
         ("UPLINK", reading(80), {"stream UPLINK fill"}),
         ("EVENTS", reading(80, age=500), {}),
         ("DEAD", reading(1), {"dead letters"}),
@@ -50,34 +50,36 @@ def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> 
         ),
     ],
 )
-def test_a_stream_is_judged(name: str, stream: StreamReading, wrong: set[str]) -> None:
-    """By its fill unless it drops the oldest, its copies, and how long reports wait on it."""
-    assert set(bad(bus.judged(name, stream))) == set(wrong)
+def test_a_stream_is_assessed(name: str, stream: StreamReading, wrong: set[str]) -> None:
+    """By its size unless it drops old messages, its replicas, and the ingest lag."""
+    assert set(bad_findings(bus.assess_stream(name, stream))) == set(wrong)
 
 
-def test_a_process_is_judged() -> None:
-    """By what it lacks, its open files, and what waits in its outbox."""
-    assert bad(processes.judged(READY)) == {}
+def test_a_process_is_assessed() -> None:
+    """By its dependencies, its open files, and its outbox."""
+    assert bad_findings(processes.assess_process(READY)) == {}
     lacking = READY._replace(states={"mongo": "no primary", "nats": "ok"})
-    assert bad(processes.judged(lacking))["service auth"].text == "mongo no primary"
-    assert not bad(processes.judged(lacking))["service auth"].minor
+    assert (
+        bad_findings(processes.assess_process(lacking))["service auth"].text == "mongo no primary"
+    )
+    assert not bad_findings(processes.assess_process(lacking))["service auth"].minor
     full = READY._replace(metrics={"process_open_fds": 900, "process_max_fds": 1000})
-    assert bad(processes.judged(full))["service auth open files"].minor
+    assert bad_findings(processes.assess_process(full))["service auth open files"].minor
     waiting = {"thingway_outbox_oldest_seconds": 90.0, "thingway_outbox_depth": 7.0}
     stuck = READY._replace(metrics=READY.metrics | waiting)
-    assert "7 writes of events" in bad(processes.judged(stuck))["service auth outbox"].text
+    assert "7 entries" in bad_findings(processes.assess_process(stuck))["service auth outbox"].text
 
 
 def test_versions_that_differ_are_a_warning() -> None:
-    """A rollout goes on."""
-    (same,) = processes.versions([READY, READY])
-    (differ,) = processes.versions([READY, READY._replace(version="1.1")])
+    """They differ during a rollout."""
+    (same,) = processes.compare_versions([READY, READY])
+    (differ,) = processes.compare_versions([READY, READY._replace(version="1.1")])
     assert (same.good, differ.good, differ.minor) == (True, False, True)
     assert "1.0, 1.1" in differ.text
 
 
 def test_the_metrics_of_a_process_are_read() -> None:
-    """The largest of each series, and the version."""
+    """The largest value of each series and the version are returned."""
     text = 'thingway_build_info{service="auth",version="1.0"} 1\nwaits{of="a"} 2\nwaits{of="b"} 3\n'
     metrics, version = read_metrics(text)
     assert (metrics["waits"], version) == (3.0, "1.0")
@@ -86,30 +88,30 @@ def test_the_metrics_of_a_process_are_read() -> None:
 @pytest.mark.parametrize(
     ("days", "good", "minor"), [(60, True, False), (7, False, True), (0, False, False)]
 )
-def test_a_certificate_is_told_before_it_ends(
+def test_a_certificate_is_reported_before_it_expires(
     tmp_path: Path, days: int, *, good: bool, minor: bool
 ) -> None:
-    """Two weeks before as a warning; one that has ended is bad."""
+    """Two weeks before its expiry is a warning; an expired certificate is bad_findings."""
     file = tmp_path / "server.pem"
-    file.write_text(Authority(new_authority("a")).device("sn", days).certificate)
+    file.write_text(Authority(new_authority("a")).issue_device_certificate("sn", days).certificate)
     (finding,) = check_certificates({"THINGWAY_TLS_CERTIFICATE": str(file)})
     assert (finding.good, finding.minor) == (good, minor)
 
 
-def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
-    """And one that is not there."""
-    strange = tmp_path / "ca.pem"
-    strange.write_text("none")
-    settings = {"THINGWAY_CA_FILE": str(strange), "THINGWAY_TLS_CERTIFICATE": "/nowhere.pem"}
-    assert set(bad(check_certificates(settings))) == {
+def test_an_invalid_certificate_is_reported(tmp_path: Path) -> None:
+    """Likewise a missing file."""
+    invalid = tmp_path / "ca.pem"
+    invalid.write_text("none")
+    settings = {"THINGWAY_CA_FILE": str(invalid), "THINGWAY_TLS_CERTIFICATE": "/nowhere.pem"}
+    assert set(bad_findings(check_certificates(settings))) == {
         "certificate ca.pem",
         "certificate nowhere.pem",
     }
 
 
-async def test_members_that_do_not_answer_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The set works as long as there is a primary; without one it is bad."""
-    monkeypatch.setattr(stores, "MEMBERS_LOOKS", 1)
+async def test_unreachable_members_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica set works while it has a primary; without one the finding is bad_findings."""
+    monkeypatch.setattr(stores, "MEMBER_POLLS", 1)
     hello: dict[str, Any] = {"hosts": ["a", "b", "c"], "setName": "rs0", "primary": "a"}
 
     async def command(_: str) -> dict[str, Any]:
@@ -117,39 +119,39 @@ async def test_members_that_do_not_answer_are_a_warning(monkeypatch: pytest.Monk
 
     database = SimpleNamespace(command=command)
     mongo: Any = SimpleNamespace(database=database, client=SimpleNamespace(nodes={"a", "b"}))
-    two = await stores.members("mongo", mongo)
+    two = await stores.check_members("mongo", mongo)
     assert (two.good, two.minor, two.text) == (False, True, "2 of 3 members answer")
     del hello["primary"]
-    none = await stores.members("mongo", mongo)
+    none = await stores.check_members("mongo", mongo)
     assert (none.good, none.minor) == (False, False)
 
 
-def test_a_clock_that_differs_is_noticed() -> None:
-    """By no more than is certain: the answer may have been under way."""
+def test_a_clock_difference_is_reported() -> None:
+    """Only the difference beyond the request's duration counts."""
     later = NOW + timedelta(seconds=4)
-    assert stores.skew(NOW, NOW + timedelta(seconds=2), later) == 0
-    assert stores.skew(NOW, NOW + timedelta(seconds=9), later) == 5
-    assert stores.skew(NOW, NOW - timedelta(seconds=3), later) == 3
+    assert stores.clock_skew(NOW, NOW + timedelta(seconds=2), later) == 0
+    assert stores.clock_skew(NOW, NOW + timedelta(seconds=9), later) == 5
+    assert stores.clock_skew(NOW, NOW - timedelta(seconds=3), later) == 3
 
 
 def test_services_are_found_in_the_settings_of_the_gateway() -> None:
-    """Those that it passes requests on to, and those that it watches."""
+    """These are the upstreams and the watched services."""
     settings = {
         "THINGWAY_UPSTREAMS": "a=http://a:1, b=http://b:2",
         "THINGWAY_WATCHED": "c=http://c:3",
     }
-    assert addresses_of(settings) == {"a": "http://a:1", "b": "http://b:2", "c": "http://c:3"}
-    assert addresses_of({}) == {}
+    assert service_addresses(settings) == {"a": "http://a:1", "b": "http://b:2", "c": "http://c:3"}
+    assert service_addresses({}) == {}
 
 
-def test_a_failure_shows_no_login() -> None:
-    """Drivers put addresses into their errors."""
-    told = failed("redis", OSError("no way to redis://me:secret@host:6379"), "stores")
-    assert "secret" not in told.text
+def test_a_failure_contains_no_password() -> None:
+    """Drivers put URLs into their errors."""
+    finding = check_failed("redis", OSError("no way to redis://me:secret@host:6379"), "stores")
+    assert "secret" not in finding.text
 
 
-def test_what_a_finding_leads_to_is_in_the_runbook() -> None:
-    """Each section that the checks name is a heading there."""
+def test_every_section_of_findings_is_in_the_runbook() -> None:
+    """Each section that the checks name is a heading of the runbook."""
     headings = {
         line.lstrip("# ").lower().replace(" ", "-")
         for line in (ROOT / "docs/how-to/runbooks.md").read_text().splitlines()

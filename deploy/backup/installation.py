@@ -1,0 +1,238 @@
+"""Backup of a whole running installation, and its restore into empty stores.
+
+Decision 0026 explains the order of the backup. A restore first marks every database as incomplete,
+so that services wait (`libs.common.store.migrations`), and removes the marks after everything was
+written and compared.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+import msgspec
+
+from deploy.backup import databases, streams
+from deploy.backup.archive import Log, VerifiedArchive, WriteRecord, read_records
+from deploy.backup.databases import DatabaseRestore
+from deploy.backup.records import (
+    Chunk,
+    CollectionEnd,
+    CollectionHead,
+    Documents,
+    End,
+    Head,
+    Messages,
+    Moment,
+    Record,
+    Secrets,
+    StreamEnd,
+    StreamHead,
+    StreamPosition,
+)
+from deploy.backup.stores import DATABASES, Stores
+from deploy.platform.errors import CommandError
+from deploy.platform.mongo_server import Client
+from deploy.platform.nats_grants import ADMIN, BACKUP
+from libs.common.bus import Bus
+from libs.common.bus.streams import MQTT, UPLINK
+from libs.common.clock import now_ms
+from libs.common.version import VERSION
+
+_DEVICE = "device"
+"""The NATS user that may delete messages to devices."""
+
+
+async def back_up(stores: Stores, write: WriteRecord, log: Log) -> Moment:
+    """Write the records of a backup; return its moment.
+
+    Raises `CommandError`, and the drivers' errors if a store is unavailable.
+    """
+    await write(Head(VERSION, now_ms()))
+    await write(Secrets(msgspec.json.encode(stores.state)))
+    async with (
+        stores.connect_reader() as client,
+        stores.bus(BACKUP) as bus,
+        databases.extended_history(client, log),
+    ):
+        snapshots, at = await _write_snapshots(bus, write, partial(_delete_secrets, stores, client))
+        if UPLINK not in snapshots:
+            raise CommandError("NATS has no stream UPLINK: the platform was never started")
+        async with databases.Snapshot.start(client, DATABASES) as snapshot:
+            moment = Moment(at, snapshot.time, await _positions(bus, snapshots))
+            await write(moment)
+            await _write_later_messages(bus, write, snapshots, moment)
+            for database, name in sorted(snapshot.collections):
+                async for record in snapshot.read(database, name):
+                    await write(record)
+                    if isinstance(record, CollectionEnd) and record.count:
+                        log(f"{database}.{name}: {record.count} documents")
+    await write(End(len(snapshot.collections)))
+    return moment
+
+
+async def _delete_secrets(stores: Stores, client: Client) -> bool:
+    """Delete stored MQTT messages with write-only values; return whether any existed.
+
+    `device` sends commands that are still open to their devices again.
+    """
+    commands = await databases.find_commands_with_secrets(client)
+    if not commands:
+        return False
+    async with stores.bus(_DEVICE) as bus:
+        return await streams.delete_secrets(bus, commands)
+
+
+async def _write_snapshots(
+    bus: Bus, write: WriteRecord, delete_secrets: Callable[[], Awaitable[bool]]
+) -> tuple[dict[str, StreamHead], int]:
+    """Write snapshots of all streams; return their heads, and the start of the last.
+
+    The start is in epoch ms.
+    """
+    heads = {}
+    for name in streams.COPIED:
+        at = now_ms()
+        pieces = streams.snapshot(bus.client, name)
+        if name == MQTT:
+            pieces = streams.snapshot_without_secrets(bus.client, delete_secrets)
+        async for piece in pieces:
+            if isinstance(piece, StreamHead):
+                heads[name] = piece
+                await write(piece)
+            else:
+                await write(Chunk(piece))
+        if name in heads:
+            await write(StreamEnd())
+    return heads, at
+
+
+async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
+    """Return the stream positions after MongoDB's snapshot time was chosen."""
+    found = {name: await streams.read_position(bus, name) for name in snapshots}
+    return {name: at for name, at in found.items() if at is not None}
+
+
+async def _write_later_messages(
+    bus: Bus, write: WriteRecord, snapshots: dict[str, StreamHead], moment: Moment
+) -> None:
+    """Write the messages that streams stored after their snapshots."""
+    for name in streams.COMPLETED:
+        if name in snapshots and name in moment.streams:
+            last = moment.streams[name].last
+            async for messages in streams.read_messages(
+                bus, name, snapshots[name].state["last_seq"], last
+            ):
+                await write(Messages(name, messages))
+
+
+async def require_empty(stores: Stores) -> None:
+    """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
+    async with (
+        stores.connect_writers() as clients,
+        stores.bus(ADMIN) as bus,
+        stores.redis() as redis,
+    ):
+        for name, client in clients.items():
+            await DatabaseRestore(client, name).require_empty()
+        for name in streams.SNAPSHOTS:
+            if await streams.read_position(bus, name) is not None:
+                raise CommandError(
+                    f"NATS has a stream {name}: restore a backup into empty stores only"
+                )
+        if await redis.dbsize():
+            raise CommandError("Redis is not empty: restore a backup into empty stores only")
+
+
+async def restore(
+    stores: Stores, archive: VerifiedArchive, log: Log, replicas: int | None, *, compare: bool
+) -> None:
+    """Write the records after the secrets of an archive into empty stores.
+
+    `replicas` sets the replicas of each stream; None keeps the number in the archive. With
+    `compare`, the restored data are read and compared with the archive. On `CommandError` the
+    databases stay marked, and their content is unusable.
+    """
+    await require_empty(stores)
+    async with AsyncExitStack() as stack:
+        clients = await stack.enter_async_context(stores.connect_writers())
+        bus = await stack.enter_async_context(stores.bus(ADMIN))
+        target = _Target(
+            bus, {name: DatabaseRestore(one, name) for name, one in clients.items()}, replicas
+        )
+        await target.mark()
+        async for record in read_records(archive):
+            await target.write(record)
+        await target.advance_streams(archive)
+        if compare:
+            await target.compare(archive, log)
+        await target.finish()
+
+
+class _Target:
+    """Stores that a restore fills."""
+
+    def __init__(
+        self, bus: Bus, databases: dict[str, DatabaseRestore], replicas: int | None
+    ) -> None:
+        self._bus = bus
+        self._databases = databases
+        self._replicas = replicas
+        self._stream: streams.StreamRestore | None = None
+        self._collection: tuple[DatabaseRestore, str] | None = None
+
+    async def mark(self) -> None:
+        for database in self._databases.values():
+            await database.mark()
+
+    async def write(self, record: Record) -> None:
+        """Write the content of a record."""
+        match record:
+            case StreamHead():
+                self._stream = streams.StreamRestore(self._bus.client, record, self._replicas)
+                await self._stream.start()
+            case Chunk() if self._stream is not None:
+                await self._stream.chunk(record.data)
+            case StreamEnd() if self._stream is not None:
+                await self._stream.end()
+            case Messages():
+                await streams.replay(self._bus, record.stream, record.messages)
+            case CollectionHead():
+                database = self._databases.get(record.database)
+                if database is None:
+                    raise CommandError(
+                        f"the archive contains the unknown database {record.database}"
+                    )
+                self._collection = database, record.name
+                await database.create(record)
+            case Documents() if self._collection is not None:
+                database, name = self._collection
+                await database.insert(name, list(databases.split_documents(record.data)))
+            case _:
+                pass
+
+    async def advance_streams(self, archive: VerifiedArchive) -> None:
+        """Advance streams beyond the sequences that MongoDB may have stored."""
+        for name, at in archive.moment.streams.items():
+            if name in streams.FILLERS:
+                await streams.advance(self._bus, name, at.last)
+
+    async def compare(self, archive: VerifiedArchive, log: Log) -> None:
+        """Read everything again; raise `CommandError` for a difference from the archive."""
+        for (database, name), wanted in archive.collections.items():
+            found = (await self._databases[database].tally(name)).end
+            if found != wanted:
+                raise CommandError(
+                    f"{database}.{name} with {found.count} documents differs from the archive "
+                    f"with {wanted.count}"
+                )
+            log(f"{database}.{name}: {found.count} documents equal the archive")
+        for name in streams.COMPLETED:
+            if name in archive.moment.streams:
+                await streams.compare(self._bus, name, archive.moment.streams[name])
+
+    async def finish(self) -> None:
+        """Create indexes, then remove the marks so that services start."""
+        for database in self._databases.values():
+            await database.create_indexes()
+        for database in self._databases.values():
+            await database.unmark()

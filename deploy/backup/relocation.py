@@ -1,0 +1,315 @@
+"""Rewriting of ids and sealed secrets when documents move between installations.
+
+Every installation counts ids from the same first number, so a tenant's ids collide with others.
+Each sequence is shifted as a whole: an id becomes `old + shift`, in a range that the target's
+counter has reserved. Dashboards and flow designs are formatted by clients; there ids are recognized
+by member names, and entity ids by their number range.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from libs.common.identity.seal import Seal, SealBroken
+from libs.common.store.ids import FIRST
+from libs.common.things import MEMBERS
+from services.device.telemetry.partitions import KEY
+from services.workflow.credentials.store import context_of
+from services.workflow.nodes.base import Registry
+from services.workflow.nodes.wiring import node_types
+from services.workflow.notifications.model import Notifications
+from services.workflow.notifications.service import sealed_for, with_secret
+from services.workflow.vault import contexts_in
+
+Document = dict[str, Any]
+
+_THINGS, _FLOWS = "device.things", "workflow.flows"
+_THING_SIZE = 8
+"""Bytes of the device id at the start of a key."""
+_FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
+"""The key of a flow's service contains the flow's id."""
+_ID = r"[1-9][0-9]{6,15}"
+_SEQUENCE_BY_NAME = (
+    (re.compile(r"device_?id$", re.IGNORECASE), "device.things"),
+    (re.compile(r"group_?id$", re.IGNORECASE), "device.device_groups"),
+)
+"""Sequences of ids in client-formatted JSON, by member name."""
+_DEVICES = "devices"
+"""Member of a widget with a list of `{id}`."""
+_DIGITS = 16
+"""Digits of the longest id."""
+_GRANTED = {
+    "DASHBOARD": "management.dashboards",
+    "WORKFLOW": _FLOWS,
+    "DEVICE": _THINGS,
+    "DEVICE_GROUP": "device.device_groups",
+}
+_ACTORS = {"user": "auth.users", "application": "auth.applications"}
+_AUDITED = {
+    "user": "auth.users",
+    "role": "auth.roles",
+    "menu": "auth.menus",
+    "application": "auth.applications",
+    "session": "auth.users",
+}
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """Id shifts and seals of one move."""
+
+    shifts: Mapping[str, int]
+    """Number to add to the ids of each sequence (`{service}.{name}`)."""
+    ends: Mapping[str, int]
+    """Next id of each sequence at the source; all ids are lower."""
+    tenant: str
+    account: tuple[Seal, Seal]
+    """Seals of integration secrets: at the source, at the target."""
+    flows: tuple[Seal, Seal]
+    """Seals of flow secrets: at the source, at the target."""
+    contexts: dict[str, str] = field(default_factory=dict)
+    """Seal context of each flow secret by its mark, as found in the designs."""
+
+    def shifted(self, sequence: str, old: int) -> int:
+        """Return the id at the target."""
+        return old + self.shifts.get(sequence, 0)
+
+    def is_id(self, sequence: str, value: int) -> bool:
+        """Return whether a number can be an id of the sequence."""
+        return FIRST <= value < self.ends.get(sequence, FIRST)
+
+    def shifted_entity(self, value: int) -> int:
+        """Return the entity id at the target, or `value` if it is not an entity id."""
+        if not self.is_id(_THINGS, value // MEMBERS):
+            return value
+        return value + self.shifts.get(_THINGS, 0) * MEMBERS
+
+
+def shift(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
+    """Shift the ids at known paths; `a.b` applies to each element if `a` is a list."""
+    for path, sequence in ids.items():
+        _shift_at(document, path.split("."), sequence, move)
+
+
+def _shift_at(value: Any, path: list[str], sequence: str, move: Relocation) -> None:
+    if isinstance(value, list):
+        for element in value:
+            _shift_at(element, path, sequence, move)
+        return
+    if not isinstance(value, dict) or value.get(path[0]) is None:
+        return
+    if len(path) > 1:
+        _shift_at(value[path[0]], path[1:], sequence, move)
+    elif isinstance(value[path[0]], list):
+        value[path[0]] = [move.shifted(sequence, old) for old in value[path[0]]]
+    else:
+        value[path[0]] = move.shifted(sequence, value[path[0]])
+
+
+def rewrite_custom_entity(document: Document, move: Relocation) -> None:
+    """Rename the service of a flow, whose identifier is the (already shifted) flow id."""
+    if document.get("flow") is not None:
+        document["identifier"] = str(document["flow"])
+
+
+def rewrite_alarm_state(document: Document, move: Relocation) -> None:
+    """Rebuild the key from the (already shifted) rule and device ids."""
+    document["_id"] = f"{document['rule']}.{document['generation']}.{document['device']}"
+
+
+def rewrite_alarm(document: Document, move: Relocation) -> None:
+    """Rewrite the reference to the state and the users who claimed or cleared it."""
+    if "state" in document:
+        _, generation, _ = document["state"].split(".")
+        document["state"] = f"{document['rule']}.{generation}.{document['device']}"
+    for name in ("claimedBy", "clearedBy"):
+        if str(document.get(name)).isdecimal():
+            document[name] = str(move.shifted("auth.users", int(document[name])))
+
+
+def rewrite_history_key(document: Document, move: Relocation) -> None:
+    """Rewrite the device id at the start of a history key."""
+    thing, at, sequence = KEY.unpack(document["_id"])
+    document["_id"] = KEY.pack(move.shifted(_THINGS, thing), at, sequence)
+
+
+def rewrite_frame(document: Document, move: Relocation) -> None:
+    """Rewrite the key, the identity and the remembered keys; each starts with the id."""
+    rewrite_history_key(document, move)
+    thing = document["_id"][:_THING_SIZE]
+    for name in ("i", "h"):
+        if name in document:
+            keys = document[name]
+            several = isinstance(keys, list)
+            made = [thing + bytes(key)[_THING_SIZE:] for key in (keys if several else [keys])]
+            document[name] = made if several else made[0]
+
+
+def rewrite_tagged_entity(document: Document, move: Relocation) -> None:
+    """Rewrite the key, which is an entity id."""
+    document["_id"] = move.shifted_entity(document["_id"])
+
+
+def rewrite_canvas(document: Document, move: Relocation) -> None:
+    """Rewrite the entity ids in widgets, whose JSON clients format."""
+    for widget in document["widgets"]:
+        widget["data"] = _rewrite_json(widget["data"], move).decode()
+    document["entityIds"] = [move.shifted_entity(old) for old in document.get("entityIds", ())]
+
+
+def rewrite_attached_canvas(document: Document, move: Relocation) -> None:
+    """Rewrite the canvas of a device, or an additional canvas of a dashboard."""
+    rewrite_canvas(document, move)
+    sequence = _THINGS if document["attachType"] == "DEVICE" else _GRANTED["DASHBOARD"]
+    document["attachId"] = move.shifted(sequence, document["attachId"])
+
+
+def rewrite_design(document: Document, move: Relocation) -> None:
+    """Rewrite a flow design, and remember the seal contexts of its secrets."""
+    collect_contexts(document, move)
+    document["design"] = _rewrite_json(document["design"], move).decode()
+
+
+def collect_contexts(document: Document, move: Relocation) -> None:
+    """Remember the seal contexts of the secrets in a design."""
+    move.contexts.update(contexts_in(move.tenant, document["design"], REGISTRY))
+
+
+def rewrite_deployed_flow(document: Document, move: Relocation) -> None:
+    """Rewrite a deployed flow (`deployed` or `flow`) and the settings of its timer."""
+    for name in ("deployed", "flow"):
+        if name in document:
+            document[name] = _rewrite_json(document[name], move, flow=True)
+
+
+def rewrite_flow_secret(document: Document, move: Relocation) -> None:
+    """Seal a secret with the target's key; skip one that no design refers to."""
+    context = move.contexts.get(document["_id"])
+    if context is not None:
+        document["sealed"] = _reseal(document["sealed"], context, move.flows)
+
+
+def rewrite_openapi_account(document: Document, move: Relocation) -> None:
+    """Seal the secret of `openapi-client` with the target's key."""
+    if document.get("secret"):
+        document["secret"] = _reseal(document["secret"], move.tenant, move.account)
+
+
+def rewrite_network_server(document: Document, move: Relocation) -> None:
+    """Seal the credentials of a tenant's network server with the target's key."""
+    for secret in document.get("secrets", {}).values():
+        secret["sealed"] = _reseal(secret["sealed"], move.tenant, move.account)
+
+
+def rewrite_credential(document: Document, move: Relocation) -> None:
+    """Seal a flow credential with the target's key."""
+    document["sealed"] = _reseal(document["sealed"], context_of(document), move.flows)
+
+
+def rewrite_notifications(document: Document, move: Relocation) -> None:
+    """Seal the secret of a user's webhook with the target's key."""
+    settings = msgspec.convert(document["settings"], Notifications)
+    if settings.webhook is not None and settings.webhook.secret:
+        context = sealed_for(move.tenant, settings.webhook)
+        again = _reseal(settings.webhook.secret, context, move.flows)
+        settings = with_secret(settings, again)
+    document["settings"] = msgspec.to_builtins(settings)
+
+
+SEALED = (
+    rewrite_flow_secret,
+    rewrite_credential,
+    rewrite_openapi_account,
+    rewrite_network_server,
+    rewrite_notifications,
+)
+"""Rewrites that seal secrets again."""
+
+
+def rewrite_grant(document: Document, move: Relocation) -> None:
+    """Rewrite the id of the granted resource."""
+    if document["type"] == "ENTITY":
+        document["id"] = move.shifted_entity(document["id"])
+    elif document["type"] in _GRANTED:
+        document["id"] = move.shifted(_GRANTED[document["type"]], document["id"])
+
+
+def rewrite_audit_entry(document: Document, move: Relocation) -> None:
+    """Rewrite actor and object of an audit entry; ids are strings there."""
+    for part, kind, sequences in (("actor", "kind", _ACTORS), ("object", "type", _AUDITED)):
+        named = document.get(part, {})
+        sequence = sequences.get(named.get(kind, ""))
+        if sequence and re.fullmatch(_ID, named.get("id", "")):  # the operator has id 0
+            named["id"] = str(move.shifted(sequence, int(named["id"])))
+
+
+def _reseal(sealed: str, context: str, seals: tuple[Seal, Seal]) -> str:
+    before, after = seals
+    try:
+        return after.seal(before.open(sealed, context), context)
+    except SealBroken:
+        return sealed  # unreadable at the source as well
+
+
+def _rewrite_json(text: str | bytes, move: Relocation, *, flow: bool = False) -> bytes:
+    """Return JSON with rewritten ids; return a draft that is not JSON unchanged."""
+    try:
+        content = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text.encode() if isinstance(text, str) else text
+    if flow:
+        content["flowId"] = move.shifted(_FLOWS, content["flowId"])
+    return msgspec.json.encode(_rewrite_value(content, move))
+
+
+def _rewrite_value(value: Any, move: Relocation) -> Any:
+    if isinstance(value, dict):
+        return {name: _rewrite_member(name, member, move) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_rewrite_value(element, move) for element in value]
+    if isinstance(value, str):
+        return _rewrite_text(value, move)
+    return move.shifted_entity(value) if type(value) is int else value
+
+
+def _rewrite_text(value: str, move: Relocation) -> str:
+    if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        return str(move.shifted_entity(int(value)))
+    return _FLOW_SERVICE.sub(lambda found: _rewrite_flow_service(found, move), value)
+
+
+def _rewrite_member(name: str, value: Any, move: Relocation) -> Any:
+    if name == _DEVICES and isinstance(value, list):
+        return [_rewrite_listed_device(device, move) for device in value]
+    for pattern, sequence in _SEQUENCE_BY_NAME:
+        if pattern.search(name) and re.fullmatch(_ID, str(value)):
+            known = move.is_id(sequence, int(value))
+            return type(value)(move.shifted(sequence, int(value))) if known else value
+    return _rewrite_value(value, move)
+
+
+def _rewrite_listed_device(value: Any, move: Relocation) -> Any:
+    if not isinstance(value, dict) or "id" not in value:
+        return _rewrite_value(value, move)
+    device = _rewrite_member("device_id", value["id"], move)
+    return {**_rewrite_value(value, move), "id": device}
+
+
+def _rewrite_flow_service(found: re.Match[str], move: Relocation) -> str:
+    flow = int(found[1])
+    if not move.is_id(_FLOWS, flow):
+        return found[0]
+    return f"system.integration.{move.shifted(_FLOWS, flow)}"
+
+
+def _registry() -> Registry:
+    """Return the node types, to inspect designs only."""
+    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
+    return node_types(nothing, nothing, nothing)
+
+
+REGISTRY = _registry()
