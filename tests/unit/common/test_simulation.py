@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.simulation import SimulatedDevice
 from libs.common.tsl import compile_tsl, parse_document
-from tests.unit.deploy.local.test_simulated_device import set_properties
+from tests.unit.deploy.local.test_simulator import set_properties
 
 TSL: dict[str, Any] = {
     "version": "v1.0",

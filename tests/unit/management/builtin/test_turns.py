@@ -150,7 +150,7 @@ async def test_a_short_sync_ends_beside_long_ones() -> None:
     await client._syncing.stop()
 
 
-async def test_simulated_devices_of_one_tenant_delay_no_other(monkeypatch: Any) -> None:
+async def test_simulators_of_one_tenant_delay_no_other(monkeypatch: Any) -> None:
     """However many reports of a tenant are on their way, another's is sent."""
     devices = [
         DeviceRef(
