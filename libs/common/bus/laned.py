@@ -159,9 +159,11 @@ class LanedMessages:
     def _enters(self, lane: str, message: Msg) -> bool:
         """Let a message wait in its lane; return whether there was room."""
         lanes, size = self._lanes, len(message.data) + COST
-        items_full = lanes.waiting(lane) >= max(self._items, MOST_ITEMS - lanes.items)
-        size_full = lanes.waiting_size(lane) + size > max(SIZE, MOST_SIZE - lanes.size)
-        full = lanes.waiting(lane) and (items_full or size_full)
+        waiting = lanes.waiting(lane)
+        full = waiting and (
+            waiting >= max(self._items, MOST_ITEMS - lanes.items)
+            or lanes.waiting_size(lane) + size > max(SIZE, MOST_SIZE - lanes.size)
+        )
         if full or lanes.size >= 2 * MOST_SIZE:
             return False
         lanes.put(lane, message, size=size)

@@ -119,19 +119,18 @@ class Lanes(Generic[T]):
         The lane moves to the end of the round.
         """
         now = self._clock()
-        best = -math.inf
+        best, chosen = -math.inf, None
         for name, lane in self._ring.items():
             elapsed = self._elapsed(lane, now)
             deficit = self._left(lane, elapsed) - elapsed
-            if (deficit > 0 or deficit > best) and may(name):
+            if deficit > best and may(name):
+                best, chosen = deficit, name
                 if deficit > 0:
-                    self._ring.move_to_end(name)
-                    return name
-                best = deficit
-        if best == -math.inf:
-            return None
-        self._round += math.floor(-best / self._quantum) + 1
-        return self.next(may)
+                    break
+        if chosen is not None:
+            self._round += max(0, math.floor(-best / self._quantum) + 1)
+            self._ring.move_to_end(chosen)
+        return chosen
 
     def sub_lanes(self, lane: str) -> Iterator[Hashable]:
         """Return the sub-lanes of a lane that have items, in the order of their turns."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -142,11 +142,11 @@ class FairScheduler:
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
         """Hold a worker, or wait in the lane; return when it began, or will."""
-        if not self._lanes.waiting(lane) and self._may(lane) and self._may_sub(lane, sub):
+        if not self._lanes.waiting(lane) and self._may(lane, [sub]):
             return self._hold(lane, sub)
         turn: Turn = asyncio.get_running_loop().create_future()
         self._lanes.put(lane, turn, size=size, sub=sub)
-        if self._caps:  # other sub-lanes of the lane may wait because of their own cap
+        if self._may(lane, [sub]):  # other sub-lanes may wait because of their own cap
             self._hand_out()
         return turn
 
@@ -178,21 +178,24 @@ class FairScheduler:
     def _hand_out(self) -> None:
         """Give free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._may_next)) is not None:
-            sub = next(one for one in self._lanes.sub_lanes(lane) if self._may_sub(lane, one))
+            sub = next(self._lanes.sub_lanes(lane))
+            if self._caps:
+                most, subs = self._caps(lane).sub, self._lanes.sub_lanes(lane)
+                sub = next(one for one in subs if self._held[lane, one] < most)
             turn, _ = self._lanes.pop(lane, sub)
             if not turn.done():  # else it is cancelled
                 turn.set_result(self._hold(lane, sub))
 
-    def _may(self, lane: str) -> bool:
-        held = self._lanes.running(lane)
-        return held < self._free and (not self._caps or held < self._caps(lane).lane)
-
     def _may_next(self, lane: str) -> bool:
-        subs = self._lanes.sub_lanes(lane)
-        return self._may(lane) and any(self._may_sub(lane, sub) for sub in subs)
+        return self._may(lane, self._lanes.sub_lanes(lane))
 
-    def _may_sub(self, lane: str, sub: Hashable) -> bool:
-        return not self._caps or self._held[lane, sub] < self._caps(lane).sub
+    def _may(self, lane: str, subs: Iterable[Hashable]) -> bool:
+        """Return whether a lane may hold one more worker for one of its sub-lanes."""
+        held = self._lanes.running(lane)
+        if held >= self._free or not self._caps:
+            return held < self._free
+        most = self._caps(lane)
+        return held < most.lane and any(self._held[lane, sub] < most.sub for sub in subs)
 
 
 T = TypeVar("T")
