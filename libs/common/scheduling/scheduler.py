@@ -103,8 +103,8 @@ class FairScheduler:
         deadline: float | None = None,
     ) -> R:
         """Run `job` in a slot and return its result; raise as `slot` does."""
-        async with self.slot(lane, sub=sub, size=size, deadline=deadline):
-            return await job()
+        async with nullcontext() if deadline is None else asyncio.timeout(deadline):
+            return await self._run(self._enter(lane, sub, size), lane, job, sub, size)
 
     def start(
         self,
@@ -130,7 +130,7 @@ class FairScheduler:
         self,
         turn: "float | Turn",
         lane: str,
-        job: Callable[[], Coroutine[Any, Any, R]],
+        job: Callable[[], Awaitable[R]],
         sub: Hashable,
         size: int,
     ) -> R:

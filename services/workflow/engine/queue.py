@@ -2,8 +2,8 @@
 
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -114,19 +114,23 @@ class RunQueue:
             if not self._waiting[key]:
                 del self._waiting[key]
 
-    @asynccontextmanager
-    async def turn(self, place: Place, *, quick: bool = False) -> AsyncIterator[None]:
-        """Wait for the turn of a run and let it go on around the block.
+    async def run(
+        self, place: Place, job: Callable[[], Awaitable[object]], *, quick: bool = False
+    ) -> None:
+        """Wait for the turn of a run, and then carry out `job`.
 
-        It waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
+        The run waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
         """
-        tenant, flow_id = place.owner
-        async with (self._quick if quick else self._slots).slot(tenant, sub=flow_id):
+
+        async def carry_out() -> None:
             self.leave(place)
             try:
-                yield
+                await job()
             finally:
                 self.put(place)
+
+        tenant, flow_id = place.owner
+        await (self._quick if quick else self._slots).run(tenant, carry_out, sub=flow_id)
 
     def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
         """Wait for the turn of a request to another system: a run may have many at once.

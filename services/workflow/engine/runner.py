@@ -199,8 +199,7 @@ class Engine:
             plan=plan, run=run, limits=limits, seal=_nothing, turn=turn, dry_run=dry_run
         )
         try:
-            async with self.queue.turn(place):
-                await execution.go(outputs)
+            await self.queue.run(place, partial(execution.go, outputs))
         finally:
             self.queue.leave(place)
 
@@ -238,8 +237,8 @@ class Engine:
             return
         place, limits, seal = self._in_hand[run.id], self.limits, self.log.seal
         turn = partial(self.queue.request, place.owner)
-        async with self.queue.turn(place, quick=plan.quick):
-            await Execution(plan=plan, run=run, limits=limits, seal=seal, turn=turn).go()
+        execution = Execution(plan=plan, run=run, limits=limits, seal=seal, turn=turn)
+        await self.queue.run(place, execution.go, quick=plan.quick)
 
 
 async def admitted(engine: Engine, starts: Iterable[Start]) -> list[Start]:

@@ -77,12 +77,14 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     flooded = await listens(workflow.admin("loud"), key, code())
     calm = await listens(workflow.admin("other"), key)
     flood = [reported(key, tenant="loud", t=number) for number in range(5)]
-    busy = Place(Owner("loud", 0))
+    busy, end = Place(Owner("loud", 0)), asyncio.Event()
     core.engine.queue.put(busy)
-    async with core.engine.queue.turn(busy):
-        await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
-        await ended(core, [calm], 1)
-        assert [run["status"] for run in await runs_of(core, [flooded])] == ["RUNNING"] * 3
+    holding = asyncio.ensure_future(core.engine.queue.run(busy, end.wait))
+    await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
+    await ended(core, [calm], 1)
+    assert [run["status"] for run in await runs_of(core, [flooded])] == ["RUNNING"] * 3
+    end.set()
+    await holding
     core.engine.queue.leave(busy)
     await ended(core, [flooded], 5)
 

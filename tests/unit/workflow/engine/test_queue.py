@@ -1,6 +1,8 @@
 """Who may wait for a run, and what is counted."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -22,6 +24,22 @@ def entered(queue: RunQueue, tenant: str, flow_id: int = 1, most: int = 10_000) 
         except NoRoom:
             return number
     return most
+
+
+@asynccontextmanager
+async def running(queue: RunQueue, place: Place, *, quick: bool = False) -> AsyncIterator[None]:
+    """Hold the turn of a run around the block."""
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def job() -> None:
+        begun.set()
+        await end.wait()
+
+    run = asyncio.ensure_future(queue.run(place, job, quick=quick))
+    await begun.wait()
+    yield
+    end.set()
+    await run
 
 
 def test_a_flow_has_so_many_runs_that_wait():
@@ -64,7 +82,7 @@ async def test_a_run_whose_turn_it_is_does_not_wait():
     for quick in (False, True):
         found.enter(place)
         use.append(found.use("t"))
-        async with found.turn(place, quick=quick):
+        async with running(found, place, quick=quick):
             use.append(found.use("t"))
         use.append(found.use("t"))
         found.leave(place)
@@ -79,11 +97,17 @@ async def test_quick_runs_do_not_wait_for_those_that_take_their_time():
     slow, quick = Place(Owner("t", 1)), Place(Owner("t", 2))
     for place in (slow, slow, quick, quick):
         found.enter(place)
-    async with found.turn(slow):
-        second = asyncio.ensure_future(found.turn(slow).__aenter__())
-        async with found.turn(quick, quick=True), found.turn(quick, quick=True):
-            assert not second.done()
+    begun = asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+
+    async with running(found, slow):
+        second = asyncio.ensure_future(found.run(slow, begin))
+        async with running(found, quick, quick=True), running(found, quick, quick=True):
+            assert not begun.is_set()
     await second
+    assert begun.is_set()
 
 
 async def test_requests_of_a_run_to_other_systems_are_as_many_as_runs_may_be():
