@@ -86,12 +86,26 @@ class FairScheduler:
         has not ended `deadline` seconds after the call.
         """
         async with nullcontext() if deadline is None else asyncio.timeout(deadline):
-            turn = self._enter(lane, sub, size)
-            began = turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
+            began = await self.acquire(lane, sub=sub, size=size)
             try:
                 yield
             finally:
-                self._release(lane, sub, began)
+                self.release(lane, began, sub=sub)
+
+    async def acquire(self, lane: str, *, sub: Hashable = None, size: int = 0) -> float:
+        """Wait for a worker and return what `release` needs; raise `LaneFull` as `slot` does."""
+        turn = self._enter(lane, sub, size)
+        return turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
+
+    def release(self, lane: str, began: float, *, sub: Hashable = None) -> None:
+        """Return a worker."""
+        self._free += 1
+        self._lanes.end(lane, began)
+        if self._caps:
+            self._held[lane, sub] -= 1
+            if not self._held[lane, sub]:
+                del self._held[lane, sub]
+        self._hand_out()
 
     async def run(
         self,
@@ -103,8 +117,8 @@ class FairScheduler:
         deadline: float | None = None,
     ) -> R:
         """Run `job` in a slot and return its result; raise as `slot` does."""
-        async with nullcontext() if deadline is None else asyncio.timeout(deadline):
-            return await self._run(self._enter(lane, sub, size), lane, job, sub, size)
+        async with self.slot(lane, sub=sub, size=size, deadline=deadline):
+            return await job()
 
     def start(
         self,
@@ -130,7 +144,7 @@ class FairScheduler:
         self,
         turn: "float | Turn",
         lane: str,
-        job: Callable[[], Awaitable[R]],
+        job: Callable[[], Coroutine[Any, Any, R]],
         sub: Hashable,
         size: int,
     ) -> R:
@@ -138,7 +152,7 @@ class FairScheduler:
         try:
             return await job()
         finally:
-            self._release(lane, sub, began)
+            self.release(lane, began, sub=sub)
 
     def _enter(self, lane: str, sub: Hashable, size: int) -> "float | Turn":
         """Hold a worker, or wait in the lane; return when it began, or will."""
@@ -157,7 +171,7 @@ class FairScheduler:
             if turn.cancelled():
                 self._lanes.remove(lane, turn, size=size, sub=sub)
             else:  # the worker came at the same moment
-                self._release(lane, sub, turn.result())
+                self.release(lane, turn.result(), sub=sub)
             raise
 
     def _hold(self, lane: str, sub: Hashable) -> float:
@@ -165,15 +179,6 @@ class FairScheduler:
         if self._caps:
             self._held[lane, sub] += 1
         return self._lanes.begin(lane)
-
-    def _release(self, lane: str, sub: Hashable, began: float) -> None:
-        self._free += 1
-        self._lanes.end(lane, began)
-        if self._caps:
-            self._held[lane, sub] -= 1
-            if not self._held[lane, sub]:
-                del self._held[lane, sub]
-        self._hand_out()
 
     def _hand_out(self) -> None:
         """Give free workers to the lanes whose turn it is."""

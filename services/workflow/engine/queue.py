@@ -110,8 +110,9 @@ class RunQueue:
     def _add(self, owner: Owner, number: int) -> None:
         self._free -= number
         for key in (owner.tenant, owner):
-            self._waiting[key] += number
-            if not self._waiting[key]:
+            if places := self._waiting[key] + number:
+                self._waiting[key] = places
+            else:
                 del self._waiting[key]
 
     async def run(
@@ -121,16 +122,15 @@ class RunQueue:
 
         The run waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
         """
-
-        async def carry_out() -> None:
-            self.leave(place)
-            try:
-                await job()
-            finally:
-                self.put(place)
-
         tenant, flow_id = place.owner
-        await (self._quick if quick else self._slots).run(tenant, carry_out, sub=flow_id)
+        slots = self._quick if quick else self._slots
+        began = await slots.acquire(tenant, sub=flow_id)
+        self.leave(place)
+        try:
+            await job()
+        finally:
+            self.put(place)
+            slots.release(tenant, began, sub=flow_id)
 
     def request(self, owner: Owner) -> AbstractAsyncContextManager[None]:
         """Wait for the turn of a request to another system: a run may have many at once.

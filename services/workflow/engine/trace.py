@@ -23,8 +23,9 @@ FULL = '{"truncated":"","reason":"the trace is full"}'
 _WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
 )
+_HINT = re.compile(b"pass|secret|token|auth|cookie|key|credential")
+"""A part of any of these words in lower case, which is found much sooner."""
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
-_SECRET_WORD = re.compile(_WORDS.encode(), re.IGNORECASE)
 _SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECASE)
 
 
@@ -90,7 +91,7 @@ def shown_text(value: Any) -> str | None:
     if value is None:
         return None
     encoded = msgspec.json.encode(value, enc_hook=str)
-    if _SECRET_WORD.search(encoded) and _SECRET_KEY.search(encoded):
+    if _HINT.search(encoded.lower()) and _SECRET_KEY.search(encoded):
         encoded = msgspec.json.encode(masked(msgspec.json.decode(encoded)))
     text = encoded.decode()
     if len(text) <= LONGEST_TEXT:

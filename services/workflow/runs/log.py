@@ -10,7 +10,6 @@ from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import workflow_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
-from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import trace_header
@@ -89,13 +88,16 @@ def _size(run: Run) -> int:
 
 def finished(run: Run) -> OutboxEntry:
     """`event.{tenant}.workflow.{flowId}.finished`."""
-    body = copy_fields(
-        WorkflowFinished,
-        run,
+    body = WorkflowFinished(
         event_id=f"w-{run.id}",
         created_at=now_ms(),
+        tenant=run.tenant,
+        flow_id=run.flow_id,
         run_id=run.id,
+        version=run.version,
         status="ERROR" if run.status == "ERROR" else "SUCCESS",
+        started_at=run.started_at,
+        time_cost=run.time_cost,
         error=run.error or "",
     )
     subject = workflow_event(run.tenant, run.flow_id, "finished")
