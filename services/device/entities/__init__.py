@@ -1,1 +1,1 @@
-"""Entities for consoles and other services: search, values, history, services, custom ones."""
+"""Entities: search, values, history, service calls, custom entities and tags."""

@@ -1,11 +1,9 @@
-"""The advanced search for entities: conditions and orders.
+"""Advanced search of entities: column filters and sort orders.
 
-The order of a search: criteria of members and criteria of things.
-
-Criteria of members that come first cut all entities into groups: all that are called
-"Battery", then all that are called "Humidity". Inside a group it goes thing by thing, in the
-order of the first criterion of things (the newest first, when there is none), and inside a
-thing by what is left.
+An order has criteria of members and of things. Leading criteria of members divide all entities into
+groups: first all that are named "Battery", then all that are named "Humidity". A group is sorted by
+thing, by the first criterion of things (newest first by default), and within a thing by the
+remaining criteria.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +20,14 @@ from services.device.entities.schemas import AdvancedSearch, ColumnFilter
 from services.device.entities.search_filters import (
     FIELD,
     NEGATED,
-    KeyBegins,
-    KeyEnds,
+    KeyPrefix,
+    KeySuffix,
     KeyTest,
     Keyword,
     TextFilter,
-    integrations_named,
+    find_integrations,
     text_condition,
-    text_fits,
+    text_matches,
 )
 from services.device.entities.tags import EntityTags
 from services.device.members.entity import EntityThing
@@ -51,14 +49,14 @@ OPERATORS: Mapping[str, Sequence[str]] = {
     "ENTITY_TAGS": ("ANY_EQUALS", "CONTAINS", "NOT_CONTAINS", "EQ", *_EMPTY),
     "DEVICE_ID": ("EQ",),
 }
-"""What a column can be asked."""
+"""Operators of each column."""
 _KNOWN = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
 MemberTest = Callable[[Member, MemberSet], bool]
 
 
 @dataclass(frozen=True)
-class Names:
-    """What names in a filter stand for."""
+class NameResolver:
+    """Resolves names in a filter."""
 
     tenant: str
     integrations: Mapping[str, ShownIntegration]
@@ -68,26 +66,26 @@ class Names:
 
 @dataclass
 class AdvancedFilter:
-    """A filter that has been read."""
+    """A parsed filter."""
 
     members: list[MemberTest] = field(default_factory=list)
     things: TextFilter = field(default_factory=TextFilter)
     key_test: KeyTest | None = None
     negated: bool = False
     keys: list[str] | None = None
-    """The only key that is wanted, in a list."""
-    key_but: str | None = None
-    """A key that is not wanted."""
+    """If present, a list with the only wanted key."""
+    excluded_key: str | None = None
+    """A key that is excluded."""
     ids: list[int] | None = None
-    """The only entities that are wanted."""
-    without: frozenset[int] = frozenset()
-    """Entities that are not wanted."""
+    """If present, only these entities match."""
+    excluded_ids: frozenset[int] = frozenset()
+    """Entities that are excluded."""
 
     @classmethod
     async def from_columns(
-        cls, columns: Mapping[str, ColumnFilter], names: Names
+        cls, columns: Mapping[str, ColumnFilter], names: NameResolver
     ) -> "AdvancedFilter":
-        """Read a filter; raise `InvalidInput` that names the column at fault."""
+        """Parse a filter; raise `InvalidInput` for the invalid column."""
         found = cls()
         for column, wanted in columns.items():
             _check(column, wanted)
@@ -109,8 +107,8 @@ class AdvancedFilter:
                     found._add_device(text)
         return found
 
-    def wants(self, members: MemberSet) -> list[Member]:
-        """The members of a model that pass; hidden ones do not."""
+    def select_members(self, members: MemberSet) -> list[Member]:
+        """Return the members of a model that pass and are not hidden."""
         return [
             member
             for member in members.members
@@ -119,51 +117,51 @@ class AdvancedFilter:
 
     @property
     def conditions(self) -> list[dict[str, object]]:
-        """On devices."""
+        """Return the conditions on devices."""
         return self.things.conditions
 
     @property
-    def fits(self) -> Callable[..., bool]:
-        """The same of a thing."""
-        return self.things.fits
+    def accepts(self) -> Callable[..., bool]:
+        """Return the test of a thing."""
+        return self.things.accepts
 
     def _add_key(self, operator: str, text: str) -> None:
         match operator:
             case "EQ":
                 self.keys = [text]
             case "NE":
-                self.key_but = text
+                self.excluded_key = text
             case "START_WITH":
-                self.key_test = KeyBegins(text)
+                self.key_test = KeyPrefix(text)
             case "END_WITH":
-                self.key_test = KeyEnds(text)
+                self.key_test = KeySuffix(text)
             case _:
                 self.key_test = Keyword(text, {}, names=False)
                 self.negated = operator in NEGATED
 
     def _add_device_name(self, operator: str, text: str) -> None:
         self.things.conditions.append(text_condition("name", operator, text))
-        self.things.tests.append(lambda thing: text_fits(operator, text, thing.name))
+        self.things.tests.append(lambda thing: text_matches(operator, text, thing.name))
 
-    def _add_integration_name(self, operator: str, text: str, names: Names) -> None:
+    def _add_integration_name(self, operator: str, text: str, names: NameResolver) -> None:
         negated = operator in NEGATED
-        named = integrations_named(NEGATED.get(operator, operator), text, names.integrations)
+        named = find_integrations(NEGATED.get(operator, operator), text, names.integrations)
         self.things.conditions.append({"integration": {"$nin" if negated else "$in": named}})
         self.things.tests.append(lambda thing: (thing.integration in named) != negated)
 
-    async def _add_groups(self, values: Sequence[str], names: Names) -> None:
+    async def _add_groups(self, values: Sequence[str], names: NameResolver) -> None:
         groups = await names.groups.with_names(names.tenant, values)
         self.things.conditions.append({"group": {"$in": groups}})
         self.things.tests.append(lambda thing: thing.group in groups)
 
-    async def _add_tags(self, wanted: ColumnFilter, names: Names) -> None:
+    async def _add_tags(self, wanted: ColumnFilter, names: NameResolver) -> None:
         positive = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
         operator = positive.get(wanted.operator, wanted.operator)
-        tagged = await names.tags.tagged(names.tenant, operator, wanted.values)
+        tagged = await names.tags.find_tagged(names.tenant, operator, wanted.values)
         if operator == wanted.operator:
             self.ids = tagged
         else:
-            self.without = frozenset(tagged)
+            self.excluded_ids = frozenset(tagged)
 
     def _add_device(self, text: str) -> None:
         device_id = parse_id(text, f"{FIELD}.DEVICE_ID.values")
@@ -171,8 +169,8 @@ class AdvancedFilter:
         self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
 
 
-def device_of(body: AdvancedSearch) -> int | None:
-    """The device whose properties, and perhaps more, are listed without any other filter."""
+def single_device(body: AdvancedSearch) -> int | None:
+    """Return the only device of a search for all its properties, or None."""
     columns = dict(body.entity_filter or {})
     device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
     if device is None or columns or (types is not None and "PROPERTY" not in types.values):
@@ -202,8 +200,8 @@ def _member_test(column: str, wanted: ColumnFilter, text: str) -> MemberTest:
         case "ENTITY_VALUE_TYPE":
             return lambda member, _: member.value_type in values
         case "ENTITY_NAME":
-            return lambda member, _: text_fits(operator, text, member.name)
-    return lambda member, members: text_fits(operator, text, _parent_name(member, members))
+            return lambda member, _: text_matches(operator, text, member.name)
+    return lambda member, members: text_matches(operator, text, _parent_name(member, members))
 
 
 def _parent_name(member: Member, members: MemberSet) -> str | None:
@@ -212,7 +210,7 @@ def _parent_name(member: Member, members: MemberSet) -> str | None:
 
 
 Group = tuple[str, ...]
-"""What the members of a group have in common."""
+"""Common values of the members of a group."""
 
 _NAMES = {
     "id": "_id",
@@ -254,13 +252,16 @@ _STORED = {
     "device_name": ("name",),
     INTEGRATION_NAME: (),
 }
-"""The fields of devices that have an order. Devices do not store the names of integrations, so
-`page` reads the devices of one integration after the other."""
+"""Stored fields of devices by criterion.
+
+Devices do not store names of integrations, so a page reads the devices of one integration after the
+other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Criteria with 1 or -1, of groups, of things, and inside a thing."""
+    """Criteria with 1 or -1: of groups, of things, and within a thing."""
 
     groups: list[tuple[str, int]]
     things: tuple[str, int]
@@ -270,7 +271,7 @@ class Order:
 
     @classmethod
     def from_request(cls, request: PageRequest, names: Mapping[str, str]) -> "Order":
-        """Read the criteria of a request; raise `InvalidInput` that names a wrong one.
+        """Parse the criteria of a request; raise `InvalidInput` for an invalid one.
 
         `names` are those of integrations, by id.
         """
@@ -280,36 +281,36 @@ class Order:
         return cls(criteria[:first], criteria[first], rest, names)
 
     @property
-    def by_integration(self) -> bool:
-        """Whether things are in the order of the names of their integrations."""
+    def is_by_integration(self) -> bool:
+        """Return whether things are sorted by the names of their integrations."""
         return self.things[0] == INTEGRATION_NAME
 
     def sorted_integrations(self, integrations: Iterable[str]) -> list[str]:
         """Return ids of integrations in the order of their names."""
-        return sorted(integrations, key=self._place_of, reverse=self.falling)
+        return sorted(integrations, key=self._place_of, reverse=self.is_descending)
 
     def _place_of(self, integration: str) -> tuple[str, str]:
         return self.names.get(integration, ""), integration
 
     @property
-    def falling(self) -> bool:
-        """Whether things come from the greatest place down."""
+    def is_descending(self) -> bool:
+        """Return whether things are sorted in descending order."""
         return self.things[1] < 0
 
     def group_of(self, member: Member) -> Group:
-        """The group that a member is in."""
+        """Return the group of a member."""
         return tuple(_MEMBER[name](member) for name, _ in self.groups)
 
     def sorted_groups(self, groups: Iterable[Group]) -> list[Group]:
-        """Groups in order."""
+        """Return groups in order."""
         found = list(groups)
         for at in range(len(self.groups) - 1, -1, -1):
             found.sort(key=itemgetter(at), reverse=self.groups[at][1] < 0)
         return found
 
     def sorted_members(self, members: Iterable[Member]) -> list[Member]:
-        """The members of one thing, of one group, in order."""
-        found = sorted(members, key=lambda one: one.number, reverse=self.falling)
+        """Return members of one thing and group, in order."""
+        found = sorted(members, key=lambda one: one.number, reverse=self.is_descending)
         for name, direction in reversed(self.members):
             if name == "_id":
                 found.sort(key=lambda one: one.number, reverse=direction < 0)
@@ -319,13 +320,13 @@ class Order:
                 found.sort(key=_MEMBER[name], reverse=direction < 0)
         return found
 
-    def place(self, thing: EntityThing) -> tuple[Any, ...]:
-        """Where a thing stands among others, to be compared in the direction of `things`."""
-        if self.by_integration:
+    def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
+        """Return the sort key of a thing, to be compared in the direction of `things`."""
+        if self.is_by_integration:
             return (*self._place_of(thing.integration), thing.id)
         return (*_THING[self.things[0]](thing), thing.id)
 
-    def stored(self) -> list[tuple[str, int]]:
-        """The order of things, as MongoDB sorts devices by."""
+    def stored_order(self) -> list[tuple[str, int]]:
+        """Return the order of things as MongoDB sorts devices."""
         name, direction = self.things
         return [(column, direction) for column in (*_STORED[name], "_id")]

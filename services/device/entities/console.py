@@ -1,4 +1,4 @@
-"""`/entity` and `/entity/tags`: entities and their tags on the console."""
+"""Console operations on entities and their tags: `/entity` and `/entity/tags`."""
 
 from typing import Annotated
 
@@ -85,7 +85,7 @@ async def search_entities(
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
 ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
-    """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
+    """Search entities that the caller may see, newest first; at most 10,000."""
     return await entity_search.search(principal, data or SearchEntities())
 
 
@@ -99,9 +99,9 @@ async def search_entities_by_columns(
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
 ) -> Streamed[Page[ShownEntity]]:
-    """Entities that meet a filter of each column, with their latest values; always a page.
+    """Search entities by column filters, with their latest values.
 
-    A page has 10,000 at most.
+    The response is always a page, of at most 10,000 entities.
     """
     return await entity_search.search_advanced(principal, data)
 
@@ -110,7 +110,10 @@ async def search_entities_by_columns(
 async def get_entity_statuses(
     principal: Requester, entities: Entities, data: JSONBody[AskStatus]
 ) -> Streamed[dict[str, LatestValue]]:
-    """By id, of those that the caller sees; what has no value is empty."""
+    """Return latest values by id of entities that the caller may see.
+
+    The value of an entity without one is empty.
+    """
     ids = ids_of(data.entity_ids)
     return await entities.statuses(principal, ids)
 
@@ -119,7 +122,7 @@ async def get_entity_statuses(
 async def list_entity_children(
     principal: Requester, entities: Entities, entity_id: PathId
 ) -> list[ShownEntity]:
-    """The members of an OBJECT, the inputs of a service, the outputs of an event."""
+    """List members of an OBJECT, inputs of a service, or outputs of an event."""
     return await entities.children(principal, entity_id)
 
 
@@ -127,7 +130,7 @@ async def list_entity_children(
 async def get_entity_meta(
     principal: Requester, entities: Entities, entity_id: PathId
 ) -> EntityMeta:
-    """What is known of an entity besides its value."""
+    """Return the metadata of an entity."""
     return await entities.meta(principal, entity_id)
 
 
@@ -135,7 +138,7 @@ async def get_entity_meta(
 async def get_entity_status(
     principal: Requester, entities: Entities, entity_id: PathId
 ) -> EntityStatus:
-    """The latest value of a property; empty when there is none, or none that the caller sees."""
+    """Return the latest value of a property; empty without a value or grant."""
     return await entities.status(principal, entity_id)
 
 
@@ -147,7 +150,7 @@ async def search_entity_history(
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
 ) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
-    """The values that entities had, the newest first; a list without pages ends at 10,000."""
+    """Search history of entities, newest first; a list has at most 10,000 values."""
     return await entity_history.search(principal, data)
 
 
@@ -157,7 +160,7 @@ async def aggregate_entity_history(
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[AggregateHistory],
 ) -> Aggregate:
-    """The last, least or greatest value, the mean or the sum, or how often there was which."""
+    """Return the last value, minimum, maximum, mean, sum, or counts by value."""
     return await entity_history.aggregate(principal, data)
 
 
@@ -170,7 +173,7 @@ async def export_entity_history(
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
         list[Id] | None,
-        QueryParameter(description="Entity ids, each as a parameter of its own"),
+        QueryParameter(description="Entity ids; repeat the parameter for each"),
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
@@ -180,9 +183,9 @@ async def export_entity_history(
     time_zone: Zone = None,
     zone: Annotated[str | None, QueryParameter(name="timeZone", max_length=64)] = None,
 ) -> Stream:
-    """CSV: the values that entities had, those of each the newest first.
+    """Export history of entities as CSV, newest values of each entity first.
 
-    Times are of the time zone, which may be spelt in three ways, or else in UTC.
+    Times are in the time zone, which has three parameter names, or in UTC.
     """
     lines = await entity_export.rows(
         principal_of(request),
@@ -201,9 +204,9 @@ async def update_entity_properties(
     entity_writer: NamedDependency[EntityWriter],
     data: JSONBody[UpdateEntities],
 ) -> None:
-    """Set values by entity key; a device takes them on when it answers.
+    """Set values by entity key; a device applies them when it answers.
 
-    Needs `entity_data.edit`, `device.edit`, `dashboard.edit` or `workflow.edit`. Functions to
+    Requires `entity_data.edit`, `device.edit`, `dashboard.edit` or `workflow.edit`. Functions to
     view suffice while the tenant's setting `viewers_may_command` is on.
     """
     await entity_writer.update(principal, data)
@@ -213,12 +216,10 @@ async def update_entity_properties(
 async def call_entity_services(
     request: HttpRequest, entity_caller: NamedDependency[EntityCaller], data: JSONBody[CallEntities]
 ) -> CalledServices:
-    """Call services with inputs by entity key, and wait for their outputs.
+    """Call services with inputs by entity key, and return their outputs.
 
-    Needs the same functions as `POST /entity/property/update`.
-
-    For a device that is offline nobody waits: it gets the call when it connects, and `detail`
-    says until when.
+    Requires the same functions as `POST /entity/property/update`. An offline device receives the
+    call when it connects; `detail` says until when.
     """
     called = await entity_caller.call(principal_of(request), data)
     queued = [
@@ -234,7 +235,7 @@ async def call_entity_services(
 async def create_entity(
     principal: Requester, custom_entities: Custom, data: JSONBody[CreateEntity]
 ) -> EntityMeta:
-    """Make an entity `system.integration.{identifier}`, or a child of one."""
+    """Create an entity `system.integration.{identifier}`, or a child of one."""
     return await custom_entities.create(principal, data)
 
 
@@ -242,7 +243,7 @@ async def create_entity(
 async def update_entity(
     principal: Requester, custom_entities: Custom, entity_id: PathId, data: JSONBody[UpdateEntity]
 ) -> None:
-    """Give an entity another name, and a custom property other attributes."""
+    """Rename an entity, or change the attributes of a custom property."""
     await custom_entities.update(principal, entity_id, data)
 
 
@@ -250,7 +251,7 @@ async def update_entity(
 async def delete_entities(
     principal: Requester, custom_entities: Custom, data: JSONBody[DeleteEntities]
 ) -> None:
-    """Delete custom entities with their children; other ids are passed over."""
+    """Delete custom entities with their children; ignore other ids."""
     await custom_entities.delete(principal, data)
 
 
@@ -269,13 +270,13 @@ Tags = NamedDependency[EntityTags]
 async def find_entity_tags(
     principal: Requester, entity_tags: Tags, data: JSONBody[FindTags | None] = None
 ) -> Page[ShownTag]:
-    """The tags of the tenant, the newest first."""
+    """Search tags of the tenant, newest first."""
     return await entity_tags.search(principal, data or FindTags())
 
 
 @get("/number", guards=[users])
 async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumber:
-    """How many tags there are; at most 300."""
+    """Count the tags of the tenant; at most 300."""
     return TagNumber(await entity_tags.count(principal))
 
 
@@ -283,7 +284,7 @@ async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumbe
 async def create_entity_tag(
     principal: Requester, entity_tags: Tags, data: JSONBody[WrittenTag]
 ) -> TagRef:
-    """Make a tag that no entity carries yet."""
+    """Create a tag."""
     return TagRef(str(await entity_tags.create(principal, data)))
 
 
@@ -291,7 +292,7 @@ async def create_entity_tag(
 async def update_entity_tag(
     principal: Requester, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
 ) -> None:
-    """Give a tag another name, colour and description."""
+    """Change name, colour and description of a tag."""
     await entity_tags.update(principal, tag_id, data)
 
 
@@ -299,13 +300,13 @@ async def update_entity_tag(
 async def delete_entity_tags(
     principal: Requester, entity_tags: Tags, data: JSONBody[DeleteTags]
 ) -> None:
-    """Delete tags, from entities too; unknown ids are passed over."""
+    """Delete tags, also from entities; ignore unknown ids."""
     await entity_tags.delete(principal, data.ids)
 
 
 @post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])
 async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBody[MapTags]) -> None:
-    """Add, replace or remove tags of the entities that the caller sees, all or none."""
+    """Add, replace or remove tags of entities that the caller may see, all or none."""
     await entity_tags.map(principal, data)
 
 

@@ -1,10 +1,9 @@
-"""Entities that people make themselves, which every user of the tenant sees; and those of flows.
+"""Custom entities of users and of flows, which every user of the tenant may see.
 
-Custom entities in MongoDB: a document of `things` each, its children among its members.
-
-Beside what `services.device.members.entity.of_thing` names it has `tsl` and `hash`, as the
-things of integrations have, `last`, the highest number that a child ever had, and `flow` when it
-is the service of a flow, whose id is its identifier then.
+Each is a document of `things`; its children are members. In addition to the fields that
+`services.device.members.entity.of_thing` reads, a document has `tsl` and `hash`, like the things of
+integrations, `last` (the highest number that a child ever had), and `flow` for the service of a
+flow, whose id is then the identifier.
 """
 
 from collections import defaultdict
@@ -25,9 +24,14 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
 from libs.common.things import LAST_MEMBER, SYSTEM, number_of, thing_of
-from services.device.entities.custom_model import flow_members, member_of, read_attributes, tsl_of
+from services.device.entities.custom_model import (
+    build_member,
+    build_tsl,
+    flow_members,
+    read_attributes,
+)
 from services.device.entities.schemas import CreateEntity, DeleteEntities, EntityMeta, UpdateEntity
-from services.device.entities.service import EntityService, meta_of, unknown_entity
+from services.device.entities.service import EntityService, entity_meta, entity_not_found
 from services.device.entities.tags import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing, tsl_fields
@@ -36,8 +40,8 @@ from services.device.telemetry.latest_values import LatestValues
 from services.device.things.deleted_things import RemovedThings
 from services.device.things.thing_store import OwnThings
 
-Change = Callable[[list[Member]], list[Member]]
-"""What becomes of the members of a thing."""
+MembersChange = Callable[[list[Member]], list[Member]]
+"""Returns the new members of a thing."""
 
 T = TypeVar("T")
 
@@ -61,49 +65,51 @@ class CustomEntityStore:
         self._quota = Quota(own.collection, limits, "records", integration=SYSTEM)
 
     async def add(self, tenant: str, identifier: str, root: Member) -> Document:
-        """Write a new entity; raise `Conflict` when the identifier is taken.
+        """Insert an entity; raise `Conflict` when the identifier exists.
 
-        Raises `TooManyRequests` when the tenant has as many as it may.
+        Raises `TooManyRequests` when the tenant has reached its limit.
         """
         await self._quota.take(tenant)
-        fields = fields_of(identifier, [root]) | {"last": 0}
-        document = _new(await self._ids.take(), tenant, identifier, fields)
+        fields = build_fields(identifier, [root]) | {"last": 0}
+        document = _new_document(await self._ids.take(), tenant, identifier, fields)
         try:
             await self._own.insert(document)
         except DuplicateKey as error:
-            raise _taken(identifier) from error
+            raise _identifier_exists(identifier) from error
         return document
 
     async def add_child(
         self, tenant: str, parent: str, make: Callable[[int], Member]
     ) -> tuple[Document, Member]:
-        """Give an entity a child, with a number that no other one ever had."""
+        """Add a child to an entity, with a number that was never used before."""
 
         async def add_child(session: Session) -> tuple[Document, Member]:
-            known = await self._own.find_one(_with(tenant, parent), session)
+            known = await self._own.find_one(_identity_query(tenant, parent), session)
             if known is None:
-                raise InvalidInput("there is no such entity", field="parent_identifier")
+                raise InvalidInput("no entity has this identifier", field="parent_identifier")
             if "flow" in known:
-                raise InvalidInput("belongs to a flow, change that", field="parent_identifier")
+                raise InvalidInput("belongs to a flow: change the flow", field="parent_identifier")
             members = stored_members(known)
             if known["last"] >= LAST_MEMBER:
-                raise InvalidInput("has had too many children", field="parent_identifier")
+                raise InvalidInput(
+                    "has reached the maximum number of children", field="parent_identifier"
+                )
             child = make(known["last"] + 1)
             _check_child(members, child)
-            changes = fields_of(parent, [*members, child]) | {"last": child.number}
+            changes = build_fields(parent, [*members, child]) | {"last": child.number}
             return await self._own.change(known, changes, session), child
 
         return await self._mongo.transaction(add_child)
 
-    async def change(self, tenant: str, thing_id: int, change: Change) -> Document | None:
-        """Change the members of an entity; None when it is gone."""
+    async def change(self, tenant: str, thing_id: int, change: MembersChange) -> Document | None:
+        """Change the members of an entity; return None when it does not exist."""
 
         async def change_members(session: Session) -> Document | None:
             query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
             known = await self._own.find_one(query, session)
             if known is None or not known["identifier"]:
                 return None
-            changes = fields_of(known["identifier"], change(stored_members(known)))
+            changes = build_fields(known["identifier"], change(stored_members(known)))
             return await self._own.change(known, changes, session)
 
         return await self._mongo.transaction(change_members)
@@ -113,37 +119,37 @@ class CustomEntityStore:
         some = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
         await self._delete({"tenant": tenant, "integration": SYSTEM, **some})
 
-    async def put_flow(self, wanted: PutFlowService) -> None:
-        """Make the thing of a flow, or bring it up to date.
+    async def put_flow_service(self, wanted: PutFlowService) -> None:
+        """Create or update the entity of a flow.
 
-        An input keeps its number as long as it keeps its identifier. Raises `Conflict` when
-        people have made an entity of this identifier.
+        An input keeps its number while it keeps its identifier. Raises `Conflict` when users have
+        created an entity with this identifier.
         """
         identifier, thing_id = str(wanted.flow_id), await self._ids.take()
 
         async def put_service(session: Session) -> None:
-            known = await self._own.find_one(_with(wanted.tenant, identifier), session)
+            known = await self._own.find_one(_identity_query(wanted.tenant, identifier), session)
             if known is not None and "flow" not in known:
-                text = f"there is an entity {identifier} already, delete it"
+                text = f"entity {identifier} already exists: delete it first"
                 raise Conflict(text, field="name")
             before = stored_members(known) if known else []
             members, last = flow_members(wanted, before, known["last"] if known else 0)
-            fields = fields_of(identifier, members) | {"last": last, "flow": wanted.flow_id}
+            fields = build_fields(identifier, members) | {"last": last, "flow": wanted.flow_id}
             if known is None:
-                new = _new(thing_id, wanted.tenant, identifier, fields)
+                new = _new_document(thing_id, wanted.tenant, identifier, fields)
                 await self._own.insert(new, session)
             elif known["hash"] != fields["hash"] or known["members"] != fields["members"]:
                 await self._own.change(known, fields, session)
 
         await self._mongo.transaction(put_service)
 
-    async def remove_flow(self, tenant: str, flow_id: int) -> Document | None:
-        """Delete the thing of a flow; what it was."""
-        gone = await self._delete(_with(tenant, str(flow_id)) | {"flow": flow_id})
+    async def remove_flow_service(self, tenant: str, flow_id: int) -> Document | None:
+        """Delete the entity of a flow and return its document."""
+        gone = await self._delete(_identity_query(tenant, str(flow_id)) | {"flow": flow_id})
         return gone[0] if gone else None
 
     async def _delete(self, query: Document) -> list[Document]:
-        """Delete things with their latest values; the rest of them goes within the hour."""
+        """Delete things with their latest values; other data is deleted within an hour."""
 
         async def delete_entities(session: Session) -> list[Document]:
             found = await self._own.delete(query, session)
@@ -155,46 +161,46 @@ class CustomEntityStore:
         return await self._mongo.transaction(delete_entities)
 
 
-def _with(tenant: str, identifier: str) -> dict[str, Any]:
+def _identity_query(tenant: str, identifier: str) -> dict[str, Any]:
     return {"tenant": tenant, "integration": SYSTEM, "identifier": identifier}
 
 
-def _new(thing_id: int, tenant: str, identifier: str, fields: Document) -> Document:
+def _new_document(thing_id: int, tenant: str, identifier: str, fields: Document) -> Document:
     first = {"_id": thing_id, "createdAt": fields["updatedAt"]}
-    return first | _with(tenant, identifier) | fields
+    return first | _identity_query(tenant, identifier) | fields
 
 
 def stored_members(document: Document) -> list[Member]:
-    """The members of a thing that its document has."""
+    """Return the members in a document."""
     return msgspec.convert(document["members"], list[Member])
 
 
-def fields_of(identifier: str, members: Sequence[Member]) -> Document:
-    """What a document has of a thing's members."""
+def build_fields(identifier: str, members: Sequence[Member]) -> Document:
+    """Return the fields of a document that depend on members."""
     return {
         "members": msgspec.to_builtins(members),
         "updatedAt": datetime.now(UTC),
-        **tsl_fields(tsl_of(identifier, members)),
+        **tsl_fields(build_tsl(identifier, members)),
     }
 
 
 def _check_child(members: Sequence[Member], child: Member) -> None:
     root = next(member for member in members if not member.path)
     if root.value_type != "OBJECT":
-        raise InvalidInput("is no OBJECT", field="parent_identifier")
+        raise InvalidInput("must be an OBJECT", field="parent_identifier")
     if root.type != child.type:
-        raise InvalidInput(f"must be {root.type}, as that of the parent", field="type")
+        raise InvalidInput(f"must be {root.type}, the type of the parent", field="type")
     if any(member.path == child.path for member in members):
-        raise _taken(child.path)
+        raise _identifier_exists(child.path)
 
 
-def _taken(identifier: str) -> Conflict:
-    return Conflict(f"there is an entity {identifier} already", field="identifier")
+def _identifier_exists(identifier: str) -> Conflict:
+    return Conflict(f"entity {identifier} already exists", field="identifier")
 
 
 @dataclass(frozen=True)
 class CustomEntities:
-    """Custom entities on behalf of users and flows."""
+    """Operations of users and flows on custom entities."""
 
     store: CustomEntityStore
     entities: EntityService
@@ -203,20 +209,20 @@ class CustomEntities:
     tags: TagStore
 
     async def create(self, principal: Principal, body: CreateEntity) -> EntityMeta:
-        """Make an entity, or a child of one that is an OBJECT."""
+        """Create an entity, or a child of an OBJECT."""
         if body.parent_identifier is None:
-            member = member_of(body, 0)
+            member = build_member(body, 0)
             document = await self.store.add(principal.tenant, body.identifier, member)
         else:
             document, member = await self.store.add_child(
-                principal.tenant, body.parent_identifier, lambda number: member_of(body, number)
+                principal.tenant, body.parent_identifier, lambda number: build_member(body, number)
             )
-        return meta_of(Entity(of_thing(document), member))
+        return entity_meta(Entity(of_thing(document), member))
 
     async def update(self, principal: Principal, entity_id: int, body: UpdateEntity) -> None:
-        """Change the name of an entity, and of a custom property the attributes.
+        """Rename an entity; set the attributes of a custom property.
 
-        All other entities have the attributes of their TSL.
+        Attributes of other entities follow their TSL.
         """
         entity = await self.entities.find(principal, entity_id)
         if not entity.customized:
@@ -235,19 +241,19 @@ class CustomEntities:
             ]
 
         if await self.store.change(principal.tenant, entity.thing.id, change) is None:
-            raise unknown_entity(entity_id)
+            raise entity_not_found(entity_id)
 
     async def delete(self, principal: Principal, body: DeleteEntities) -> None:
-        """Delete custom entities; all others, and what is unknown, are passed over.
+        """Delete custom entities; ignore others.
 
-        The service of a flow goes with the flow: it is refused, and then nothing is deleted.
+        The service of a flow rejects the request: it is deleted with its flow.
         """
         found = await self.directory.by_ids(principal.tenant, ids_of(body.entity_ids))
         custom = {key: entity for key, entity in found.items() if entity.customized}
         for entity in custom.values():
             if entity.thing.flow is not None:
                 raise InvalidInput(
-                    f"{entity.key} belongs to flow {entity.thing.flow}, delete that",
+                    f"{entity.key} belongs to flow {entity.thing.flow}: delete the flow",
                     field="entity_ids",
                     code="method_not_allowed",
                 )
@@ -258,19 +264,19 @@ class CustomEntities:
             if thing_of(entity_id) not in whole:
                 children[thing_of(entity_id)].add(number_of(entity_id))
         for thing_id, numbers in children.items():
-            await self.store.change(principal.tenant, thing_id, _without(numbers))
+            await self.store.change(principal.tenant, thing_id, _remove_numbers(numbers))
         gone = set(custom).union(*map(_entity_ids, whole.values()))
         await self.tags.forget(sorted(gone))
         await self.grants.forget_entities(principal.tenant, sorted(gone))
 
-    async def put_flow(self, wanted: PutFlowService) -> Settled:
-        """Make the service of a flow like this, again too; `Conflict` when its key is taken."""
-        await self.store.put_flow(wanted)
+    async def put_flow_service(self, wanted: PutFlowService) -> Settled:
+        """Create or update the service of a flow; raise `Conflict`."""
+        await self.store.put_flow_service(wanted)
         return Settled()
 
-    async def remove_flow(self, wanted: RemoveFlowService) -> Settled:
-        """Remove the service of a flow, if there is one."""
-        known = await self.store.remove_flow(wanted.tenant, wanted.flow_id)
+    async def remove_flow_service(self, wanted: RemoveFlowService) -> Settled:
+        """Delete the service of a flow, if it exists."""
+        known = await self.store.remove_flow_service(wanted.tenant, wanted.flow_id)
         gone = _entity_ids(of_thing(known)) if known else []
         await self.tags.forget(gone)
         await self.grants.forget_entities(wanted.tenant, gone)
@@ -281,5 +287,5 @@ def _entity_ids(thing: EntityThing) -> list[int]:
     return [Entity(thing, member).id for member in thing.members.members]
 
 
-def _without(numbers: set[int]) -> Change:
+def _remove_numbers(numbers: set[int]) -> MembersChange:
     return lambda members: [member for member in members if member.number not in numbers]

@@ -1,7 +1,7 @@
-"""What a custom entity is: a thing whose one property, event or service has its identifier.
+"""Model of custom entities: things with one property, event or service.
 
-Its TSL is made from its members, so that its values are checked, stored and told like those of
-any other thing. No I/O.
+Their TSL is built from their members, so that values are checked, stored and published like those
+of any other thing. No I/O.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ _INVALID = "entity_attribute_min_invalid"
 
 
 def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
-    """The attributes that the type can have; blank ones do not count, unknown ones go.
+    """Return the attributes that a type may have, without blank and unknown ones.
 
-    Raises `InvalidInput` that names the attribute at fault.
+    Raises `InvalidInput` with the name of an invalid attribute.
     """
     given = {name: value for name, value in given.items() if value not in (None, "")}
     found: dict[str, Any] = {name: _text(name, given[name]) for name in _ALL if name in given}
@@ -39,12 +39,12 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
                 found[name] = _number(name, given[name], whole=value_type == "LONG")
         if "fraction_digits" in given:
             found["fraction_digits"] = _size("fraction_digits", given, _MOST_DIGITS)
-        _ordered(found, "min", "max")
+        _check_order(found, "min", "max")
     if value_type in _TEXTS:
         for name in ("min_length", "max_length"):
             if name in given:
                 found[name] = _size(name, given, MAX_SIZE)
-        _ordered(found, "min_length", "max_length")
+        _check_order(found, "min_length", "max_length")
     if given.get("enum"):
         found["enum"] = _enum(given["enum"], value_type)
     if "optional" in given:
@@ -52,13 +52,13 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
     return found
 
 
-def _wrong(name: str, reason: str, code: str | None = None) -> InvalidInput:
+def _attribute_error(name: str, reason: str, code: str | None = None) -> InvalidInput:
     return InvalidInput(reason, field=f"{FIELD}.{name}", code=code)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise _wrong(name, f"must be a text of at most {_LONGEST_TEXT} characters")
+        raise _attribute_error(name, f"must be a text of at most {_LONGEST_TEXT} characters")
     return value
 
 
@@ -66,21 +66,21 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
     number = read_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, Unread) or abs(number) > _GREATEST:
         kind = "an integer" if whole else "a number"
-        raise _wrong(name, f"must be {kind}", _INVALID if name == "min" else None)
+        raise _attribute_error(name, f"must be {kind}", _INVALID if name == "min" else None)
     return cast("int | float", number)
 
 
 def _size(name: str, given: Mapping[str, Any], most: int) -> int:
     size = int(_number(name, given[name], whole=True))
     if not 0 <= size <= most:
-        raise _wrong(name, f"must be from 0 to {most}")
+        raise _attribute_error(name, f"must be from 0 to {most}")
     return size
 
 
-def _ordered(found: Mapping[str, Any], low: str, high: str) -> None:
+def _check_order(found: Mapping[str, Any], low: str, high: str) -> None:
     if low in found and high in found and found[low] > found[high]:
         code = f"entity_attribute_{low}_greater_than_{high}"
-        raise _wrong(high, f"must not be less than {low}", code)
+        raise _attribute_error(high, f"must not be less than {low}", code)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -88,19 +88,21 @@ def _flag(name: str, value: Any) -> bool:
         return value
     if value in ("true", "false"):
         return bool(value == "true")
-    raise _wrong(name, "must be true or false")
+    raise _attribute_error(name, "must be true or false")
 
 
 def _enum(given: Any, value_type: ValueType) -> dict[str, str]:
     if value_type not in ("LONG", "STRING"):
-        raise _wrong("enum", f"is not for values of type {value_type}")
+        raise _attribute_error("enum", f"is not supported for values of type {value_type}")
     if not isinstance(given, dict) or len(given) > MOST_OPTIONS:
-        raise _wrong("enum", f"must be an object of at most {MOST_OPTIONS} members")
+        raise _attribute_error("enum", f"must be an object of at most {MOST_OPTIONS} members")
     for key, label in given.items():
         if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
-            raise _wrong(f"enum.{key[:64]}", "must be a label by its value")
+            raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
         if value_type == "LONG" and str(_number(f"enum.{key[:64]}", key, whole=True)) != key:
-            raise _wrong(f"enum.{key[:64]}", "must be an integer in its shortest spelling")
+            raise _attribute_error(
+                f"enum.{key[:64]}", "must be an integer without a sign or leading zeros"
+            )
     return dict(given)
 
 
@@ -113,10 +115,10 @@ _TYPES = {
 }
 
 
-def member_of(body: CreateEntity, number: int) -> Member:
-    """The member that a body asks for; raise `InvalidInput` for one that cannot be."""
+def build_member(body: CreateEntity, number: int) -> Member:
+    """Return the member of a request; raise `InvalidInput`."""
     if body.type == "PROPERTY" and body.access_mod is None:
-        raise InvalidInput("is required of a property", field="access_mod")
+        raise InvalidInput("is required for a property", field="access_mod")
     child = body.parent_identifier is not None
     if child and body.value_type == "OBJECT":
         raise InvalidInput("a child cannot be an OBJECT", field="value_type")
@@ -137,9 +139,9 @@ def member_of(body: CreateEntity, number: int) -> Member:
 def flow_members(
     wanted: PutFlowService, before: Iterable[Member], last: int
 ) -> tuple[list[Member], int]:
-    """The members of the service of a flow, and the highest number that an input has had.
+    """Return the members of a flow's service, and the highest number of an input.
 
-    `before` are the members that it has, `last` is their highest number so far.
+    `before` are its current members, `last` is their highest number ever.
     """
     numbers = {member.path: member.number for member in before}
     identifier = str(wanted.flow_id)
@@ -150,7 +152,7 @@ def flow_members(
         value_type="OBJECT",
         description=wanted.description or None,
     )
-    members = [member_of(root, 0)]
+    members = [build_member(root, 0)]
     for entry in wanted.inputs:
         if entry.identifier not in numbers:
             last += 1
@@ -161,12 +163,12 @@ def flow_members(
             value_type=entry.type,
             parent_identifier=identifier,
         )
-        members.append(member_of(child, numbers.get(entry.identifier, last)))
+        members.append(build_member(child, numbers.get(entry.identifier, last)))
     return members, last
 
 
-def tsl_of(identifier: str, members: Sequence[Member]) -> TslDocument:
-    """The TSL that such members make; raise `InvalidInput` when they make none."""
+def build_tsl(identifier: str, members: Sequence[Member]) -> TslDocument:
+    """Return the TSL of members; raise `InvalidInput` for an invalid one."""
     root = next(member for member in members if not member.path)
     children = [member for member in members if member.path]
     raw: dict[str, Any] = {"version": "v1.0", "properties": [], "events": [], "services": []}
@@ -185,7 +187,9 @@ def tsl_of(identifier: str, members: Sequence[Member]) -> TslDocument:
     try:
         return parse_document(raw)
     except TslInvalid as error:
-        raise InvalidInput(f"makes no TSL: {error}", field="value_attribute") from error
+        raise InvalidInput(
+            f"results in an invalid TSL: {error}", field="value_attribute"
+        ) from error
 
 
 def _property(key: str, member: Member) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from libs.common.http.streaming import Streamed, in_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.spreadsheet import csv_lines, safe_cell
-from services.device.entities.history_store import Record, Source, Span, ValueStore
+from services.device.entities.history_store import Record, Span, ValueSource, ValueStore
 from services.device.entities.schemas import (
     MOST_ENTITIES,
     Aggregate,
@@ -35,16 +35,16 @@ from services.device.telemetry.retention import Retention
 from services.device.telemetry.uplink import FUTURE_MS
 
 LONGEST_LIST = 10_000
-"""Most items of an answer without pages, the newest ones unless another order is asked."""
+"""Maximum items of a response without pages."""
 DIGITS = Decimal("1e-8")
-"""What the mean of DOUBLEs is rounded to, half to even."""
+"""Precision of the mean of DOUBLEs, rounded half to even."""
 EXACT = 1e15
-"""From here on a double has no such digits; decimals, as they are written, have 15."""
+"""Above this value a double has no such digits."""
 
 
 @dataclass(frozen=True)
 class EntityHistory:
-    """History on behalf of users."""
+    """History of entities for users."""
 
     entities: EntityService
     store: ValueStore
@@ -54,9 +54,9 @@ class EntityHistory:
     async def search(
         self, principal: Principal, body: SearchHistory
     ) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
-        """Stream the values of one or some entities, together in the order of time.
+        """Stream the values of entities, merged in the order of time.
 
-        An entity that the user does not see has none.
+        Hidden entities have no values.
         """
         order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
         span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
@@ -65,19 +65,16 @@ class EntityHistory:
             raise InvalidInput("entity_id is required", field="entity_id")
         if len(ids_of(given)) > MOST_ENTITIES:
             raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
-        entities = await self.entities.visible(principal, ids_of(given))
+        entities = await self.entities.find_visible(principal, ids_of(given))
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self.store.page(sources, span, body.skip, limit)
         return body.streamed(_items(entities, records), total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
-        """One value made of all that an entity had, or how often it had which.
-
-        Nothing of an entity that the user does not see.
-        """
+        """Return an aggregate of an entity's values; empty for a hidden entity."""
         span = self.span(body.start_timestamp, body.end_timestamp)
-        visible = await self.entities.visible(principal, [body.entity_id])
+        visible = await self.entities.find_visible(principal, [body.entity_id])
         if not visible:
             return Aggregate()
         entity = visible[0]
@@ -85,28 +82,30 @@ class EntityHistory:
         match body.aggregate_type:
             case "LAST":
                 found = await self.store.last(source, span)
-                return Aggregate() if found is None else _shown(entity, found[2])
+                return Aggregate() if found is None else _to_aggregate(entity, found[2])
             case "AVG" | "SUM":
                 if kind not in ("LONG", "DOUBLE"):
-                    reason = f"{body.aggregate_type} is of numbers, this entity is a {kind}"
+                    reason = f"{body.aggregate_type} requires a number. The entity is a {kind}"
                     raise InvalidInput(reason, field="aggregate_type")
-                return _total(entity, body, await self.store.aggregate(source, span, "TOTAL"))
+                return _sum_or_mean(entity, body, await self.store.aggregate(source, span, "TOTAL"))
             case "COUNT":
                 return _counts(entity, await self.store.aggregate(source, span, "COUNT"))
             case "MIN" | "MAX" as wanted if kind == "BINARY":
                 value = await self.store.extreme_bytes(source, span, wanted)
-                return Aggregate() if value is None else _shown(entity, value)
+                return Aggregate() if value is None else _to_aggregate(entity, value)
             case wanted:
                 rows = await self.store.aggregate(source, span, wanted)
                 value = rows[0]["v"] if rows else None
-                return Aggregate() if value is None else _shown(entity, value)
+                return Aggregate() if value is None else _to_aggregate(entity, value)
 
-    async def source(self, entity: Entity) -> Source:
-        """The values of an entity, as far back as its tenant and product keep them."""
-        return Source(entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model))
+    async def source(self, entity: Entity) -> ValueSource:
+        """Return the values of an entity within its retention."""
+        return ValueSource(
+            entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model)
+        )
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
-        """Return the bounds (ms), both inclusive, as far as history is kept.
+        """Return the bounds (ms), both inclusive, within the retention.
 
         Raises `InvalidInput` when the end is before the start.
         """
@@ -121,7 +120,7 @@ class EntityHistory:
 async def _items(
     entities: Sequence[Entity], records: AsyncGenerator[Record, None]
 ) -> AsyncGenerator[HistoryItem, None]:
-    """Yield records as items; those of one entity and time are counted, as they have no ids."""
+    """Yield records as items; equal entity and time are numbered: records have no ids."""
     before, seen = 0, Counter[int]()
     async with aclosing(records):
         async for at, ts, value in records:
@@ -132,7 +131,7 @@ async def _items(
 
 
 def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
-    """`before` values of the page are of the same entity and time."""
+    """Return an item; `before` values of the page have the same entity and time."""
     return HistoryItem(
         id=f"{entity.id}-{ts}-{before}",
         entity_id=str(entity.id),
@@ -142,12 +141,12 @@ def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
     )
 
 
-def _shown(entity: Entity, value: Any) -> Aggregate:
+def _to_aggregate(entity: Entity, value: Any) -> Aggregate:
     return Aggregate(value=shown_value(entity.member, value), value_type=entity.member.value_type)
 
 
-def _total(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
-    """The sum, or the mean: that of LONGs as it is, that of DOUBLEs rounded."""
+def _sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
+    """Return the sum, or the mean, which is rounded for DOUBLE."""
     if not rows:
         return Aggregate()
     kind, total = entity.member.value_type, rows[0]["v"]
@@ -182,12 +181,12 @@ def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000
-"""Entities of one export."""
+"""Maximum entities of an export."""
 
 
 @dataclass(frozen=True)
 class EntityExport:
-    """Exports on behalf of users."""
+    """Exports history for users."""
 
     entities: EntityService
     history: EntityHistory
@@ -202,15 +201,15 @@ class EntityExport:
         end: int | None,
         zone: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of the file, the newest value of each entity first; times are of `zone`.
+        """Return the lines of the file, newest values of each entity first.
 
-        Raises before the first line: `InvalidInput`, `NotFound` for an entity that the user
-        does not see, `Forbidden` for a user without any grant.
+        Raises before the first line: `InvalidInput`, `NotFound` for a hidden entity, `Forbidden`
+        for a user without any grant.
         """
         wanted = ids_of(ids)
         if not 1 <= len(wanted) <= MOST_EXPORTED:
             raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
-        span, times = self.history.span(start, end), _zone_of(zone)
+        span, times = self.history.span(start, end), _parse_zone(zone)
         entities = await self.entities.find_all(principal, wanted)
         integrations = await self.integrations.known()
         return in_pieces(self._lines(entities, span, integrations, times))
@@ -234,18 +233,18 @@ class EntityExport:
 
 
 def filename() -> str:
-    """`EntityData_{time}.csv`, the time as ISO 8601 has it without separators."""
+    """Return `EntityData_{time}.csv` with the time in ISO 8601 without separators."""
     return f"EntityData_{datetime.now(UTC):%Y%m%dT%H%M%SZ}.csv"
 
 
-def _zone_of(name: str | None) -> tzinfo:
-    """The time zone of an IANA name, UTC for none; raise `InvalidInput`."""
+def _parse_zone(name: str | None) -> tzinfo:
+    """Return the time zone of an IANA name, by default UTC; raise `InvalidInput`."""
     if not name:
         return UTC
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput("is no time zone (IANA)", field="timezone") from error
+        raise InvalidInput("must be the IANA name of a time zone", field="timezone") from error
 
 
 def _row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
@@ -254,7 +253,7 @@ def _row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> 
 
 
 def _cell(entity: Entity, stored: Any) -> str:
-    """A value as text, an enumerated one by its label; only texts can be formulas."""
+    """Return a value as text, or the label of an enumeration."""
     value = shown_value(entity.member, stored)
     labels = entity.member.attribute.get("enum", {})
     if str(value) in labels:

@@ -1,13 +1,11 @@
 """Values of entities in history.
 
-In an aggregate every partition is folded by itself, then the folds are. MongoDB adds doubles with
-a remainder, so that a sum of a million of them has all its digits.
+Properties are in the partitions of history, outputs of events in `device_events`, and inputs of
+device services in `commands`. The value of an event or a service is the object of all of these at
+each time. A STRUCT has no value of its own, but its children have.
 
-Where the values of an entity are kept, by what it is.
-
-Properties stand in the partitions of history, outputs of events in `device_events`, inputs of
-the services of devices in `commands`. The value of an event or a service itself is the object of
-them all, at each time that it occurred or was called; a STRUCT has none, its children have.
+Each partition is aggregated separately, then the results are. MongoDB adds doubles with a
+remainder, so the sum of a million doubles keeps all digits.
 """
 
 import base64
@@ -43,13 +41,13 @@ class Span:
 
     @property
     def direction(self) -> int:
-        """The order, as MongoDB has it."""
+        """Return the order as MongoDB expects it."""
         return -1 if self.newest_first else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What to read of one collection."""
+    """Query of one collection."""
 
     collection: str
     match: dict[str, Any]
@@ -57,16 +55,16 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """The values of one entity."""
 
     entity: Entity
     oldest: int
-    """From when on (ms) its history is kept."""
+    """Start of its retention, ms."""
 
     @property
     def field(self) -> str:
-        """Where a document has the value."""
+        """Return the field of a document that has the value."""
         path = self.entity.reported_path
         match self.entity.member.type:
             case "PROPERTY":
@@ -78,13 +76,13 @@ class Source:
 
     @property
     def projection(self) -> dict[str, Any]:
-        """The value as `v`, and `t` where the key does not tell the time."""
+        """Return the value as `v`, and `t` unless the key contains the time."""
         return {"v": f"${self.field}"} | (
             {"t": "$createdAt"} if self.entity.member.type == "SERVICE" else {}
         )
 
     def scans(self, span: Span) -> list[Scan]:
-        """What to read, in the order of `span`; nothing of what is write-only."""
+        """Return the queries, in the order of `span`; none for a write-only entity."""
         member = self.entity.member
         if self.entity.write_only:
             return []
@@ -93,18 +91,18 @@ class Source:
             return [self._of_commands(span)]
         order = [("_id", span.direction)]
         keys = keys_between(self.entity.thing.id, span.start, span.end)
-        match: dict[str, Any] = {"_id": keys, **self._present()}
+        match: dict[str, Any] = {"_id": keys, **self._value_exists()}
         if member.type == "EVENT":
             return [Scan(EVENTS, match | {"e": self._owner()}, order)]
         partitions = range(partition_of(span.start), partition_of(span.end) + 1)
         ordered: Sequence[int] = partitions[:: span.direction]
         return [Scan(collection_name(partition), match, order) for partition in ordered]
 
-    def _present(self) -> dict[str, Any]:
-        """The value is there, and is none of which the children have the parts.
+    def _value_exists(self) -> dict[str, Any]:
+        """Return the condition that the value exists and is no object of children.
 
-        A device of the open product may send a value in one report and an object in another;
-        all others are spared the question, which takes a third of the time of an aggregate.
+        A device of the open product may send a value in one report and an object in another. Other
+        products skip this condition, which takes a third of the time of an aggregate.
         """
         member = self.entity.member
         if member.type != "PROPERTY" and member.parent is None:
@@ -116,7 +114,7 @@ class Source:
         return {self.field: {"$exists": True}}
 
     def _owner(self) -> str:
-        """Id of the event or service that the entity belongs to."""
+        """Return the id of the event or service that the entity belongs to."""
         first = self.entity.reported_path[0]
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
 
@@ -127,43 +125,43 @@ class Source:
             "kind": "CALL_SERVICE",
             "payload.serviceId": self._owner(),
             "createdAt": {"$gte": first, "$lte": last},
-            **self._present(),
+            **self._value_exists(),
         }
         return Scan(COMMANDS, match, [("createdAt", span.direction), ("_id", span.direction)])
 
 
-def time_of(row: dict[str, Any]) -> int:
-    """When a row's value was, in ms."""
+def read_time(row: dict[str, Any]) -> int:
+    """Return the time of a row in ms."""
     if "t" in row:
         return to_ms(row["t"])
     return int(KEY.unpack(row["_id"])[1])
 
 
 BATCH = 1000
-"""Values that are read at a time, where all of them are compared."""
+"""Values that are read at a time for a comparison."""
 
-AggregateOf = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
-"""`TOTAL` gives sum and number of values, of which both SUM and AVG are made."""
+AggregateKind = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
+"""`TOTAL` returns sum and number of values, for SUM and AVG."""
 
 MOST_COUNTED = 10_000
-"""Different values that a COUNT answers, the most frequent first."""
+"""Maximum different values of a COUNT, most frequent first."""
 
 Stages = list[dict[str, Any]]
 
 Record = tuple[int, int, Any]
-"""Which source it is from, time in ms, value as it is stored."""
+"""Index of the source, time in ms, stored value."""
 
 
 class ValueStore:
-    """What entities were."""
+    """Reads history of entities."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._database = mongo.direct
 
     async def page(
-        self, sources: Sequence[Source], span: Span, skip: int, limit: int
+        self, sources: Sequence[ValueSource], span: Span, skip: int, limit: int
     ) -> tuple[AsyncGenerator[Record, None], int]:
-        """Return `limit` records behind the first `skip`, and how many there are in all."""
+        """Return `limit` records behind the first `skip`, and the total."""
         counted = [await self._counted(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if len(sources) == 1:
@@ -172,22 +170,22 @@ class ValueStore:
             self._walk(source, at, counted[at], 0, skip + limit, len(sources))
             for at, source in enumerate(sources)
         ]
-        return _merged(walks, skip, limit, newest_first=span.newest_first), total
+        return _merge_walks(walks, skip, limit, newest_first=span.newest_first), total
 
-    async def records(self, source: Source, span: Span) -> AsyncGenerator[Record, None]:
-        """Yield everything in order, in constant memory."""
+    async def records(self, source: ValueSource, span: Span) -> AsyncGenerator[Record, None]:
+        """Yield all records in order, in constant memory."""
         scans = [(scan, sys.maxsize) for scan in source.scans(span)]
         async for record in self._walk(source, 0, scans, 0, sys.maxsize):
             yield record
 
-    async def last(self, source: Source, span: Span) -> Record | None:
-        """The newest record."""
+    async def last(self, source: ValueSource, span: Span) -> Record | None:
+        """Return the newest record, or None."""
         scans = [(scan, 1) for scan in source.scans(span)]
         async with aclosing(self._walk(source, 0, scans, 0, 1)) as found:
             return await anext(found, None)
 
-    async def aggregate(self, source: Source, span: Span, wanted: AggregateOf) -> list[Any]:
-        """The documents that the pipeline of an aggregate gives."""
+    async def aggregate(self, source: ValueSource, span: Span, wanted: AggregateKind) -> list[Any]:
+        """Return the documents of an aggregate."""
         pipeline = _pipeline(source, span, wanted)
         if pipeline is None:
             return []
@@ -196,9 +194,9 @@ class ValueStore:
         return await rows.to_list()
 
     async def extreme_bytes(
-        self, source: Source, span: Span, wanted: Literal["MIN", "MAX"]
+        self, source: ValueSource, span: Span, wanted: Literal["MIN", "MAX"]
     ) -> str | None:
-        """The least or the greatest of values in base64, as the bytes they stand for."""
+        """Return the least or greatest base64 value, compared as bytes."""
         pipeline = _pipeline(source, span, "DISTINCT")
         if pipeline is None:
             return None
@@ -220,15 +218,15 @@ class ValueStore:
 
     async def _walk(
         self,
-        source: Source,
+        source: ValueSource,
         number: int,
         scans: Sequence[tuple[Scan, int]],
         skip: int,
         limit: int,
-        beside: int = 1,
+        source_count: int = 1,
     ) -> AsyncGenerator[Record, None]:
-        """Yield records of one source of `beside`; scans that are skipped whole are not read."""
-        bounds = {"size": BATCH_BYTES // beside, "first": max(1, FIRST_BATCH // beside)}
+        """Yield records of one of `source_count` sources; skipped scans are not read."""
+        bounds = {"size": BATCH_BYTES // source_count, "first": max(1, FIRST_BATCH // source_count)}
         for scan, count in scans:
             if skip >= count:
                 skip -= count
@@ -243,13 +241,13 @@ class ValueStore:
             ) as rows:
                 async for row in rows:
                     limit -= 1
-                    yield number, time_of(row), row["v"]
+                    yield number, read_time(row), row["v"]
 
 
-async def _merged(
+async def _merge_walks(
     walks: Sequence[AsyncGenerator[Record, None]], skip: int, limit: int, *, newest_first: bool
 ) -> AsyncGenerator[Record, None]:
-    """Yield `limit` records of all walks in the order of time, behind the first `skip`."""
+    """Yield `limit` records of all walks in order of time, behind the first `skip`."""
     sign = -1 if newest_first else 1
     async with AsyncExitStack() as opened:
         for walk in walks:
@@ -273,23 +271,23 @@ async def _merged(
 
 
 def _bytes(text: Any) -> bytes:
-    """What a stored BINARY holds, for comparing; what is no base64 compares as it stands."""
+    """Return the bytes of a stored BINARY; invalid base64 is compared as text."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError, TypeError):
         return str(text).encode()
 
 
-def _pipeline(source: Source, span: Span, wanted: AggregateOf) -> tuple[str, Stages] | None:
-    """The collection to run on, and the stages; None when there is nothing to read.
+def _pipeline(source: ValueSource, span: Span, wanted: AggregateKind) -> tuple[str, Stages] | None:
+    """Return collection and stages of an aggregate, or None for no values.
 
-    MIN and MAX give `v`, TOTAL `v` and `n`, COUNT documents of `_id`, the value, and `n`;
-    DISTINCT those of all values.
+    MIN and MAX return `v`, TOTAL `v` and `n`, COUNT documents with the value as `_id` and `n`,
+    DISTINCT the same of all values.
     """
     scans = source.scans(span)
     if not scans:
         return None
-    first, *others = (_fold(scan, _value(source, wanted), wanted) for scan in scans)
+    first, *others = (_group_values(scan, _value(source, wanted), wanted) for scan in scans)
     unions = [
         {"$unionWith": {"coll": scan.collection, "pipeline": stages}}
         for scan, stages in zip(scans[1:], others, strict=True)
@@ -298,10 +296,10 @@ def _pipeline(source: Source, span: Span, wanted: AggregateOf) -> tuple[str, Sta
     return scans[0].collection, [*first, *unions, *together, *_shortened(wanted)]
 
 
-def _value(source: Source, wanted: AggregateOf) -> Any:
-    """The value as it counts: the keys of an ENUM of numbers are stored as texts.
+def _value(source: ValueSource, wanted: AggregateKind) -> Any:
+    """Return the value to aggregate: keys of a numeric ENUM are stored as text.
 
-    A text that is no number, of a time when the TSL had another type, does not count.
+    Text that is no number, stored under an earlier TSL, does not count.
     """
     field = f"${source.field}"
     member = source.entity.member
@@ -314,7 +312,7 @@ def _value(source: Source, wanted: AggregateOf) -> Any:
     return {"$convert": {"input": field, "to": "long", "onError": None}}
 
 
-def _fold(scan: Scan, value: Any, wanted: AggregateOf) -> Stages:
+def _group_values(scan: Scan, value: Any, wanted: AggregateKind) -> Stages:
     group: dict[str, Any] = {"_id": None}
     match wanted:
         case "MIN" | "MAX":
@@ -326,7 +324,7 @@ def _fold(scan: Scan, value: Any, wanted: AggregateOf) -> Stages:
     return [{"$match": scan.match}, {"$group": group}]
 
 
-def _group_again(wanted: AggregateOf) -> dict[str, Any]:
+def _group_again(wanted: AggregateKind) -> dict[str, Any]:
     group: dict[str, Any] = {"_id": "$_id"}
     if wanted in ("MIN", "MAX"):
         group["v"] = {f"${wanted.lower()}": "$v"}
@@ -337,7 +335,7 @@ def _group_again(wanted: AggregateOf) -> dict[str, Any]:
     return {"$group": group}
 
 
-def _shortened(wanted: AggregateOf) -> Stages:
+def _shortened(wanted: AggregateKind) -> Stages:
     if wanted != "COUNT":
         return []
     return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MOST_COUNTED}]

@@ -1,4 +1,4 @@
-"""Updates of properties by entity."""
+"""Property updates by entity."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Writing:
-    """Properties to set of one thing."""
+class PropertyUpdate:
+    """Values to set of one thing."""
 
     thing: EntityThing
     values: dict[str, Any] = field(default_factory=dict)
 
     def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
-        """What the TSL refuses (`properties.…`), said of the entities."""
+        """Return faults of the TSL (`properties.…`) as faults of entities."""
         if not self.thing.device and self.thing.identifier:  # it reports under its identifier
             own = f"properties.{self.thing.identifier}"
             faults = [
@@ -52,30 +52,30 @@ class Writing:
 
 
 @dataclass(slots=True)
-class Calling:
-    """One service to call, with its inputs."""
+class ServiceCall:
+    """A service to call, with its inputs."""
 
     thing: EntityThing
     service: Member
     inputs: Any = field(default_factory=dict)
-    """By their names; anything else that was sent is for the TSL to refuse."""
+    """Inputs by name; the TSL rejects any other value."""
 
     @property
     def service_id(self) -> str:
-        """The service, as the TSL knows it."""
+        """Return the id of the service in the TSL."""
         return (self.service.path or self.thing.identifier).removesuffix("@service")
 
     def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
-        """What the TSL refuses (`inputs.…`), said of the entities."""
+        """Return faults of the TSL (`inputs.…`) as faults of entities."""
         return value_faults(self.thing.key, self.thing.members, self.service.path, faults)
 
     def member(self, name: str) -> Member | None:
-        """The input of a name."""
+        """Return the member of an input, or None."""
         path = f"{self.service.path}.{name}" if self.service.path else name
         return self.thing.members.by_path.get(path)
 
-    def give(self, name: str, value: Any) -> None:
-        """Give an input as it was sent; null counts as none where there may be none."""
+    def set_input(self, name: str, value: Any) -> None:
+        """Set an input as it was sent; null leaves out an optional input."""
         member = self.member(name)
         if not isinstance(self.inputs, dict):
             return
@@ -86,96 +86,98 @@ class Calling:
 
 
 Settable = Callable[[Entity], bool]
-"""Whether an entity may be set by who asks."""
+"""Whether the caller may set an entity."""
 
 
-def by_people(entity: Entity) -> bool:
-    """Properties that can be written."""
+def is_settable_by_users(entity: Entity) -> bool:
+    """Return whether users may set an entity: it is writable."""
     return entity.member.writable
 
 
-def by_flows(entity: Entity) -> bool:
-    """Besides those, custom properties that people only read: who else should set them?"""
+def is_settable_by_flows(entity: Entity) -> bool:
+    """Return whether flows may set an entity: also custom read-only properties."""
     return entity.member.writable or (entity.customized and entity.member.type == "PROPERTY")
 
 
-def writings(
-    exchange: Mapping[str, Any], entities: Mapping[str, Entity], settable: Settable = by_people
-) -> list[Writing]:
-    """What is to be set; what cannot be written is passed over.
+def collect_updates(
+    exchange: Mapping[str, Any],
+    entities: Mapping[str, Entity],
+    settable: Settable = is_settable_by_users,
+) -> list[PropertyUpdate]:
+    """Return the values to set, by thing; ignore entities that cannot be set.
 
-    An empty secret stays as it is: a thing may be left without any value. Values are for the TSL
-    to check. Raises `InvalidInput` when nothing is left.
+    An empty secret keeps its value, so a thing may have no value. The TSL checks values later.
+    Raises `InvalidInput` when nothing remains.
     """
-    found: dict[int, Writing] = {}
+    found: dict[int, PropertyUpdate] = {}
     for key, given in exchange.items():
         entity = entities.get(key)
         if entity is None or not settable(entity):
             continue
         value = read_value(entity.member.value_type, given)
         if entity.secret and value in (None, ""):
-            found.setdefault(entity.thing.id, Writing(entity.thing))
+            found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
             continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
             continue
-        writing = found.setdefault(entity.thing.id, Writing(entity.thing))
-        put(writing.values, entity.reported_path, value)
-    return _left(list(found.values()))
+        update = found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
+        put(update.values, entity.reported_path, value)
+    return _require_any(list(found.values()))
 
 
-def callings(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> list[Calling]:
-    """What is to be called; what is no service is passed over.
+def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> list[ServiceCall]:
+    """Return the services to call; ignore entities that are no services.
 
-    A service is named by itself or by any of its inputs. Inputs are for the TSL to check.
-    Raises `InvalidInput` when nothing is left.
+    A key names a service or one of its inputs. The TSL checks inputs later. Raises `InvalidInput`
+    when nothing remains.
     """
-    found: dict[tuple[int, str], Calling] = {}
+    found: dict[tuple[int, str], ServiceCall] = {}
     for key, given in exchange.items():
         entity = entities.get(key)
         if entity is None or entity.member.type != "SERVICE":
             continue
         member, members = entity.member, entity.thing.members
         service = member if member.parent is None else members.by_path[member.parent]
-        calling = found.setdefault((entity.thing.id, service.path), Calling(entity.thing, service))
+        call = found.setdefault((entity.thing.id, service.path), ServiceCall(entity.thing, service))
         if member is not service:
-            calling.give(member.path.removeprefix(f"{service.path}."), given)
+            call.set_input(member.path.removeprefix(f"{service.path}."), given)
         elif isinstance(given, dict):
             for name, value in given.items():
-                calling.give(name, value)
+                call.set_input(name, value)
         elif given is not None and given != "":
-            calling.inputs = given
-    return _left(list(found.values()))
+            call.inputs = given
+    return _require_any(list(found.values()))
 
 
-def _left(found: list[T]) -> list[T]:
+def _require_any(found: list[T]) -> list[T]:
     if not found:
-        raise InvalidInput("has no entity that can be used like this", field=FIELD)
+        raise InvalidInput("names no entity that allows this operation", field=FIELD)
     return found
 
 
 @dataclass(slots=True)
-class Update:
-    """Properties that a flow sets, all of them or none, and what became of it."""
+class FlowUpdate:
+    """Properties that a flow sets, all or none, and the result."""
 
     tenant: str
     exchange: Mapping[str, Any]
     entities: Mapping[str, Entity]
     hops: int
-    """How many flows have led to it."""
+    """Number of flows that led to it."""
     dry_run: bool = False
-    """Judge them and set nothing."""
+    """Whether to check the values only."""
     error: ThingwayError | None = None
     reports: list[OwnReport] = field(default_factory=list)
 
     @property
     def custom(self) -> bool:
-        """Whether it is about nothing but custom entities."""
+        """Return whether all its entities are custom."""
         return all(entity.customized for entity in self.entities.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntityWriter:
-    """Updates of properties, for users and for flows."""
+    """Updates properties for users and flows."""
 
     entities: EntityService
     commands: CommandService
@@ -183,12 +185,12 @@ class EntityWriter:
     integrations: IntegrationClient
 
     async def update(self, principal: Principal, body: UpdateEntities) -> None:
-        """Set what can be set; nothing is done unless every value is right.
+        """Set values; one invalid value rejects the request.
 
-        A device takes its values on when it answers the command; those of other things are
-        in force when this returns.
+        A device applies its values when it answers the command. Values of other things apply when
+        this returns.
         """
-        entities = await self.entities.with_keys(principal, body.exchange)
+        entities = await self.entities.find_by_keys(principal, body.exchange)
         await self.write(principal, body.exchange, entities)
 
     async def write(
@@ -196,28 +198,28 @@ class EntityWriter:
         principal: Principal,
         exchange: Mapping[str, Any],
         entities: Mapping[str, Entity],
-        settable: Settable = by_people,
+        settable: Settable = is_settable_by_users,
         *,
         dry_run: bool = False,
     ) -> None:
-        """The same with entities that have been looked up, and may be written by who asks.
+        """Set values of given entities, which the caller may write.
 
-        A dry run raises what it would, as far as that can be told here, and sets nothing.
+        A dry run raises the errors that can be found without a write, and sets nothing.
         """
-        wanted = [one for one in writings(exchange, entities, settable) if one.values]
+        wanted = [one for one in collect_updates(exchange, entities, settable) if one.values]
         devices = [(one.thing.record, one.values) for one in wanted if one.thing.device]
         checked = iter(await self.commands.check_properties(devices))
         drafts: list[Draft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
-        for writing in wanted:
-            found = next(checked) if writing.thing.device else _checked(writing)
+        for update in wanted:
+            found = next(checked) if update.thing.device else _check_settings(update)
             if isinstance(found, InvalidInput):
-                faults += writing.faults(found.faults)
+                faults += update.faults(found.faults)
             elif isinstance(found, Draft):
                 drafts.append(found)
             else:
-                others.append((writing.thing, found))
+                others.append((update.thing, found))
         if faults:
             raise refusal(FIELD, faults)
         if dry_run:
@@ -228,10 +230,7 @@ class EntityWriter:
             await self._set(thing, values)
 
     async def _set(self, thing: EntityThing, values: dict[str, Any]) -> None:
-        """Report values of a thing that is no device, after its integration has taken them.
-
-        So what was in force stays when the integration refuses.
-        """
+        """Report values of a thing without a device, after its integration accepted them."""
         shown = thing.record.tsl.readable(values)
         try:
             if thing.integration != SYSTEM:
@@ -240,13 +239,13 @@ class EntityWriter:
             if shown:
                 await self.reporter.report(thing.record, shown)
         except InvalidInput as error:
-            raise refused_by_integration(thing, error) from error
+            raise integration_error(thing, error) from error
 
-    async def write_custom(self, updates: Sequence[Update]) -> None:
-        """Set custom entities for flows, which do it hundreds of times a second.
+    async def write_custom(self, updates: Sequence[FlowUpdate]) -> None:
+        """Set custom entities for flows, hundreds of times a second.
 
-        What is asked for at the same time is sent and waited for together. Each update is
-        checked, and refused, by itself: it notes why. Values are in force when this returns.
+        Updates are checked one by one, and published and awaited together. An update holds its own
+        error. Values apply when this returns.
         """
         for update in updates:
             try:
@@ -261,8 +260,8 @@ class EntityWriter:
                 update.error = InvalidInput(reason, field="properties")
 
 
-def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidInput:
-    """The same 400; the text of an integration may begin with the property at fault."""
+def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
+    """Return the error of an integration, at the property that its text begins with."""
     name = error.message.partition(":")[0]
     member = thing.members.by_path.get(name)
     if member is None:
@@ -271,17 +270,17 @@ def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidIn
     return refusal(FIELD, [said_of(key, member, error.code, error.message)])
 
 
-def _reports(update: Update) -> Iterable[OwnReport]:
-    for writing in writings(update.exchange, update.entities, by_flows):
-        values = _checked(writing)
+def _reports(flow_update: FlowUpdate) -> Iterable[OwnReport]:
+    for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
+        values = _check_settings(update)
         if isinstance(values, InvalidInput):
-            raise refusal(FIELD, writing.faults(values.faults))
-        thing = writing.thing.record
+            raise refusal(FIELD, update.faults(values.faults))
+        thing = update.thing.record
         if readable := thing.tsl.readable(values):
-            yield OwnReport(thing, readable, update.hops)
+            yield OwnReport(thing, readable, flow_update.hops)
 
 
-def _checked(writing: Writing) -> dict[str, Any] | InvalidInput:
-    """What a thing that is no device is to report, or why it cannot."""
-    values, faults = writing.thing.record.tsl.check_settings(writing.values)
+def _check_settings(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:
+    """Return the values that a thing without a device reports, or the error."""
+    values, faults = update.thing.record.tsl.check_settings(update.values)
     return InvalidInput.of_faults(faults) if faults else values

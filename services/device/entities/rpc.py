@@ -1,7 +1,7 @@
-"""Entities for other services: `rpc.device.{operation}`.
+"""RPC operations on entities for other services: `rpc.device.{operation}`.
 
-Who asks on behalf of a user has looked at grants, and who lets a flow run has been looked at then
-(`services.workflow`); here the platform acts, for one tenant.
+The calling service has checked the user's grants, or `workflow` has checked them when the flow was
+enabled. Here the platform acts for one tenant.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTi
 from libs.common.identity import PLATFORM, Kind, Principal
 from libs.common.jobs import gather_limited
 from services.device.entities.custom_entities import CustomEntities
-from services.device.entities.property_updates import EntityWriter, Update, by_flows
-from services.device.entities.service import ValueReader, plain
+from services.device.entities.property_updates import EntityWriter, FlowUpdate, is_settable_by_flows
+from services.device.entities.service import ValueReader, without_times
 from services.device.entities.service_calls import EntityCaller
 from services.device.members.directory import EntityDirectory, own_integrations, split_keys
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
 
 AT_ONCE = 64
-"""Updates of one request that are written at a time."""
+"""Updates of a request that are written at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntityRpc:
-    """The operations that `device` offers on entities."""
+    """RPC operations on entities."""
 
     directory: EntityDirectory
     integration_things: IntegrationThings
@@ -55,16 +55,16 @@ class EntityRpc:
     custom: CustomEntities
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer what other services do with entities."""
+        """Answer the operations."""
         rpc.offer("resolve_entities", ResolveEntities, self.resolve)
         rpc.offer("entity_values", ReadEntities, self.read)
         rpc.offer("update_entities", UpdateEntities, self.update)
         rpc.offer("call_service", CallServices, self.call)
-        rpc.offer("put_flow_service", PutFlowService, self.custom.put_flow)
-        rpc.offer("remove_flow_service", RemoveFlowService, self.custom.remove_flow)
+        rpc.offer("put_flow_service", PutFlowService, self.custom.put_flow_service)
+        rpc.offer("remove_flow_service", RemoveFlowService, self.custom.remove_flow_service)
 
     async def resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
-        """What is known of entities by key, by id, or some of each."""
+        """Return entities by key, by id, or both."""
         _check_size("keys", wanted.keys)
         _check_size("ids", wanted.ids)
         found: dict[int, Entity] = {}
@@ -75,16 +75,16 @@ class EntityRpc:
             await self.integration_things.complete(wanted.tenant, own_integrations(parts))
             by_key = await self.directory.by_parts(wanted.tenant, parts)
             found |= {entity.id: entity for entity in by_key.values()}
-        return ResolvedEntities(list(map(_resolved, found.values())))
+        return ResolvedEntities(list(map(_to_resolved, found.values())))
 
     async def read(self, wanted: ReadEntities) -> EntityValues:
-        """Latest values; None of what has none, or none of its own."""
+        """Return latest values; None for an entity without a value."""
         _check_size("keys", wanted.keys)
         found = await self.directory.by_keys(wanted.tenant, wanted.keys)
-        latest = await self.values.entries(wanted.tenant, found.values())
+        latest = await self.values.find_values(wanted.tenant, found.values())
         return EntityValues(
             {
-                key: one.value_in(plain(latest.get(one.thing.id, {})))
+                key: one.value_in(without_times(latest.get(one.thing.id, {})))
                 if one.member.type == "PROPERTY"
                 else None
                 for key, one in found.items()
@@ -93,7 +93,7 @@ class EntityRpc:
         )
 
     async def update(self, wanted: UpdateEntities) -> UpdatedEntities:
-        """Set properties; what is not there is an error of its update, which names it."""
+        """Set properties; an update with an unknown entity has an error that names it."""
         _check_size("updates", wanted.updates)
         keys: dict[str, set[str]] = defaultdict(set)
         for one in wanted.updates:
@@ -108,32 +108,32 @@ class EntityRpc:
             self._write_custom([one for one in good if one.custom]),
             gather_limited(AT_ONCE, (partial(self._write, one) for one in good if not one.custom)),
         )
-        return UpdatedEntities(list(map(_outcome, updates)))
+        return UpdatedEntities(list(map(_to_outcome, updates)))
 
-    async def _write_custom(self, updates: Sequence[Update]) -> None:
+    async def _write_custom(self, updates: Sequence[FlowUpdate]) -> None:
         try:
             await self.writer.write_custom(updates)
         except ThingwayError as error:
             for update in updates:
                 update.error = update.error or error
 
-    async def _write(self, update: Update) -> None:
+    async def _write(self, update: FlowUpdate) -> None:
         with led_by(update.hops):
             try:
                 await self.writer.write(
                     _platform(update.tenant),
                     update.exchange,
                     update.entities,
-                    by_flows,
+                    is_settable_by_flows,
                     dry_run=update.dry_run,
                 )
             except ThingwayError as error:
                 update.error = error
 
     async def call(self, wanted: CallServices) -> CalledServices:
-        """Call services; raises `NotFound` naming what is not there.
+        """Call services; raise `NotFound` with the keys of unknown entities.
 
-        Raises `UpstreamTimeout` for a device that is offline: it gets the call when it connects.
+        Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
         found = await self.directory.by_keys(wanted.tenant, wanted.exchange, records=True)
         missing = _missing(wanted.exchange, found)
@@ -141,10 +141,12 @@ class EntityRpc:
             raise missing
         with led_by(wanted.hops):
             who = _platform(wanted.tenant)
-            called = await self.caller.run(who, wanted.exchange, found, dry_run=wanted.dry_run)
+            called = await self.caller.call_entities(
+                who, wanted.exchange, found, dry_run=wanted.dry_run
+            )
         if called.queued:
             sns = ", ".join(one.sn for one in called.queued[:5])
-            text = f"{sns} is offline; the call waits until it connects"
+            text = f"{sns} is offline and receives the call when it connects"
             raise UpstreamTimeout(text, field="exchange")
         return CalledServices(called.outputs)
 
@@ -154,8 +156,8 @@ def _check_size(field: str, given: Collection[Any]) -> None:
         raise InvalidInput(f"must be at most {MOST}", field=field)
 
 
-def _update(wanted: EntityUpdate, found: Mapping[str, Entity]) -> Update:
-    return Update(
+def _update(wanted: EntityUpdate, found: Mapping[str, Entity]) -> FlowUpdate:
+    return FlowUpdate(
         tenant=wanted.tenant,
         exchange=wanted.exchange,
         entities={key: found[key] for key in wanted.exchange if key in found},
@@ -169,22 +171,22 @@ def _missing(keys: Iterable[str], found: Mapping[str, Entity]) -> NotFound | Non
     missing = [key for key in keys if key not in found]
     if not missing:
         return None
-    return NotFound(f"there is no entity {', '.join(missing[:5])}", field="exchange")
+    return NotFound(f"entity {', '.join(missing[:5])} does not exist", field="exchange")
 
 
-def _outcome(update: Update) -> UpdateOutcome:
+def _to_outcome(update: FlowUpdate) -> UpdateOutcome:
     error = update.error
     if error is not None:
         return UpdateOutcome(status=error.status, code=error.code, error=error.text)
-    set_ones = {key: one for key, one in update.entities.items() if by_flows(one)}
-    return UpdateOutcome(keys=list(set_ones), write_only=_write_only(set_ones))
+    updated = {key: one for key, one in update.entities.items() if is_settable_by_flows(one)}
+    return UpdateOutcome(keys=list(updated), write_only=_write_only(updated))
 
 
 def _write_only(entities: Mapping[str, Entity]) -> list[str]:
     return [key for key, entity in entities.items() if entity.write_only]
 
 
-def _resolved(entity: Entity) -> ResolvedEntity:
+def _to_resolved(entity: Entity) -> ResolvedEntity:
     thing, member = entity.thing, entity.member
     return ResolvedEntity(
         id=entity.id,

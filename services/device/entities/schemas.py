@@ -1,4 +1,4 @@
-"""Entities, their search and tags on the wire."""
+"""Schemas of entities, their search and tags."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,21 +13,21 @@ from libs.common.tsl.limits import MAX_TS
 
 Operation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
 MOST_OF_ENTITY = 10
-"""Tags of an entity."""
+"""Maximum tags of an entity."""
 MOST_TAGS = 300
-"""Tags of a tenant."""
+"""Maximum tags of a tenant."""
 MOST_TAGGED = 1000
-"""Entities of one mapping."""
+"""Maximum entities of one mapping."""
 
 
 class FindTags(console.PageRequest, kw_only=True):
-    """Body of `POST /entity/tags/search`: a part of the name or the description, in any case."""
+    """Body of `POST /entity/tags/search`; the keyword is part of name or description."""
 
     keyword: Annotated[str, msgspec.Meta(max_length=63)] | None = None
 
 
 class WrittenTag(msgspec.Struct, kw_only=True):
-    """Body of `POST /entity/tags` and `PUT /entity/tags/{tag_id}`."""
+    """Body that creates or changes a tag."""
 
     name: Annotated[
         str,
@@ -44,7 +44,7 @@ class WrittenTag(msgspec.Struct, kw_only=True):
             min_length=1,
             max_length=32,
             pattern=r"^[#A-Za-z0-9(),.% ]+$",
-            description="As CSS writes a colour: #rrggbb",
+            description="A CSS colour such as #rrggbb",
         ),
     ]
     description: Annotated[str, msgspec.Meta(max_length=63)] | None = None
@@ -57,7 +57,7 @@ class TagRef(msgspec.Struct):
 
 
 class EntityTag(Shown, kw_only=True):
-    """A tag as an entity carries it."""
+    """A tag of an entity."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class ShownTag(EntityTag, kw_only=True):
     created_at: int
     updated_at: int
     tagged_entities_count: int
-    """Of all that carry it, whether the caller sees them or not."""
+    """Number of entities with it, visible to the caller or not."""
 
 
 class TagNumber(msgspec.Struct):
@@ -89,9 +89,9 @@ class DeleteTags(msgspec.Struct):
 class MapTags(msgspec.Struct, kw_only=True):
     """Body of `POST /entity/tags/mapping`.
 
-    ADD needs `added_tag_ids`, and so does OVERWRITE, after which entities have exactly these;
-    REMOVE needs `removed_tag_ids`. REPLACE needs both, and is for entities that have one of
-    those that are removed.
+    ADD requires `added_tag_ids`. OVERWRITE, too, and replaces all tags of the entities. REMOVE
+    requires `removed_tag_ids`. REPLACE requires both and changes entities with one of the removed
+    tags.
     """
 
     operation: Operation
@@ -101,14 +101,14 @@ class MapTags(msgspec.Struct, kw_only=True):
 
 
 MOST_ENTITIES = 100
-"""Entities of one search of history."""
+"""Maximum entities of one search of history."""
 MOST_OPTIONS = 1000
-"""Values of an enumeration."""
+"""Maximum values of an enumeration."""
 
 MOST_KEYS = 10_000
-"""Keys or names of one search."""
+"""Maximum keys or names of one search."""
 MOST_STATUS = 5000
-"""Entities whose values are read at once."""
+"""Maximum entities whose values are read in one request."""
 
 Key = Annotated[str, msgspec.Meta(max_length=512)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
@@ -120,17 +120,17 @@ Identifier = Annotated[
         min_length=1,
         max_length=128,
         pattern=r"^[A-Za-z0-9_@#\-/\[\]][A-Za-z0-9_@#$\-/\[\]]*$",
-        description="Letters, digits and _@#$-/[], not beginning with $",
+        description="Letters, digits and _@#$-/[]; must not start with $",
     ),
 ]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"\S")]
 
 
 class SearchEntities(PageRequest, kw_only=True):
-    """Body of `POST /entity/search`; every filter narrows, of a list any value will do.
+    """Body of `POST /entity/search`: an entity must match each filter.
 
-    `keyword` is a part, in any case, of the name or key of the entity, of the name of its
-    device or of that of its integration.
+    One value of a list must match. `keyword` is part, in any case, of the name or key of the
+    entity, or of the name of its device or integration.
     """
 
     keyword: Annotated[str, msgspec.Meta(max_length=512)] | None = None
@@ -140,26 +140,26 @@ class SearchEntities(PageRequest, kw_only=True):
     entity_ids: Ids | None = None
     exclude_children: bool | None = None
     customized: bool | None = None
-    """True: only those that people made; false: all others."""
+    """True for custom entities only, false for all others."""
     show_hidden: bool | None = None
     entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
     entity_names: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
-    """Whole names, as they are."""
+    """Complete names."""
     entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
-    """A part, in any case, of the name of the device or of the integration."""
+    """Part of the name of the device or integration, in any case."""
     not_scan_key: bool | None = None
-    """Let the keyword look at names alone."""
+    """Whether the keyword matches names only."""
 
 
 class DeviceGroup(msgspec.Struct):
-    """The group that the device of an entity is in."""
+    """The group of an entity's device."""
 
     id: str
     name: str
 
 
 class WorkflowRef(msgspec.Struct):
-    """The flow behind an entity."""
+    """The flow of an entity."""
 
     id: str
     name: str
@@ -186,18 +186,19 @@ class ShownEntity(Shown, kw_only=True):
     integration_name: str | None = None
     entity_tags: list[EntityTag] | None = None
     entity_value_store_mod: Literal["ALL", "HISTORY"]
-    """What is kept of it: also the latest value of a property."""
+    """`ALL` for a property, which has a latest value; others have history only."""
     workflow_data: WorkflowRef | None = None
     """The flow whose service it is."""
     entity_latest_value: str | None = None
-    """In an advanced search: the latest value of a property as text, of an enumeration the key.
+    """Latest value of a property as text, or key of an enumeration.
 
-    In a page of at most 200 rows also the outputs of the last occurrence of an event.
+    Only an advanced search returns it. A page of at most 200 rows also has the outputs of the last
+    event.
     """
 
 
 class EntityMeta(Shown, kw_only=True):
-    """Answer of `GET /entity/{entity_id}/meta`; times in ms."""
+    """Metadata of an entity; times in ms."""
 
     id: str
     key: str
@@ -209,16 +210,16 @@ class EntityMeta(Shown, kw_only=True):
     description: str | None = None
     customized: bool
     device_id: str | None = None
-    """The device that it is an entity of; absent of an integration's and of a custom one."""
+    """The device; absent for entities of integrations and custom entities."""
     device_name: str | None = None
     created_at: int
     updated_at: int
 
 
 class EntityStatus(Shown, kw_only=True):
-    """Answer of `GET /entity/{entity_id}/status`; empty when there is no value.
+    """Latest value of an entity; empty without a value.
 
-    `timestamp` is the time of the value: ms, as text; `updated_at` is its older name.
+    `timestamp` is the time of the value: ms, as text. `updated_at` is its older name.
     """
 
     value: Any = None
@@ -228,13 +229,13 @@ class EntityStatus(Shown, kw_only=True):
 
 
 class AskStatus(msgspec.Struct):
-    """Body of `POST /entity/batch-get-status`; an id may come twice."""
+    """Body of `POST /entity/batch-get-status`; ids may repeat."""
 
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_STATUS)]
 
 
 class LatestValue(Shown, kw_only=True):
-    """The latest value of an entity; empty when there is none. `timestamp`: ms, as text."""
+    """Latest value of an entity; empty without a value. `timestamp`: ms, as text."""
 
     value: Any = None
     timestamp: str | None = None
@@ -242,7 +243,7 @@ class LatestValue(Shown, kw_only=True):
 
 
 class SearchHistory(PageRequest, kw_only=True):
-    """Body of `POST /entity/history/search`; both bounds are inclusive, the end is now."""
+    """Body of `POST /entity/history/search`; bounds are inclusive."""
 
     entity_id: Id | None = None
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_ENTITIES)] | None = None
@@ -251,10 +252,10 @@ class SearchHistory(PageRequest, kw_only=True):
 
 
 class HistoryItem(msgspec.Struct, kw_only=True):
-    """A value that an entity had; `timestamp` in ms."""
+    """A value in the history of an entity; `timestamp` in ms."""
 
     id: str
-    """Unlike that of any other value."""
+    """Unique in the response."""
     entity_id: str
     timestamp: int
     value: Any
@@ -262,7 +263,7 @@ class HistoryItem(msgspec.Struct, kw_only=True):
 
 
 class AggregateHistory(msgspec.Struct, kw_only=True):
-    """Body of `POST /entity/history/aggregate`; both bounds are inclusive, the end is now."""
+    """Body of `POST /entity/history/aggregate`; bounds are inclusive."""
 
     entity_id: Id
     aggregate_type: AggregateType
@@ -279,7 +280,7 @@ class ValueCount(msgspec.Struct, kw_only=True):
 
 
 class Aggregate(Shown, kw_only=True):
-    """Answer of an aggregate: nothing when there is no value; `count_result` of COUNT alone."""
+    """An aggregate; empty without values. Only COUNT has `count_result`."""
 
     value: Any = None
     value_type: ValueType | None = None
@@ -293,41 +294,41 @@ class UpdateEntities(msgspec.Struct):
 
 
 class CallEntities(msgspec.Struct):
-    """Body of `POST /entity/service/call`: inputs, or the service itself, by entity key."""
+    """Body of `POST /entity/service/call`: inputs or services by entity key."""
 
     exchange: dict[str, Any]
     entity_id: Id | None = None
-    """What consoles send along; the keys say all that is needed."""
+    """Ignored; some consoles send it."""
 
 
 class QueuedCall(msgspec.Struct, kw_only=True):
-    """A call for a device that is offline: it gets it when it connects before then."""
+    """A call of an offline device, which receives it if it connects in time."""
 
     device: str
-    """Its SN."""
+    """SN of the device."""
     command_id: str
     expires_at: int
-    """ms."""
+    """Time in ms."""
 
 
 class CalledServices(Answer[dict[str, Any]], kw_only=True):
-    """An `Answer` with the outputs; `detail` has the calls that nobody has answered yet."""
+    """Outputs of service calls; `detail` has the queued calls."""
 
     detail: list[QueuedCall] | msgspec.UnsetType = msgspec.UNSET
 
 
 class CreateEntity(msgspec.Struct, kw_only=True):
-    """Body of `POST /entity`; a child has the identifier of its parent, an OBJECT."""
+    """Body of `POST /entity`; a child names the identifier of its parent, an OBJECT."""
 
     identifier: Identifier
     name: Name
     type: EntityType
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """Of a PROPERTY; it must have one."""
+    """Required for a PROPERTY."""
     value_attribute: dict[str, Any] | None = None
     visible: bool | None = None
-    """Unless it is false, the entity is shown."""
+    """False hides the entity."""
     parent_identifier: Identifier | None = None
     description: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
 
@@ -335,7 +336,8 @@ class CreateEntity(msgspec.Struct, kw_only=True):
 class UpdateEntity(msgspec.Struct):
     """Body of `PUT /entity/{entity_id}`.
 
-    The attributes of a custom PROPERTY are set as a whole; all others have those of their TSL.
+    The attributes of a custom PROPERTY are replaced as a whole. Attributes of other entities follow
+    their TSL.
     """
 
     name: Name
@@ -353,21 +355,21 @@ Value = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class ColumnFilter(msgspec.Struct):
-    """What is wanted of a column."""
+    """Filter of a column."""
 
     operator: Annotated[str, msgspec.Meta(max_length=32)]
     values: Annotated[list[Value], msgspec.Meta(max_length=MOST_VALUES)] = []
 
 
 class AdvancedSearch(PageRequest, kw_only=True):
-    """Body of `POST /entity/advanced-search`: a filter for each column, all of which hold.
+    """Body of `POST /entity/advanced-search`: an entity must match all column filters.
 
-    `ENTITY_KEY`, `ENTITY_NAME`, `ENTITY_PARENT_NAME`, `DEVICE_NAME` and `INTEGRATION_NAME` take
+    `ENTITY_KEY`, `ENTITY_NAME`, `ENTITY_PARENT_NAME`, `DEVICE_NAME` and `INTEGRATION_NAME` accept
     `CONTAINS`, `NOT_CONTAINS`, `START_WITH`, `END_WITH` (in any case), `EQ` and `NE` with one
-    value, the parent's name also `IS_EMPTY` and `IS_NOT_EMPTY`. `ENTITY_TYPE`,
-    `ENTITY_VALUE_TYPE` and `DEVICE_GROUP` (names) take `ANY_EQUALS`; `ENTITY_TAGS` (names)
+    value; the parent's name also `IS_EMPTY` and `IS_NOT_EMPTY`. `ENTITY_TYPE`,
+    `ENTITY_VALUE_TYPE` and `DEVICE_GROUP` (names) accept `ANY_EQUALS`; `ENTITY_TAGS` (names)
     `ANY_EQUALS`, `CONTAINS` (all), `NOT_CONTAINS` (none), `EQ` (no others), `IS_EMPTY` and
-    `IS_NOT_EMPTY`; `DEVICE_ID` takes `EQ`.
+    `IS_NOT_EMPTY`; `DEVICE_ID` accepts `EQ`.
     """
 
     entity_filter: Annotated[dict[str, ColumnFilter], msgspec.Meta(max_length=20)] | None = None

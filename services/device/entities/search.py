@@ -1,4 +1,4 @@
-"""Searches all entities that a user sees."""
+"""Search of entities that a user may see."""
 
 import asyncio
 from collections import Counter
@@ -15,22 +15,39 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.integrations.client import Integrations, ShownIntegration
 from libs.common.things import entity_id
-from services.device.entities.advanced_search import AdvancedFilter, Names, Order, device_of
+from services.device.entities.advanced_search import (
+    AdvancedFilter,
+    NameResolver,
+    Order,
+    single_device,
+)
 from services.device.entities.schemas import (
     AdvancedSearch,
     DeviceGroup,
     SearchEntities,
     ShownEntity,
 )
-from services.device.entities.search_counts import Asked, DeviceCounts, Listed, Pools
+from services.device.entities.search_counts import (
+    DeviceCounts,
+    ListedEntities,
+    SearchRequest,
+    WantedMembers,
+)
 from services.device.entities.search_filters import Keyword, MemberFilter, TextFilter
-from services.device.entities.search_paging import FEW, Cut, Devices, Outdated, cut_page, of_models
+from services.device.entities.search_paging import (
+    MAX_NAMED_MODELS,
+    DeviceSelection,
+    OutdatedCounts,
+    SearchResult,
+    models_condition,
+    read_page,
+)
 from services.device.entities.service import (
     VALUES_TOGETHER,
     ValueReader,
     latest_text,
-    plain,
     shown_entity,
+    without_times,
 )
 from services.device.entities.tags import EntityTags
 from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
@@ -43,15 +60,15 @@ from services.device.things.model import Device, ModelKey
 from services.device.things.visibility import NOTHING, Condition, seen, seen_in_parts
 
 MOST_WITH_EVENTS = 200
-"""Rows of a page in which events have their last outputs: each kind is looked up by itself."""
-MOST = 10_000
-"""Most entities of one answer, whatever is asked for."""
+"""Rows of a page up to which events have outputs: each kind needs a query."""
+MAX_ENTITIES = 10_000
+"""Maximum entities of a response."""
 ShownIntegrations = Mapping[str, ShownIntegration]
 
 
 @dataclass(frozen=True)
 class EntitySearch:
-    """Searches on behalf of users."""
+    """Searches entities for users."""
 
     devices: DeviceLists
     models: Models
@@ -67,14 +84,14 @@ class EntitySearch:
     async def search(
         self, principal: Principal, body: SearchEntities
     ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
-        """Stream the entities that match, in order: a page when one is asked for, else a list.
+        """Stream matching entities in order, as a page or as a list.
 
-        There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
+        Either has at most `MAX_ENTITIES`; `page_size` of a page says how many it may have.
         """
         await self.integration_things.complete(principal.tenant)
         integrations = await self.integrations.known()
-        page = await self._page(await self._asked(principal, body, integrations), body)
-        show = partial(self._shown, principal.tenant, integrations)
+        page = await self._page(await self._build_request(principal, body, integrations), body)
+        show = partial(self._show_rows, principal.tenant, integrations)
         return Streamed(
             replace(page, content=[]) if body.paged else [], in_parts(each(page.content), show)
         )
@@ -82,62 +99,62 @@ class EntitySearch:
     async def search_advanced(
         self, principal: Principal, body: AdvancedSearch
     ) -> Streamed[Page[ShownEntity]]:
-        """Stream the entities that meet a filter of each column, with their latest values."""
+        """Stream entities that match all column filters, with latest values."""
         await self.integration_things.complete(principal.tenant)
         integrations = await self.integrations.known()
-        names = Names(principal.tenant, integrations, self.groups, self.tags)
+        names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
         found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = found.ids
         if found.keys is not None:
             known = await self.directory.by_keys(principal.tenant, found.keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
-        asked = Asked(
+        asked = SearchRequest(
             principal=principal,
             grants=await self.grants.of(principal),
             order=Order.from_request(body, _names(integrations)),
-            wants=found.wants,
+            select_members=found.select_members,
             keyword=found.key_test,
             negated=found.negated,
             conditions=found.conditions,
-            fits=found.fits,
+            accepts=found.accepts,
             ids=ids,
-            without=await self._without(principal.tenant, found),
+            excluded_ids=await self._excluded_ids(principal.tenant, found),
         )
         page = await self._page(asked, body)
         with_events = len(page.content) <= MOST_WITH_EVENTS
 
         async def show(entities: Sequence[Entity]) -> list[ShownEntity]:
-            rows = await self._shown(principal.tenant, integrations, entities)
+            rows = await self._show_rows(principal.tenant, integrations, entities)
             await self._add_values(entities, rows, with_events=with_events)
             return rows
 
         rows = in_parts(each(page.content), show, VALUES_TOGETHER)
-        first = await self._key(principal, body, integrations)
+        first = await self._key_rows(principal, body, integrations)
         return Streamed(replace(page, content=[]), begun_with(first, rows))
 
-    async def _key(
+    async def _key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
     ) -> list[ShownEntity]:
-        """A row with the first key of a device, for who added it; consoles show it nowhere else.
+        """Return a row with the first key of a device for the user who added it.
 
-        Our own console shows keys at the device.
+        Consoles of others show the key only there; our own console shows it at the device.
         """
-        device_id = device_of(body) if body.number == 1 else None
+        device_id = single_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:
             return []
         found = await self.first_keys.find(principal, device_id)
         return [] if found is None else [_key_row(*found, integrations)]
 
-    async def _without(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
-        if found.key_but is None:
-            return found.without
-        known = await self.directory.by_keys(tenant, [found.key_but])
-        return found.without.union(entity.id for entity in known.values())
+    async def _excluded_ids(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
+        if found.excluded_key is None:
+            return found.excluded_ids
+        known = await self.directory.by_keys(tenant, [found.excluded_key])
+        return found.excluded_ids.union(entity.id for entity in known.values())
 
-    async def _asked(
+    async def _build_request(
         self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
-    ) -> Asked:
+    ) -> SearchRequest:
         ids = None if body.entity_ids is None else ids_of(body.entity_ids)
         if body.entity_keys is not None:
             known = await self.directory.by_keys(principal.tenant, body.entity_keys)
@@ -146,37 +163,37 @@ class EntitySearch:
         keyword = None
         if body.keyword:
             keyword = Keyword(body.keyword, integrations, keys=not body.not_scan_key)
-        source = TextFilter.of_source(body.entity_source_name, integrations)
-        return Asked(
+        source = TextFilter.from_source_name(body.entity_source_name, integrations)
+        return SearchRequest(
             principal=principal,
             grants=await self.grants.of(principal),
             order=Order.from_request(body, _names(integrations)),
-            wants=MemberFilter(body),
+            select_members=MemberFilter(body),
             keyword=keyword,
             conditions=source.conditions,
-            fits=source.fits,
+            accepts=source.accepts,
             ids=ids,
             customized=body.customized,
         )
 
-    async def _page(self, asked: Asked, body: PageRequest) -> Page[Entity]:
-        listed = Listed(self.directory, asked)
-        lost = await listed.counted() if asked.without and asked.ids is None else []
+    async def _page(self, asked: SearchRequest, body: PageRequest) -> Page[Entity]:
+        listed = ListedEntities(self.directory, asked)
+        lost = await listed.find_counted() if asked.excluded_ids and asked.ids is None else []
         rows = await listed.find()
-        size = min(body.size, MOST) if body.paged else MOST
+        size = min(body.size, MAX_ENTITIES) if body.paged else MAX_ENTITIES
         skip = (body.number - 1) * size
-        cut = await self._cut(asked, rows, lost, anew=asked.keyword is not None)
+        cut = await self._count_result(asked, rows, lost, fresh=asked.keyword is not None)
         try:
-            found = await cut_page(self.devices, cut, skip, size)
-        except Outdated:
-            cut = await self._cut(asked, rows, lost, anew=True)
-            found = await cut_page(self.devices, cut, skip, size)
+            found = await read_page(self.devices, cut, skip, size)
+        except OutdatedCounts:
+            cut = await self._count_result(asked, rows, lost, fresh=True)
+            found = await read_page(self.devices, cut, skip, size)
         return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
 
-    async def _shown(
+    async def _show_rows(
         self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
     ) -> list[ShownEntity]:
-        """Rows, with the groups of devices and the tags."""
+        """Return rows with device groups and tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {one.thing.group for one in entities if one.thing.group is not None}
         names = await self.groups.names(tenant, groups) if groups else {}
@@ -192,21 +209,21 @@ class EntitySearch:
         self, entities: Sequence[Entity], rows: Sequence[ShownEntity], *, with_events: bool
     ) -> None:
         of_properties = [one for one in entities if one.member.type == "PROPERTY"]
-        latest = await self.values.reported(of_properties)
+        latest = await self.values.find_reported(of_properties)
         known = {"PROPERTY": latest}
         if with_events:
-            known["EVENT"] = await self.values.events(entities)
+            known["EVENT"] = await self.values.find_events(entities)
         for entity, row in zip(entities, rows, strict=True):
             if entity.member.type in known:
                 entries = known[entity.member.type].get(entity.thing.id, {})
-                row.entity_latest_value = latest_text(entity, plain(entries))
+                row.entity_latest_value = latest_text(entity, without_times(entries))
 
-    async def _cut(
-        self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity], *, anew: bool
-    ) -> Cut:
-        """All that there is: the listed entities, and those of devices that are counted.
+    async def _count_result(
+        self, asked: SearchRequest, listed: Sequence[Entity], lost: Sequence[Entity], *, fresh: bool
+    ) -> SearchResult:
+        """Return listed entities and counted entities of devices.
 
-        `lost` are counted, and are not wanted.
+        `lost` entities are counted but excluded.
         """
         none = asked.customized or asked.ids is not None
         visible = (
@@ -217,42 +234,47 @@ class EntitySearch:
         keyed = asked.keyword is not None and bool(visible)
         if asked.keyword is not None and visible:
             integrations = await self.devices.integrations(asked.tenant)
-            whole = asked.keyword.devices(integrations)
+            whole = asked.keyword.device_conditions(integrations)
         everyone, matching = await asyncio.gather(
-            self._count(asked.tenant, visible, anew=anew),
-            self._count(asked.tenant, _each(visible, whole), anew=anew),
+            self._count(asked.tenant, visible, fresh=fresh),
+            self._count(asked.tenant, _split_disjoint(visible, whole), fresh=fresh),
         )
         models = await self.models.of(asked.tenant, everyone.keys())
-        wanted = {model: asked.wants(members) for model, members in models.items()}
-        pools = Pools(wanted, asked.order, asked.keyword, negated=asked.negated, without=lost)
+        wanted = {model: asked.select_members(members) for model, members in models.items()}
+        pools = WantedMembers(
+            wanted, asked.order, asked.keyword, negated=asked.negated, excluded_ids=lost
+        )
         ends: dict[str, Condition] = {}
         if asked.keyword is not None and keyed:
             ends = {
-                tail: asked.keyword.devices_ending(head, integrations)
-                for head, tail in pools.tails()
+                tail: asked.keyword.head_condition(head, integrations)
+                for head, tail in pools.matching_splits()
             }
         others = [{"$nor": whole}] if whole else []
         parts = [[*part, *others] for part in visible]
         ending = [
-            (tail, await self._count(asked.tenant, [[*part, end] for part in parts], anew=anew))
+            (tail, await self._count(asked.tenant, [[*part, end] for part in parts], fresh=fresh))
             for tail, end in ends.items()
         ]
         conditions = [seen(asked.grants), *asked.conditions]
         if keyed and not asked.negated:
             conditions += _matching_any([*whole, *ends.values()], pools, everyone)
-        devices = Devices(
+        devices = DeviceSelection(
             asked.tenant, asked.grants, conditions, models, pools, not keyed and not lost
         )
-        sizes = pools.sizes(DeviceCounts(everyone, matching, ending))
-        return Cut(asked.order, listed, devices, sizes, lately=not anew)
+        sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
+        return SearchResult(asked.order, listed, devices, sizes, may_be_outdated=not fresh)
 
     async def _count(
-        self, tenant: str, parts: Sequence[Sequence[Condition]], *, anew: bool
+        self, tenant: str, parts: Sequence[Sequence[Condition]], *, fresh: bool
     ) -> Counter[ModelKey]:
-        """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
+        """Return the number of devices by model, summed over `parts`.
+
+        Each part is a list of conditions.
+        """
         found: Counter[ModelKey] = Counter()
         counts = await asyncio.gather(
-            *(self.devices.count_models(tenant, part, anew=anew) for part in parts)
+            *(self.devices.count_models(tenant, part, anew=fresh) for part in parts)
         )
         for models in counts:
             found.update(models)
@@ -260,7 +282,7 @@ class EntitySearch:
 
 
 def _key_row(device: Device, key: str, integrations: ShownIntegrations) -> ShownEntity:
-    """Its id is that of no entity: numbers of members begin at 1."""
+    """Return the row of a key; it has no entity id, because member numbers begin at 1."""
     integration = integrations.get(device.integration)
     return ShownEntity(
         entity_id=str(entity_id(device.id, 0)),
@@ -286,10 +308,12 @@ def _names(integrations: ShownIntegrations) -> dict[str, str]:
     return {one: known.name or "" for one, known in integrations.items()}
 
 
-def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:
-    """Parts of the devices that meet any of `either`, so that no device is in two of them.
+def _split_disjoint(
+    parts: Sequence[list[Condition]], either: Sequence[Condition]
+) -> list[list[Condition]]:
+    """Return parts of the devices that match any of `either`, without overlaps.
 
-    MongoDB walks an index for each condition; for all of them in one it would not.
+    MongoDB uses an index for each condition, but not for a disjunction of all of them.
     """
     return [
         [*part, one, *([{"$nor": list(either[:at])}] if at else [])]
@@ -299,11 +323,11 @@ def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list
 
 
 def _matching_any(
-    conditions: list[Condition], pools: Pools, counts: Mapping[ModelKey, int]
+    conditions: list[Condition], pools: WantedMembers, counts: Mapping[ModelKey, int]
 ) -> list[Condition]:
-    """The condition that leaves out devices without an entity that the keyword matches."""
-    own = pools.own_models()
-    if len(own) > FEW or own == counts.keys():
+    """Return the condition of devices with an entity that the keyword matches."""
+    own = pools.models_matching_alone()
+    if len(own) > MAX_NAMED_MODELS or own == counts.keys():
         return []
-    either = [*conditions, *([of_models(own)] if own else [])]
+    either = [*conditions, *([models_condition(own)] if own else [])]
     return [{"$or": either}] if either else [NOTHING]

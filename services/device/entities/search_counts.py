@@ -1,9 +1,7 @@
 """Counts of entities in a search, and entities that are listed one by one.
 
-Entities that are listed one by one, because no number of devices counts them.
-
-These are the entities of integrations, custom entities, those that are granted by
-themselves, and those of a search for certain ids.
+Entities of devices are counted by model. Listed one by one are entities of integrations, custom
+entities, entities with grants of their own, and those of a search for ids.
 """
 
 from collections import Counter
@@ -16,7 +14,7 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
 from services.device.entities.advanced_search import Group, Order
-from services.device.entities.search_filters import KeyTest, finds
+from services.device.entities.search_filters import KeyTest, matches_entity
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
@@ -29,21 +27,21 @@ Counts = Mapping[ModelKey, int]
 
 @dataclass(frozen=True)
 class DeviceCounts:
-    """Numbers of visible devices, by model."""
+    """Numbers of visible devices by model."""
 
     all: Counts
-    """Of all of them."""
+    """All visible devices."""
     matching: Counts = field(default_factory=dict)
-    """Whose every entity the keyword matches."""
+    """Devices all of whose entities the keyword matches."""
     ending: Sequence[tuple[str, Counts]] = ()
-    """Of the others: those whose keys end as a keyword's first part, with its last part."""
+    """Other devices whose keys end with a first part of the keyword, by last part."""
 
 
-class Pools:
-    """The members that a search wants of each model, in groups and in order.
+class WantedMembers:
+    """The members that a search selects of each model, in groups and in order.
 
-    With `negated` those are wanted that the keyword does not match; `without` are entities of
-    devices that are not wanted, though all else of the search matches them.
+    With `negated`, members that the keyword does not match are selected. Entities in `excluded_ids`
+    are excluded.
     """
 
     def __init__(
@@ -53,14 +51,16 @@ class Pools:
         keyword: KeyTest | None,
         *,
         negated: bool = False,
-        without: Sequence[Entity] = (),
+        excluded_ids: Sequence[Entity] = (),
     ) -> None:
         self._keyword = keyword
         self._negated = negated
-        self._without = {entity.id for entity in without}
-        self._lost = Counter(order.group_of(entity.member) for entity in without)
-        self._own = {
-            model: {member.number for member in members if keyword and keyword.in_member(member)}
+        self._without = {entity.id for entity in excluded_ids}
+        self._lost = Counter(order.group_of(entity.member) for entity in excluded_ids)
+        self._matching_numbers = {
+            model: {
+                member.number for member in members if keyword and keyword.matches_member(member)
+            }
             for model, members in wanted.items()
         }
         groups: dict[Group, dict[ModelKey, list[Member]]] = {}
@@ -73,12 +73,12 @@ class Pools:
             for group, pools in groups.items()
         }
 
-    def sizes(self, counts: DeviceCounts) -> Counter[Group]:
-        """How many entities of devices match, by group."""
+    def count_by_group(self, counts: DeviceCounts) -> Counter[Group]:
+        """Return how many entities of devices match, by group."""
         return Counter(
             {
                 group: sum(
-                    self._weight(model, member, counts)
+                    self._count_devices(model, member, counts)
                     for model, members in pools.items()
                     for member in members
                 )
@@ -87,24 +87,26 @@ class Pools:
             }
         )
 
-    def _weight(self, model: ModelKey, member: Member, counts: DeviceCounts) -> int:
-        """On how many devices of a model a member matches."""
+    def _count_devices(self, model: ModelKey, member: Member, counts: DeviceCounts) -> int:
+        """Return on how many devices of a model a member matches."""
         everyone, keyword = counts.all.get(model, 0), self._keyword
         if keyword is None:
             return everyone
         matching = everyone
-        if member.number not in self._own[model]:
+        if member.number not in self._matching_numbers[model]:
             matching = counts.matching.get(model, 0) + sum(
-                found.get(model, 0) for tail, found in counts.ending if keyword.fits(member, tail)
+                found.get(model, 0)
+                for tail, found in counts.ending
+                if keyword.matches_tail(member, tail)
             )
         return everyone - matching if self._negated else matching
 
-    def own_models(self) -> set[ModelKey]:
-        """The models that have members which the keyword matches by themselves."""
-        return {model for model, own in self._own.items() if own}
+    def models_matching_alone(self) -> set[ModelKey]:
+        """Return the models with members that match on every device."""
+        return {model for model, own in self._matching_numbers.items() if own}
 
-    def tails(self) -> list[tuple[str, str]]:
-        """Those ways to cut the keyword whose last part begins the path of any member."""
+    def matching_splits(self) -> list[tuple[str, str]]:
+        """Return the splits of the keyword whose last part starts a member's path."""
         if self._keyword is None:
             return []
         members = [
@@ -113,20 +115,21 @@ class Pools:
         return [
             (head, tail)
             for head, tail in self._keyword.splits
-            if any(self._keyword.fits(member, tail) for member in members)
+            if any(self._keyword.matches_tail(member, tail) for member in members)
         ]
 
-    def matches(self, group: Group, model: ModelKey, thing: EntityThing) -> list[Member]:
-        """The members of a certain device that match, in order."""
+    def matching_members(self, group: Group, model: ModelKey, thing: EntityThing) -> list[Member]:
+        """Return the matching members of a device, in order."""
         members = self.groups.get(group, {}).get(model, [])
         keyword = self._keyword
         if keyword is not None and members:
-            own = self._own[model]
-            whole = keyword.in_thing(thing)
+            own = self._matching_numbers[model]
+            whole = keyword.matches_thing(thing)
             members = [
                 one
                 for one in members
-                if (whole or one.number in own or keyword.across(thing, one)) != self._negated
+                if (whole or one.number in own or keyword.matches_across(thing, one))
+                != self._negated
             ]
         if not self._without:
             return members
@@ -134,37 +137,37 @@ class Pools:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """One search in hand; what is not said filters nothing."""
+class SearchRequest:
+    """One search; an absent field filters nothing."""
 
     principal: Principal
     grants: Grants
     order: Order
-    wants: Callable[[MemberSet], list[Member]]
-    """The members of a model that pass."""
+    select_members: Callable[[MemberSet], list[Member]]
+    """Selects the members of a model."""
     keyword: KeyTest | None = None
     negated: bool = False
-    """Whether those are wanted that the keyword does not match."""
+    """Whether entities that the keyword does not match are wanted."""
     conditions: Sequence[Condition] = ()
-    """On devices; `fits` is the same of things of every kind."""
-    fits: Callable[[EntityThing], bool] = lambda _: True
+    """Conditions on devices; `accepts` is the same for things of every kind."""
+    accepts: Callable[[EntityThing], bool] = lambda _: True
     ids: Sequence[int] | None = None
-    """The only entities that are wanted."""
-    without: frozenset[int] = frozenset()
-    """Entities that are not wanted."""
+    """If present, only these entities match."""
+    excluded_ids: frozenset[int] = frozenset()
+    """Entities that are excluded."""
     customized: bool | None = None
-    """True: only custom entities; false: all others."""
+    """True for custom entities only, false for all others."""
 
     @property
     def tenant(self) -> str:
-        """The tenant whose entities are searched."""
+        """Return the tenant whose entities are searched."""
         return self.principal.tenant
 
 
-class Listed:
-    """Lists what one user sees of what one search wants."""
+class ListedEntities:
+    """Lists visible entities of a search one by one."""
 
-    def __init__(self, directory: EntityDirectory, asked: Asked) -> None:
+    def __init__(self, directory: EntityDirectory, asked: SearchRequest) -> None:
         self._directory = directory
         self._asked = asked
         self._grants = asked.grants
@@ -172,26 +175,26 @@ class Listed:
         self._customs = asked.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
     async def find(self) -> list[Entity]:
-        """Those of the ids that are asked for, or else all."""
+        """Return the entities of the requested ids, or all entities to be listed."""
         ids = self._asked.ids
-        found = await (self._others() if ids is None else self.among(ids))
-        return [entity for entity in found if entity.id not in self._asked.without]
+        found = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
+        return [entity for entity in found if entity.id not in self._asked.excluded_ids]
 
-    async def counted(self) -> list[Entity]:
-        """Those `without` which the search is to do, and which numbers of devices count."""
-        found = await self.among(sorted(self._asked.without))
+    async def find_counted(self) -> list[Entity]:
+        """Return excluded entities that the counts of devices include."""
+        found = await self.find_by_ids(sorted(self._asked.excluded_ids))
         return [one for one in found if one.thing.device and one.thing.seen_with(self._grants)]
 
-    async def among(self, ids: Sequence[int]) -> list[Entity]:
-        """Those of some ids."""
+    async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
+        """Return matching entities by id."""
         found = await self._directory.by_ids(self._asked.tenant, ids)
         rows = [one for one in found.values() if self._customized in (None, one.customized)]
         things = {one.thing.id: one.thing for one in rows}
         wanted = set(found)
         return [one for one in self._matching(things.values()) if one.id in wanted]
 
-    async def _others(self) -> list[Entity]:
-        """Those of things that are no devices, and those that are granted by themselves."""
+    async def _find_non_devices(self) -> list[Entity]:
+        """Return entities of things that are no devices, and of single grants."""
         condition = self._condition()
         things = await self._directory.others(self._asked.tenant, condition) if condition else []
         if not self._customized and not self._grants.everything:
@@ -205,7 +208,7 @@ class Listed:
         return self._matching(things)
 
     def _condition(self) -> dict[str, Any] | None:
-        """Which things to look at; None for none at all."""
+        """Return the condition of things to list, or None for none."""
         grants = self._grants.resources
         custom = {"integration": SYSTEM}
         seen: list[dict[str, Any]] = []
@@ -224,12 +227,13 @@ class Listed:
         return [
             Entity(thing, member)
             for thing in things
-            if asked.fits(thing)
-            for member in asked.wants(thing.members)
-            if asked.keyword is None or finds(asked.keyword, thing, member) != asked.negated
-            if self._sees(Entity(thing, member))
+            if asked.accepts(thing)
+            for member in asked.select_members(thing.members)
+            if asked.keyword is None
+            or matches_entity(asked.keyword, thing, member) != asked.negated
+            if self._is_visible(Entity(thing, member))
         ]
 
-    def _sees(self, entity: Entity) -> bool:
-        """Whether a search shows it: custom entities need a function, and no grant."""
+    def _is_visible(self, entity: Entity) -> bool:
+        """Return whether the user may see it; custom entities need a function."""
         return self._customs if entity.customized else entity.seen_with(self._grants)

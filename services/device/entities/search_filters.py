@@ -1,8 +1,8 @@
 """Filters of the search for entities.
 
-A keyword matches an entity's name or key, its device's name, or its integration's. A key is the
-key of the thing, a dot, and the path of the member, so a keyword may lie in either or across the
-dot between them.
+A keyword matches the name or key of an entity, or the name of its device or integration. A key is
+the key of the thing, a dot, and the path of the member. A keyword may be part of either, or extend
+across the dot.
 """
 
 import re
@@ -19,11 +19,11 @@ from services.device.members.members import Member, MemberSet
 from services.device.things.visibility import NOTHING, Condition
 
 _DEVICE_PARTS = 3
-"""Parts of the key of a device between dots."""
+"""Number of dots-separated parts in the key of a device."""
 
 
 class MemberFilter:
-    """The filters of a search that look at members alone."""
+    """Filters that depend on members only."""
 
     def __init__(self, search: SearchEntities) -> None:
         self._types = frozenset(search.entity_type or ())
@@ -34,7 +34,7 @@ class MemberFilter:
         self._hidden = bool(search.show_hidden)
 
     def __call__(self, members: MemberSet) -> list[Member]:
-        """Those that pass."""
+        """Return the members that pass."""
         return [member for member in members.members if self._passes(member)]
 
     def _passes(self, member: Member) -> bool:
@@ -49,41 +49,48 @@ class MemberFilter:
 
 
 class KeyTest(Protocol):
-    """What a search tests keys by, and perhaps names.
+    """Test of the keys, and optionally names, of entities.
 
-    It matches all entities of a thing (`in_thing`), or a member whatever thing it belongs to
-    (`in_member`), or lies across the dot between the two: then `splits` are the ways to cut it.
+    It matches all entities of a thing (`matches_thing`), a member of any thing (`matches_member`),
+    or text across the dot between both; `splits` are the ways to split this text.
     """
 
     splits: Sequence[tuple[str, str]]
-    """How the thing's key ends, how the path begins."""
+    """End of the thing's key, and start of the path."""
 
-    def in_thing(self, thing: EntityThing) -> bool:
-        """Whether it matches all entities of a thing."""
+    def matches_thing(self, thing: EntityThing) -> bool:
+        """Return whether all entities of a thing match."""
 
-    def in_member(self, member: Member) -> bool:
-        """Whether it matches a member, whatever thing it belongs to."""
+    def matches_member(self, member: Member) -> bool:
+        """Return whether a member matches in any thing."""
 
-    def fits(self, member: Member, tail: str) -> bool:
-        """Whether the last part of a split matches a member."""
+    def matches_tail(self, member: Member, tail: str) -> bool:
+        """Return whether the last part of a split matches a member."""
 
-    def across(self, thing: EntityThing, member: Member) -> bool:
-        """Whether a split matches a member of a thing."""
+    def matches_across(self, thing: EntityThing, member: Member) -> bool:
+        """Return whether a split matches a member of a thing."""
 
-    def devices(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
-        """Conditions on devices, any of which is `in_thing`; `integrations` are those in use."""
+    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+        """Return conditions; a device that meets one has only matching entities.
 
-    def devices_ending(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
-        """The condition on devices that the first part of a split matches."""
+        `integrations` are those with devices.
+        """
+
+    def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
+        """Return the condition on devices that match the first part of a split."""
 
 
-def finds(test: KeyTest, thing: EntityThing, member: Member) -> bool:
-    """Whether a test matches a member of a thing."""
-    return test.in_member(member) or test.in_thing(thing) or test.across(thing, member)
+def matches_entity(test: KeyTest, thing: EntityThing, member: Member) -> bool:
+    """Return whether a test matches a member of a thing."""
+    return (
+        test.matches_member(member)
+        or test.matches_thing(thing)
+        or test.matches_across(thing, member)
+    )
 
 
 class Keyword:
-    """A text in the keys or names of entities, among the integrations of a tenant."""
+    """Text in keys or names of entities, for the integrations of a tenant."""
 
     def __init__(
         self,
@@ -93,7 +100,7 @@ class Keyword:
         names: bool = True,
         keys: bool = True,
     ) -> None:
-        """`names` are also those of things and integrations."""
+        """Parse the text; `names` include those of things and integrations."""
         self._text = text
         self._lower = text.lower()
         self._names, self._keys = names, keys
@@ -110,32 +117,32 @@ class Keyword:
             if keys and parts[at - 1] and parts[at]
         ]
 
-    def in_thing(self, thing: EntityThing) -> bool:
-        """Whether it matches all entities of a thing."""
+    def matches_thing(self, thing: EntityThing) -> bool:
+        """Return whether all entities of a thing match."""
         return (
             thing.integration in self._named
             or bool(self._names and thing.name and self._find(thing.name))
             or (self._keys and self._lower in f"{thing.key}.".lower())
         )
 
-    def in_member(self, member: Member) -> bool:
-        """Whether it matches a member, whatever thing it belongs to."""
+    def matches_member(self, member: Member) -> bool:
+        """Return whether a member matches in any thing."""
         named = self._names and bool(self._find(member.name))
         return named or (self._keys and self._lower in f".{member.path}".lower())
 
-    def fits(self, member: Member, tail: str) -> bool:
-        """Whether the path of a member begins with `tail`."""
+    def matches_tail(self, member: Member, tail: str) -> bool:
+        """Return whether the path of a member starts with `tail`."""
         return member.path.lower().startswith(tail)
 
-    def across(self, thing: EntityThing, member: Member) -> bool:
-        """Whether it lies across the dot between the thing's key and the path."""
+    def matches_across(self, thing: EntityThing, member: Member) -> bool:
+        """Return whether the text extends across the dot between key and path."""
         return any(
-            self.fits(member, tail) and thing.key.lower().endswith(head)
+            self.matches_tail(member, tail) and thing.key.lower().endswith(head)
             for head, tail in self.splits
         )
 
-    def devices(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
-        """Conditions on devices, any of which is `in_thing`; `integrations` are those in use."""
+    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+        """Return conditions; a device that meets one has only matching entities."""
         found: list[dict[str, Any]] = [{"name": containing(self._text)}] if self._names else []
         whole: set[str] = set(self._named)
         if self._keys:
@@ -145,7 +152,7 @@ class Keyword:
         return found
 
     def _with_keys(self, integrations: Iterable[str], whole: set[str]) -> Iterator[dict[str, Any]]:
-        """The conditions on keys; integrations all of whose devices match go to `whole`."""
+        """Yield conditions on keys; fully matching integrations are added to `whole`."""
         body = self._lower.removesuffix(".")
         end = "$" if body != self._lower else ""
         if "." not in body:
@@ -155,25 +162,25 @@ class Keyword:
             if self._lower in before:
                 whole.add(integration)
                 continue
-            for serial in _beginnings(body, before):
+            for serial in _serial_prefixes(body, before):
                 begins = {"$regex": f"^{pattern_of(serial.upper())}{end}"}
                 yield {"integration": integration, "snKey": begins}
 
-    def devices_ending(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
-        """The condition on devices whose keys end with `head`."""
+    def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
+        """Return the condition on devices whose keys end with `head`."""
         found: list[dict[str, Any]] = []
         if "." not in head:
             found.append({"snKey": {"$regex": f"{pattern_of(head.upper())}$"}})
         found.extend(
             {"integration": integration, "snKey": serial.upper()}
             for integration in integrations
-            for serial in _beginnings(head, device_key(integration, "").lower())
+            for serial in _serial_prefixes(head, device_key(integration, "").lower())
         )
-        return _either(found)
+        return _any_of(found)
 
 
-class KeyBegins:
-    """How keys begin."""
+class KeyPrefix:
+    """Test for the start of keys."""
 
     def __init__(self, text: str) -> None:
         self._lower = text.lower()
@@ -183,24 +190,24 @@ class KeyBegins:
             [(".".join(parts[:-1]), parts[-1])] if whole else []
         )
 
-    def in_thing(self, thing: EntityThing) -> bool:
-        """Whether all keys of a thing begin so."""
+    def matches_thing(self, thing: EntityThing) -> bool:
+        """Return whether all keys of a thing start with the text."""
         return thing.key.lower().startswith(self._lower)
 
-    def in_member(self, member: Member) -> bool:
-        """None: a key begins with that of its thing."""
+    def matches_member(self, member: Member) -> bool:
+        """Return False: a key starts with the key of its thing."""
         return False
 
-    def fits(self, member: Member, tail: str) -> bool:
-        """Whether the path of a member begins with `tail`."""
+    def matches_tail(self, member: Member, tail: str) -> bool:
+        """Return whether the path of a member starts with `tail`."""
         return member.path.lower().startswith(tail)
 
-    def across(self, thing: EntityThing, member: Member) -> bool:
-        """Whether the text goes on behind the thing's key."""
+    def matches_across(self, thing: EntityThing, member: Member) -> bool:
+        """Return whether the text continues behind the thing's key."""
         return member_key(thing.key, member.path).lower().startswith(self._lower)
 
-    def devices(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
-        """Devices whose keys begin so."""
+    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+        """Return conditions on devices whose keys start with the text."""
         found: list[dict[str, Any]] = []
         for integration in integrations:
             before = device_key(integration, "").lower()
@@ -212,49 +219,49 @@ class KeyBegins:
                 found.append({"integration": integration, "snKey": serial})
         return found
 
-    def devices_ending(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
-        """The device whose key is `head`."""
-        return _either(
+    def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
+        """Return the condition on the device whose key is `head`."""
+        return _any_of(
             {"integration": integration, "snKey": head.removeprefix(before).upper()}
             for integration in integrations
             if head.startswith(before := device_key(integration, "").lower())
         )
 
 
-class KeyEnds(Keyword):
-    """How keys end."""
+class KeySuffix(Keyword):
+    """Test for the end of keys."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, {}, names=False)
 
-    def in_thing(self, thing: EntityThing) -> bool:
-        """None: a key does not end with that of its thing."""
+    def matches_thing(self, thing: EntityThing) -> bool:
+        """Return False: a key does not end with the key of its thing."""
         return False
 
-    def in_member(self, member: Member) -> bool:
-        """Whether the path of a member ends so."""
+    def matches_member(self, member: Member) -> bool:
+        """Return whether the path of a member ends with the text."""
         return bool(member.path) and f".{member.path}".lower().endswith(self._lower)
 
-    def fits(self, member: Member, tail: str) -> bool:
-        """Whether `tail` is the path of a member."""
+    def matches_tail(self, member: Member, tail: str) -> bool:
+        """Return whether `tail` is the path of a member."""
         return member.path.lower() == tail
 
-    def across(self, thing: EntityThing, member: Member) -> bool:
-        """Whether the text begins before the path."""
+    def matches_across(self, thing: EntityThing, member: Member) -> bool:
+        """Return whether the text starts before the path."""
         return member_key(thing.key, member.path).lower().endswith(self._lower)
 
-    def devices(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
-        """None has such keys only."""
+    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+        """Return no condition: no device matches with all its entities."""
         return []
 
 
-def _either(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _any_of(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
     found = list(conditions)
     return {"$or": found} if found else NOTHING
 
 
-def _beginnings(text: str, before: str) -> Iterator[str]:
-    """How an SN begins when `text` begins somewhere in `before`, which precedes the SN."""
+def _serial_prefixes(text: str, before: str) -> Iterator[str]:
+    """Yield starts of SNs for which `text` starts within `before`, the key's head."""
     for length in range(1, len(text)):
         rest = text[length:]
         if before.endswith(text[:length]) and "." not in rest:
@@ -262,9 +269,9 @@ def _beginnings(text: str, before: str) -> Iterator[str]:
 
 
 FIELD = "entity_filter"
-"""Where an advanced search names its filters."""
+"""Field of the filters in an advanced search."""
 NEGATED = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
-"""Operators that are others turned around."""
+"""Operators that negate another one."""
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {
     "CONTAINS": lambda name, text: text.lower() in name.lower(),
     "EQ": lambda name, text: name == text,
@@ -274,14 +281,14 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
-def text_fits(operator: str, text: str, name: str | None) -> bool:
-    """Whether a name meets an operator; what has none is what an empty name is."""
+def text_matches(operator: str, text: str, name: str | None) -> bool:
+    """Return whether a name matches an operator; a missing name is an empty one."""
     negated = operator in NEGATED
     return _TESTS[NEGATED.get(operator, operator)](name or "", text) != negated
 
 
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
-    """The same of a stored field."""
+    """Return the condition that a stored field matches an operator."""
     conditions: dict[str, Any] = {
         "CONTAINS": containing(text, FIELD),
         "EQ": {"$eq": text},
@@ -294,19 +301,19 @@ def text_condition(field_name: str, operator: str, text: str) -> Condition:
 
 @dataclass
 class TextFilter:
-    """Filters of things: as conditions on devices, and of any thing."""
+    """Filters of things: conditions on devices, and tests of any thing."""
 
     conditions: list[Condition] = field(default_factory=list)
     tests: list[Callable[[EntityThing], bool]] = field(default_factory=list)
 
     @classmethod
-    def of_source(
+    def from_source_name(
         cls, name: str | None, integrations: Mapping[str, ShownIntegration]
     ) -> "TextFilter":
-        """Things whose device or integration has a name with this part; all for none."""
+        """Return a filter by part of a device or integration name; None matches all."""
         found = cls()
         if name:
-            named = integrations_named("CONTAINS", name, integrations)
+            named = find_integrations("CONTAINS", name, integrations)
             found.conditions.append(
                 {
                     "$or": [
@@ -316,19 +323,21 @@ class TextFilter:
                 }
             )
             found.tests.append(
-                lambda thing: thing.integration in named or text_fits("CONTAINS", name, thing.name)
+                lambda thing: (
+                    thing.integration in named or text_matches("CONTAINS", name, thing.name)
+                )
             )
         return found
 
-    def fits(self, thing: EntityThing) -> bool:
-        """Whether a thing meets all."""
+    def accepts(self, thing: EntityThing) -> bool:
+        """Return whether a thing passes all tests."""
         return all(test(thing) for test in self.tests)
 
 
-def integrations_named(
+def find_integrations(
     operator: str, text: str, integrations: Mapping[str, ShownIntegration]
 ) -> Sequence[str]:
-    """The integrations whose names meet an operator."""
+    """Return the integrations whose names match an operator."""
     return sorted(
-        one for one, known in integrations.items() if text_fits(operator, text, known.name)
+        one for one, known in integrations.items() if text_matches(operator, text, known.name)
     )

@@ -1,4 +1,4 @@
-"""Entities that a user sees, with their latest values."""
+"""Entities that a user may see, with their latest values."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ Entries = dict[str, Any]
 
 @dataclass(frozen=True)
 class ValueReader:
-    """Reads latest values; looks at no grants."""
+    """Reads latest values without a check of grants."""
 
     latest: LatestValues
     devices: DeviceStore
@@ -55,8 +55,8 @@ class ValueReader:
     event_store: EventStore
     retention: Retention
 
-    async def entries(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
-        """The values of the properties among entities of a tenant, by thing."""
+    async def find_values(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
+        """Return the values of the properties among entities, by thing."""
         reported, common = list[Entity](), set[int]()
         for entity in entities:
             if entity.member.type != "PROPERTY":
@@ -65,20 +65,20 @@ class ValueReader:
                 common.add(entity.thing.id)
             else:
                 reported.append(entity)
-        found = await self.reported(reported)
+        found = await self.find_reported(reported)
         if common:
             for device_id, entries in (await self._common(tenant, sorted(common))).items():
                 found.setdefault(device_id, {}).update(entries)
         return found
 
-    async def reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
-        """Return what was reported of the top-level properties of entities, by thing."""
+    async def find_reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
+        """Return the reported top-level properties of entities, by thing."""
         things = {one.thing.id for one in entities}
         keys = {one.reported_path[0] for one in entities}
         return await self.latest.entries(things, keys=keys) if things else {}
 
-    async def events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
-        """Return the outputs of the newest event of each kind among `entities`, by thing."""
+    async def find_events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
+        """Return the outputs of the newest event of each kind, by thing."""
         by_kind = {
             (one.thing.id, one.reported_path[0]): one.thing
             for one in entities
@@ -101,18 +101,18 @@ class ValueReader:
         devices = await self.devices.find_all(tenant, ids)
         alarms = await self.alarms.queries.newest_unclaimed(tenant, ids)
         return {
-            device.id: _of_device(device)
-            | ({ALARM: _of_alarm(alarms[device.id])} if device.id in alarms else {})
+            device.id: _device_values(device)
+            | ({ALARM: _alarm_value(alarms[device.id])} if device.id in alarms else {})
             for device in devices
         }
 
 
-def plain(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The same without the times."""
+def without_times(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values without their times."""
     return {key: entry["v"] for key, entry in entries.items()}
 
 
-def _of_device(device: Device) -> Entries:
+def _device_values(device: Device) -> Entries:
     entries: Entries = {}
     if device.connect_status != "DISCONNECT":
         since = device.connect_changed or device.updated_at
@@ -126,7 +126,7 @@ def _of_device(device: Device) -> Entries:
     return entries
 
 
-def _of_alarm(alarm: Alarm) -> Any:
+def _alarm_value(alarm: Alarm) -> Any:
     value = {
         "@alarm_status": True,
         "@alarm_time": alarm.raised_at,
@@ -136,14 +136,14 @@ def _of_alarm(alarm: Alarm) -> Any:
 
 
 MOST_KEYS = 1000
-"""Entities of one exchange."""
+"""Maximum entities of one request."""
 VALUES_TOGETHER = 32
-"""Entities of an answer whose values are read together: a value has up to 256 KiB."""
+"""Entities whose values are read together: a value has up to 256 KiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntityService:
-    """Finds entities that a user sees, and says what is known of them."""
+    """Finds entities that a user may see, and their values."""
 
     directory: EntityDirectory
     grants: GrantReader
@@ -151,64 +151,64 @@ class EntityService:
     integration_things: IntegrationThings
     values: ValueReader
     names: Mapping[bool, EntityNames]
-    """Those of devices (true), and of integrations."""
+    """Stores of entity names: of devices (true), and of integrations."""
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
-        """An entity, when the user sees it; see `find_all`."""
+        """Return an entity that the user may see; raise as `find_all`."""
         (found,) = await self.find_all(principal, [entity_id])
         return found
 
-    async def visible(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
-        """Those of some entities that the user sees, in the order of `ids`.
+    async def find_visible(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
+        """Return the entities that the user may see, in the order of `ids`.
 
-        Custom ones every user does. Unknown and invisible ones are left out, so that a board with
-        such an entity shows its other entities.
+        Every user may see custom entities. Unknown and hidden entities are left out, so that a
+        dashboard with such an entity shows the others.
         """
         found = await self.directory.by_ids(principal.tenant, ids)
         rows = [found[key] for key in ids if key in found]
-        if all(map(_shared, rows)):
+        if all(map(_is_shared, rows)):
             return rows
         grants = await self.grants.of(principal)
-        return [one for one in rows if _shared(one) or one.seen_with(grants)]
+        return [one for one in rows if _is_shared(one) or one.seen_with(grants)]
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
-        """The `visible` ones of some entities, at least one.
+        """Return the visible ones of some entities, at least one.
 
-        When there is none, `NotFound` names the first, or `Forbidden` says that the user has no
-        grant at all.
+        Otherwise raises `NotFound` for the first, or `Forbidden` for a user without any grant.
         """
-        rows = await self.visible(principal, ids)
+        rows = await self.find_visible(principal, ids)
         if not rows:
-            await self._granted(principal)
-            raise unknown_entity(ids[0])
+            await self._require_grants(principal)
+            raise entity_not_found(ids[0])
         return rows
 
-    async def with_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
-        """The entities of `keys` that the user sees, with their records; see `EntityThing`.
+    async def find_by_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
+        """Return the entities of `keys` that the user may see, with their records.
 
-        Custom ones every user sees. What is unknown is missing, and so is what the user does
-        not see. Raises `Forbidden` for a user who has no grant at all and means none that
-        everybody sees.
+        Every user may see custom entities. Unknown and hidden entities are missing. Raises
+        `Forbidden` for a user without any grant who requests other entities only.
         """
         if not 1 <= len(keys) <= MOST_KEYS:
-            raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
+            raise InvalidInput(f"must name 1 to {MOST_KEYS} entities", field="exchange")
         parts = split_keys(keys)
         await self.integration_things.complete(principal.tenant, own_integrations(parts))
         found = await self.directory.by_parts(principal.tenant, parts, records=True)
-        shared = {key: one for key, one in found.items() if _shared(one)}
+        shared = {key: one for key, one in found.items() if _is_shared(one)}
         if len(shared) == len(keys):
             return shared
-        grants = await self.grants.of(principal) if shared else await self._granted(principal)
+        grants = (
+            await self.grants.of(principal) if shared else await self._require_grants(principal)
+        )
         return {key: one for key, one in found.items() if key in shared or one.seen_with(grants)}
 
-    async def _granted(self, principal: Principal) -> Grants:
+    async def _require_grants(self, principal: Principal) -> Grants:
         grants = await self.grants.of(principal)
         if grants.nothing:
-            raise Forbidden("user does not have data permission")
+            raise Forbidden("the user has no grant for any device or entity")
         return grants
 
     async def children(self, principal: Principal, entity_id: int) -> list[ShownEntity]:
-        """The children of an entity, by number; none of one that is no OBJECT."""
+        """Return the children of an entity, by number; only an OBJECT has some."""
         entity = await self.find(principal, entity_id)
         integrations = await self.integrations.known()
         members = entity.thing.children(entity.member.path)
@@ -216,26 +216,28 @@ class EntityService:
         return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
 
     async def meta(self, principal: Principal, entity_id: int) -> EntityMeta:
-        """What is known of an entity besides its value."""
-        return meta_of(await self.find(principal, entity_id))
+        """Return the metadata of an entity."""
+        return entity_meta(await self.find(principal, entity_id))
 
     async def rename(self, tenant: str, entity: Entity, name: str) -> None:
-        """Call an entity of a device or of an integration otherwise, or again as its TSL does."""
+        """Rename an entity of a device or integration; its TSL's name resets it."""
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
-            raise InvalidInput("every device has it by this name", field="entity_id")
+            raise InvalidInput(
+                "is an entity of every device and cannot be renamed", field="entity_id"
+            )
         given = None if name == (member.declared or member.name) else name
         change = partial(with_name, path=member.path, name=given)
         if not await self.names[thing.device].change(tenant, thing.id, change):
-            raise unknown_entity(entity.id)
+            raise entity_not_found(entity.id)
 
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
-        """The latest value of a property; nothing of what has none, or the user does not see.
+        """Return the latest value of a property, or an empty value if it is hidden.
 
-        A board may hold entities that some of its users do not see, or that do not exist.
+        A dashboard may contain entities that some of its users may not see, or that do not exist.
         """
         entities = await self.directory.by_ids(principal.tenant, [entity_id])
-        seen = await self._seen(principal, entities)
+        seen = await self._filter_visible(principal, entities)
         found = LatestValue() if not seen else (await self._latest(principal.tenant, seen))[0]
         return EntityStatus(
             value=found.value,
@@ -247,8 +249,10 @@ class EntityService:
     async def statuses(
         self, principal: Principal, ids: Sequence[int]
     ) -> Streamed[dict[str, LatestValue]]:
-        """Stream the latest values of those of some entities that the user sees, by id."""
-        seen = await self._seen(principal, await self.directory.by_ids(principal.tenant, ids))
+        """Stream the latest values of visible entities, by id."""
+        seen = await self._filter_visible(
+            principal, await self.directory.by_ids(principal.tenant, ids)
+        )
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
             values = await self._latest(principal.tenant, entities)
@@ -256,36 +260,38 @@ class EntityService:
 
         return Streamed({}, in_parts(each(seen), read, VALUES_TOGETHER))
 
-    async def _seen(self, principal: Principal, entities: Mapping[int, Entity]) -> list[Entity]:
+    async def _filter_visible(
+        self, principal: Principal, entities: Mapping[int, Entity]
+    ) -> list[Entity]:
         grants = await self.grants.of(principal)
-        return [one for one in entities.values() if _shared(one) or one.seen_with(grants)]
+        return [one for one in entities.values() if _is_shared(one) or one.seen_with(grants)]
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
-        entries = await self.values.entries(tenant, entities)
-        for thing_id, events in (await self.values.events(entities)).items():
+        entries = await self.values.find_values(tenant, entities)
+        for thing_id, events in (await self.values.find_events(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
 
 
-def unknown_entity(entity_id: int) -> NotFound:
-    """There is none, or none that the user sees."""
+def entity_not_found(entity_id: int) -> NotFound:
+    """Return the error for an entity that does not exist or is hidden."""
     return NotFound(f"entity {entity_id} not found", field="entity_id")
 
 
-def _shared(entity: Entity) -> bool:
-    """Whether every user of its tenant sees it."""
+def _is_shared(entity: Entity) -> bool:
+    """Return whether every user of the tenant may see the entity."""
     return entity.thing.integration == SYSTEM
 
 
 def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
-    """Of what its thing has, by top-level key: `{"v": value, "t": ms}`.
+    """Return the latest value among the entries of the thing.
 
     The value of an event is the object of its outputs.
     """
     name = entity.reported_path[0]
     if name not in entries or entity.member.type not in ("PROPERTY", "EVENT"):
         return LatestValue()
-    value = _value_in(entity, plain(entries))
+    value = _value_in(entity, without_times(entries))
     if value is None:
         return LatestValue()
     written = entries[name]["t"]
@@ -293,14 +299,14 @@ def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
 
 
 def _value_in(entity: Entity, values: Mapping[str, Any]) -> Any:
-    """Return the value among those of its thing; of an event the object of its outputs."""
+    """Return the value among values of the thing; of an event, all its outputs."""
     if entity.member.type == "EVENT" and entity.member.parent is None:
         return values.get(entity.reported_path[0])
     return entity.value_in(values)
 
 
 def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
-    """The latest value as text: numbers without an exponent, what is no text as JSON."""
+    """Return the latest value as text: numbers without an exponent, others as JSON."""
     value = _value_in(entity, values)
     if value is None or isinstance(value, str):
         return value
@@ -310,7 +316,7 @@ def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
 
 
 def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:
-    """A row of a list."""
+    """Return the row of an entity in a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)
     above = None if member.parent is None else thing.at(member.parent)
@@ -335,8 +341,8 @@ def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -
     )
 
 
-def meta_of(entity: Entity) -> EntityMeta:
-    """What is known of an entity besides its value."""
+def entity_meta(entity: Entity) -> EntityMeta:
+    """Return the metadata of an entity."""
     thing, member = entity.thing, entity.member
     return copy_fields(
         EntityMeta,

@@ -1,4 +1,4 @@
-"""Calls services of entities, and waits for what they answer."""
+"""Calls of services by entity, with their outputs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.entities.property_updates import (
     FIELD,
-    Calling,
-    callings,
-    refused_by_integration,
+    ServiceCall,
+    collect_calls,
+    integration_error,
 )
 from services.device.entities.schemas import CallEntities
 from services.device.entities.service import EntityService
@@ -34,23 +34,23 @@ from services.device.members.entity import Entity
 from services.device.members.values import ValueFault, refusal
 
 FLOW_MARGIN = 2.0
-"""Seconds more than a flow has, for its answer to come."""
+"""Seconds in addition to the time of a flow, for its response to arrive."""
 
 _decoder = msgspec.json.Decoder(ServiceReplied)
 
 
-class Called(NamedTuple):
-    """What came of calls."""
+class CallResult(NamedTuple):
+    """Result of calls."""
 
     outputs: dict[str, Any]
-    """Of all that answered, by name."""
+    """Outputs of all calls by name."""
     queued: Sequence[Command] = ()
-    """Those that devices get when they connect: they are offline."""
+    """Commands of offline devices, which receive them when they connect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntityCaller:
-    """Calls of services, for users and for flows."""
+    """Calls services for users and flows."""
 
     entities: EntityService
     commands: CommandService
@@ -60,105 +60,105 @@ class EntityCaller:
     client: IntegrationClient
     rpc: RpcClient
     seconds: float
-    """How long a device or a flow may take."""
+    """Timeout of a device or a flow."""
 
-    async def call(self, principal: Principal, body: CallEntities) -> Called:
-        """Call the services that are named; give their outputs by name, all in one.
+    async def call(self, principal: Principal, body: CallEntities) -> CallResult:
+        """Call services and return their outputs by name, merged.
 
-        Nothing is called unless every input is right; for a device that is offline nobody waits.
-        Raises `UpstreamTimeout` when a device, an integration or a flow is late (what a device
-        or a flow was asked goes on), `UpstreamFailed` when a device refuses or a flow fails.
+        One invalid input rejects the request. Calls of offline devices are queued. Raises
+        `UpstreamTimeout` when a device, an integration or a flow is late (a device or a flow
+        continues), `UpstreamFailed` when a device rejects the call or a flow fails.
         """
-        entities = await self.entities.with_keys(principal, body.exchange)
-        return await self.run(principal, body.exchange, entities)
+        entities = await self.entities.find_by_keys(principal, body.exchange)
+        return await self.call_entities(principal, body.exchange, entities)
 
-    async def run(
+    async def call_entities(
         self,
         principal: Principal,
         exchange: Mapping[str, Any],
         entities: Mapping[str, Entity],
         *,
         dry_run: bool = False,
-    ) -> Called:
-        """The same with entities that have been looked up, and may be called by who asks.
+    ) -> CallResult:
+        """Call services of given entities, which the caller may call.
 
-        A dry run raises what it would, as far as that can be told here, and calls nothing.
+        A dry run raises the errors that can be found without a call, and calls nothing.
         """
         drafts: list[Draft] = []
-        others: list[tuple[Calling, dict[str, Any]]] = []
+        others: list[tuple[ServiceCall, dict[str, Any]]] = []
         faults: list[ValueFault] = []
-        for calling in callings(exchange, entities):
+        for call in collect_calls(exchange, entities):
             try:
-                if calling.thing.device:
-                    drafts.append(self._draft(calling))
+                if call.thing.device:
+                    drafts.append(self._draft(call))
                 else:
-                    others.append((calling, await self._checked(calling)))
+                    others.append((call, await self._check_inputs(call)))
             except InvalidInput as error:
                 if not error.faults:
                     raise
-                faults += calling.faults(error.faults)
+                faults += call.faults(error.faults)
         if faults:
             raise refusal(FIELD, faults)
         if dry_run:
-            return Called({})
-        rest = (self._of_other(principal, calling, inputs) for calling, inputs in others)
+            return CallResult({})
+        rest = (self._call_other(principal, call, inputs) for call, inputs in others)
         called, answers = await asyncio.gather(
-            self._of_devices(principal, drafts), asyncio.gather(*rest)
+            self._call_devices(principal, drafts), asyncio.gather(*rest)
         )
-        return Called(_together([called.outputs, *answers]), called.queued)
+        return CallResult(_merge_outputs([called.outputs, *answers]), called.queued)
 
-    def _draft(self, calling: Calling) -> Draft:
-        return self.commands.check_call(calling.thing.record, calling.service_id, calling.inputs)
+    def _draft(self, call: ServiceCall) -> Draft:
+        return self.commands.check_call(call.thing.record, call.service_id, call.inputs)
 
-    async def _checked(self, calling: Calling) -> dict[str, Any]:
-        """The inputs of a service of an integration itself, or of a flow."""
-        thing = calling.thing
+    async def _check_inputs(self, call: ServiceCall) -> dict[str, Any]:
+        """Return the inputs for a service of an integration or a flow."""
+        thing = call.thing
         if thing.flow is None:
-            await self._check_callable(calling)
+            await self._check_callable(call)
         try:
-            return thing.record.tsl.check_service_inputs(calling.service_id, calling.inputs)
+            return thing.record.tsl.check_service_inputs(call.service_id, call.inputs)
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.of_faults(error.faults) from error
 
-    async def _check_callable(self, calling: Calling) -> None:
-        integration = calling.thing.integration
+    async def _check_callable(self, call: ServiceCall) -> None:
+        integration = call.thing.integration
         found = None if integration == SYSTEM else await self.integrations.find(integration)
         if found is None:
-            raise _not_callable(calling, "nobody answers for it")
+            raise _not_callable(call, "no integration or flow provides it")
         manifest = found.manifest
-        if calling.service_id in (manifest.add_device_service, manifest.delete_device_service):
-            raise _not_callable(calling, "devices are added and deleted at /device")
+        if call.service_id in (manifest.add_device_service, manifest.delete_device_service):
+            raise _not_callable(call, "add and delete devices at /device")
 
-    async def _of_devices(self, principal: Principal, drafts: list[Draft]) -> Called:
+    async def _call_devices(self, principal: Principal, drafts: list[Draft]) -> CallResult:
         if not drafts:
-            return Called({})
+            return CallResult({})
         ids = {draft.thing.id for draft in drafts}
         replies = ServiceReplies(self.bus, self.store, self.seconds)
-        async with replies.listening(principal.tenant, ids):
+        async with replies.subscribe(principal.tenant, ids):
             commands = await self.commands.issue(principal, drafts)
             queued = [one for one in commands if one.is_queued]
             answers = await asyncio.gather(
                 *(replies.outputs(one) for one in commands if not one.is_queued)
             )
-        return Called(_together(answers), queued)
+        return CallResult(_merge_outputs(answers), queued)
 
-    async def _of_other(
-        self, principal: Principal, calling: Calling, inputs: dict[str, Any]
+    async def _call_other(
+        self, principal: Principal, call: ServiceCall, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:
-        thing = calling.thing
+        thing = call.thing
         if thing.flow is not None:
             return await self._run_flow(thing.tenant, thing.flow, inputs, principal.user_id)
         try:
             return await self.client.call(
-                thing.integration, thing.tenant, thing.id, calling.service_id, inputs
+                thing.integration, thing.tenant, thing.id, call.service_id, inputs
             )
         except InvalidInput as error:
-            raise refused_by_integration(thing, error) from error
+            raise integration_error(thing, error) from error
 
     async def _run_flow(
         self, tenant: str, flow_id: int, inputs: dict[str, Any], user_id: int
     ) -> Mapping[str, Any]:
-        """Run a flow; its last output. Raises what `workflow` refuses or fails with."""
+        """Run a flow and return its output; raise the errors of `workflow`."""
         wanted = CallFlow(
             tenant=tenant,
             flow_id=flow_id,
@@ -167,22 +167,22 @@ class EntityCaller:
             hops=current_hops(),
             seconds=self.seconds,
         )
-        patience = self.seconds + FLOW_MARGIN
-        return (await self.rpc.call(CALL, wanted, FlowOutputs, patience)).outputs
+        timeout = self.seconds + FLOW_MARGIN
+        return (await self.rpc.call(CALL, wanted, FlowOutputs, timeout)).outputs
 
 
-def _together(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for answer in answers for name, value in answer.items()}
 
 
-def _not_callable(calling: Calling, reason: str) -> InvalidInput:
-    key = f"{calling.thing.key}.{calling.service.path}".removesuffix(".")
+def _not_callable(call: ServiceCall, reason: str) -> InvalidInput:
+    key = f"{call.thing.key}.{call.service.path}".removesuffix(".")
     text = f"{key} cannot be called: {reason}"
     return InvalidInput(text, field=FIELD, code="method_not_allowed")
 
 
 class ServiceReplies:
-    """What devices answer to calls of their services while somebody waits for it."""
+    """Waits for replies of devices to service calls."""
 
     def __init__(self, bus: Bus, commands: CommandStore, seconds: float) -> None:
         self._bus = bus
@@ -191,11 +191,11 @@ class ServiceReplies:
         self._replies: dict[int, asyncio.Future[ServiceReplied]] = {}
 
     @asynccontextmanager
-    async def listening(self, tenant: str, device_ids: Iterable[int]) -> AsyncIterator[None]:
-        """Listen to devices while the block runs, begun before the command: nothing is missed."""
+    async def subscribe(self, tenant: str, device_ids: Iterable[int]) -> AsyncIterator[None]:
+        """Subscribe to replies of devices; begin before the command is sent."""
         subscriptions = [
             await self._bus.client.subscribe(
-                service_event(tenant, device_id, "replied"), cb=self._hear
+                service_event(tenant, device_id, "replied"), cb=self._on_reply
             )
             for device_id in device_ids
         ]
@@ -207,17 +207,17 @@ class ServiceReplies:
                 for subscription in subscriptions:
                     await subscription.unsubscribe()
 
-    async def _hear(self, message: Msg) -> None:
+    async def _on_reply(self, message: Msg) -> None:
         reply = _decoder.decode(message.data)
         future = self._future(reply.task_id)
         if not future.done():
             future.set_result(reply)
 
     async def outputs(self, command: Command) -> Mapping[str, Any]:
-        """The outputs of a call.
+        """Return the outputs of a call.
 
-        Raises `UpstreamTimeout` when the device is late: its answer closes the command all the
-        same. Raises `UpstreamFailed` when it says that it did not do it.
+        Raises `UpstreamTimeout` when the device is late; a later reply still closes the command.
+        Raises `UpstreamFailed` when the device reports an error.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -226,7 +226,7 @@ class ServiceReplies:
             stored = await self._commands.find_command(command.id)  # the event may have been lost
             if stored is not None and stored.finished_at is not None:
                 return _outputs(stored.status, stored.outputs, stored.error)
-            text = f"{command.sn} did not answer within {self._seconds:g} s; the call goes on"
+            text = f"{command.sn} did not answer within {self._seconds:g} s; the call continues"
             raise UpstreamTimeout(text, field=FIELD) from error
         return _outputs(reply.status, reply.outputs, reply.error)
 
@@ -241,4 +241,4 @@ def _outputs(
         return outputs or {}
     if status == "TIMEOUT":
         raise UpstreamTimeout(error or "the device did not answer in time", field=FIELD)
-    raise UpstreamFailed(error or "the device says that it failed", field=FIELD)
+    raise UpstreamFailed(error or "the device reported an error", field=FIELD)

@@ -1,10 +1,8 @@
 """Tags of entities: operations, storage and errors.
 
-Tags in MongoDB.
-
-`entity_tags`: `{_id, tenant, name, description, color, createdAt, updatedAt, mapped}`; `mapped`
-grows with every addition to entities, so that adding a tag and deleting it conflict.
-`tagged_entities`: `{_id: entity id, tenant, tags: [ids]}`, of entities that have any.
+`entity_tags`: `{_id, tenant, name, description, color, createdAt, updatedAt, mapped}`. `mapped`
+grows when entities get the tag, so that this conflicts with a deletion of the tag.
+`tagged_entities`: `{_id: entity id, tenant, tags: [ids]}`, for entities with tags.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,25 +33,25 @@ from services.device.things.deleted_things import ThingDataStore
 
 
 def tag_not_found(field: str) -> NotFound:
-    """There is no such tag, or none any more."""
-    return NotFound("there is no such tag", field=field, code="entity_tag_not_found")
+    """Return the error for a tag that does not exist."""
+    return NotFound("the tag does not exist", field=field, code="entity_tag_not_found")
 
 
 def tag_exists(name: str) -> InvalidInput:
-    """A name is taken."""
-    text = f"there is a tag {name} already"
+    """Return the error for a name that another tag has."""
+    text = f"tag {name} already exists"
     return InvalidInput(text, field="name", code="entity_tag_name_already_exists")
 
 
 def too_many_tags(most: int) -> InvalidInput:
-    """A tenant has as many as it may."""
-    text = f"there are at most {most} tags"
+    """Return the error for a tenant with too many tags."""
+    text = f"the tenant has {most} tags, the maximum"
     return InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
 
 
 def too_many_of_entity(most: int) -> InvalidInput:
-    """An entity would have more than it may."""
-    text = f"an entity has at most {most} tags"
+    """Return the error for an entity with too many tags."""
+    text = f"an entity can have at most {most} tags"
     return InvalidInput(text, field="added_tag_ids", code="number_of_tags_per_entity_exceeded")
 
 
@@ -63,13 +61,13 @@ COLUMNS = {
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
-"""What tags may be sorted by."""
+"""Sort keys of tags."""
 MOST_FOUND = 100_000
-"""Entities that a search by tags finds at most."""
+"""Maximum entities that a search by tags finds."""
 AT_ONCE = 8
-"""Tags of one request whose uses are counted at a time."""
-Change = Callable[[list[int]], list[int]]
-"""The tags that an entity is to have, of those that it has."""
+"""Tags whose uses are counted at the same time."""
+TagChange = Callable[[list[int]], list[int]]
+"""Returns the new tags of an entity from its current tags."""
 
 
 class Tag(msgspec.Struct, rename="camel", kw_only=True):
@@ -84,7 +82,7 @@ class Tag(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TagStore(ThingDataStore):
-    """The collections `entity_tags` and `tagged_entities`."""
+    """Collections `entity_tags` and `tagged_entities`."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -93,7 +91,7 @@ class TagStore(ThingDataStore):
         self._ids = IdAllocator(mongo.database, "entity_tags", block=20)
 
     async def search(self, tenant: str, wanted: FindTags) -> tuple[list[Tag], int]:
-        """A page of the tags, in order, and how many match in all."""
+        """Return a page of tags in order, and how many match."""
         query: Document = {"tenant": tenant}
         if wanted.keyword:
             text = containing(wanted.keyword)
@@ -103,23 +101,23 @@ class TagStore(ThingDataStore):
         return msgspec.convert(found, list[Tag]), total
 
     async def tags_by_id(self, tenant: str) -> dict[int, Tag]:
-        """The tags of a tenant, by id."""
+        """Return the tags of a tenant by id."""
         found = await self._tags.find({"tenant": tenant}).to_list(None)
         return {tag.id: tag for tag in msgspec.convert(found, list[Tag])}
 
     async def count(self, tenant: str) -> int:
-        """How many tags a tenant has."""
+        """Return the number of tags of a tenant."""
         return await self._tags.count_documents({"tenant": tenant})
 
-    async def uses(self, tenant: str, ids: Collection[int]) -> dict[int, int]:
-        """How many entities have each of some tags."""
+    async def count_uses(self, tenant: str, ids: Collection[int]) -> dict[int, int]:
+        """Return the number of entities with each tag."""
         queries = ({"tenant": tenant, "tags": one} for one in ids)
         counted = (partial(self._tagged.count_documents, query) for query in queries)
         counts = await gather_limited(AT_ONCE, counted)
         return dict(zip(ids, counts, strict=True))
 
     async def add(self, tenant: str, wanted: WrittenTag) -> int:
-        """Make a tag; raise `InvalidInput` when there is one of the name, or too many."""
+        """Insert a tag; raise `InvalidInput` for an existing name or too many tags."""
         if await self.count(tenant) >= MOST_TAGS:
             raise too_many_tags(MOST_TAGS)
         tag_id, now = await self._ids.take(), datetime.now(UTC)
@@ -141,9 +139,9 @@ class TagStore(ThingDataStore):
             raise tag_not_found("tag_id")
 
     async def delete(self, tenant: str, ids: Sequence[int]) -> None:
-        """Delete tags, first from the list and then from entities.
+        """Delete tags, first from the list, then from entities.
 
-        Should that break off, entities have ids of tags that nobody sees any more.
+        After an interruption, entities keep ids of deleted tags, which are ignored.
         """
         await self._tags.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
         some = {"$in": list(ids)}
@@ -151,42 +149,42 @@ class TagStore(ThingDataStore):
         await self._tagged.delete_many({"tenant": tenant, "tags": []})
 
     async def find_tag_ids(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[int]]:
-        """The tags of entities, by entity; one without any is missing."""
+        """Return tag ids by entity; entities without tags are missing."""
         query = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
-    async def tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
-        """The entities whose tags meet an operator, by id; `MOST_FOUND` at most.
+    async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
+        """Return ids of entities whose tags match an operator, at most `MOST_FOUND`.
 
-        One of some tags, all of them, none but them, or any tag at all.
+        Operators are any of the tags, all of them, no others, or any tag at all.
         """
-        held: Mapping[str, Document] = {
+        current: Mapping[str, Document] = {
             "ANY_EQUALS": {"$in": ids},
             "CONTAINS": {"$all": ids},
             "EQ": {"$not": {"$elemMatch": {"$nin": ids}}},
             "IS_NOT_EMPTY": {"$exists": True},
         }
-        query = {"tenant": tenant, "tags": held[operator]}
+        query = {"tenant": tenant, "tags": current[operator]}
         found = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MOST_FOUND)
         return [row["_id"] async for row in found]
 
     async def map(
-        self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: Change
+        self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: TagChange
     ) -> None:
-        """Change the tags of entities in one transaction; raise `NotFound` without the `added`.
+        """Change the tags of entities in one transaction; raise `NotFound`.
 
-        Whatever `change` raises leaves all as it is.
+        An exception of `change` rolls back the transaction.
         """
 
         async def change_tags(session: Session) -> None:
             await self._note_use(tenant, added, session)
             some = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
             rows = await self._tagged.find(some, session=session).to_list(None)
-            held: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
+            current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
             operations = [
                 _operation(one, tenant, after)
                 for one in entity_ids
-                if (after := change(held.get(one, []))) != held.get(one, [])
+                if (after := change(current.get(one, []))) != current.get(one, [])
             ]
             if operations:
                 await self._tagged.bulk_write(operations, ordered=False, session=session)
@@ -194,7 +192,7 @@ class TagStore(ThingDataStore):
         await self._mongo.transaction(change_tags)
 
     async def forget(self, entity_ids: Sequence[int]) -> None:
-        """Entities are gone."""
+        """Delete the tags of deleted entities."""
         await self._tagged.delete_many({"_id": {"$in": list(entity_ids)}})
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
@@ -232,30 +230,32 @@ _NEEDS = {
     "REMOVE": ("removed_tag_ids",),
     "REPLACE": ("added_tag_ids", "removed_tag_ids"),
 }
-"""Which fields an operation cannot do without."""
+"""Fields that an operation requires."""
 
 
 class EntityTags:
-    """Makes and lists tags, and puts them on entities."""
+    """Operations on tags, and on tags of entities."""
 
     def __init__(self, store: TagStore, entities: EntityService) -> None:
         self._store = store
         self._entities = entities
 
     async def search(self, principal: Principal, wanted: FindTags) -> Page[ShownTag]:
-        """A page of the tags, with the number of the entities that carry each."""
+        """Return a page of tags with their numbers of entities."""
         tenant = principal.tenant
         found, total = await self._store.search(tenant, wanted)
-        uses = await self._store.uses(tenant, [tag.id for tag in found])
-        rows = [ShownTag.from_fields(tag, tagged_entities_count=uses[tag.id]) for tag in found]
+        count_uses = await self._store.count_uses(tenant, [tag.id for tag in found])
+        rows = [
+            ShownTag.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
+        ]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def count(self, principal: Principal) -> int:
-        """How many there are."""
+        """Return the number of tags."""
         return await self._store.count(principal.tenant)
 
     async def create(self, principal: Principal, wanted: WrittenTag) -> int:
-        """Make a tag; raise `InvalidInput` when there is one of the name, or too many."""
+        """Create a tag; raise `InvalidInput` for an existing name or too many tags."""
         return await self._store.add(principal.tenant, wanted)
 
     async def update(self, principal: Principal, tag_id: int, wanted: WrittenTag) -> None:
@@ -263,14 +263,14 @@ class EntityTags:
         await self._store.update(principal.tenant, tag_id, wanted)
 
     async def delete(self, principal: Principal, ids: Iterable[int]) -> None:
-        """Delete tags, from entities too; unknown ids are passed over."""
+        """Delete tags, also from entities; ignore unknown ids."""
         await self._store.delete(principal.tenant, ids_of(list(ids)))
 
     async def map(self, principal: Principal, wanted: MapTags) -> None:
-        """Put tags on entities or take them off; those that the user does not see are left out.
+        """Change tags of entities; ignore hidden entities.
 
-        Raises `InvalidInput` when one would have too many, and `NotFound` for a tag that is gone
-        or when no entity is left; nothing is changed then.
+        Raises `InvalidInput` when an entity would have too many tags, `NotFound` for a deleted tag
+        or when no entity remains. An error changes nothing.
         """
         for field in _NEEDS[wanted.operation]:
             if not getattr(wanted, field):
@@ -280,39 +280,41 @@ class EntityTags:
         added = ids_of(wanted.added_tag_ids or ()) if adds else []
         removed = frozenset(ids_of(wanted.removed_tag_ids or ()))
 
-        def change(held: list[int]) -> list[int]:
-            after = _mapped(wanted.operation, held, added, removed)
-            if len(after) > max(MOST_OF_ENTITY, len(held)):
+        def change(current: list[int]) -> list[int]:
+            after = _apply_operation(wanted.operation, current, added, removed)
+            if len(after) > max(MOST_OF_ENTITY, len(current)):
                 raise too_many_of_entity(MOST_OF_ENTITY)
             return after
 
         await self._store.map(principal.tenant, [one.id for one in entities], added, change)
 
     async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
-        """The tags that entities carry, by entity and in the order they came."""
+        """Return the tags of entities, by entity, in the order of their addition."""
         tags = await self._store.tags_by_id(tenant)
         if not tags:
             return {}
         shown = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
-        held = await self._store.find_tag_ids(tenant, entity_ids)
-        return {entity: [shown[one] for one in ids if one in shown] for entity, ids in held.items()}
+        current = await self._store.find_tag_ids(tenant, entity_ids)
+        return {
+            entity: [shown[one] for one in ids if one in shown] for entity, ids in current.items()
+        }
 
-    async def tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """The entities whose tags meet an operator, by names of tags; `MOST_FOUND` at most."""
+    async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
+        """Return entities whose tags match an operator by names, at most `MOST_FOUND`."""
         tags = {tag.name: tag.id for tag in (await self._store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):
-            return []  # no entity has a tag that is not there
-        return await self._store.tagged(tenant, operator, ids)
+            return []  # a requested tag does not exist
+        return await self._store.find_tagged(tenant, operator, ids)
 
 
-def _mapped(
-    operation: str, held: list[int], added: list[int], removed: frozenset[int]
+def _apply_operation(
+    operation: str, current: list[int], added: list[int], removed: frozenset[int]
 ) -> list[int]:
-    """The tags that an entity is to have."""
+    """Return the new tags of an entity."""
     if operation == "OVERWRITE":
         return added
-    if operation == "REPLACE" and removed.isdisjoint(held):
-        return held
-    left = held if operation == "ADD" else [one for one in held if one not in removed]
+    if operation == "REPLACE" and removed.isdisjoint(current):
+        return current
+    left = current if operation == "ADD" else [one for one in current if one not in removed]
     return left if operation == "REMOVE" else list(dict.fromkeys([*left, *added]))

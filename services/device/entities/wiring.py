@@ -1,4 +1,4 @@
-"""The wiring of entities."""
+"""Wiring of the entities package."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ def wire_entities(
     commands: CommandsPackage,
     alarms: AlarmsPackage,
 ) -> Parts:
-    """Construct the operations on entities."""
+    """Construct operations on entities and their handlers."""
     settings, mongo = clients.settings, clients.mongo
     devices, thing_store, directory = things.devices, things.thing_store, members.directory
     values = ValueReader(

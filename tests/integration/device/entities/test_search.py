@@ -267,7 +267,7 @@ async def test_a_row_has_all_that_consoles_read(world: World, ids: dict[str, int
 
 async def test_what_is_asked_for_is_capped(world: World, ids: dict[str, int], monkeypatch):
     """A huge page is answered as a smaller one that says so; a list ends there."""
-    monkeypatch.setattr("services.device.entities.search.MOST", 5)
+    monkeypatch.setattr("services.device.entities.search.MAX_ENTITIES", 5)
     admin = world.admin()
     total = len(await expected(world, {}))
     found = await admin.done("POST", PATH, {"page_size": 99_999, "page_number": 1})

@@ -187,7 +187,9 @@ async def test_a_call_of_a_device_that_is_offline_is_an_error_at_once(world: Wor
     """A flow needs the answer; the device gets the call when it connects."""
     _, key = await direct(world, "C-3")
     wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
-    with pytest.raises(UpstreamTimeout, match="C-3 is offline; the call waits until it connects"):
+    with pytest.raises(
+        UpstreamTimeout, match="C-3 is offline and receives the call when it connects"
+    ):
         await world.rpc(CALL, wanted, CalledServices)
 
 

@@ -193,7 +193,7 @@ async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World)
         content = await world.admin().refused(502, "POST", CALL, body, field="exchange")
         assert content["error_message"] == "too hot"
     content = await world.admin().refused(504, "POST", CALL, body, field="exchange")
-    assert "the call goes on" in content["error_message"]
+    assert "the call continues" in content["error_message"]
     waiting = await world.database["commands"].find_one({"thingId": thing, "status": "SENT"})
     reply = f'{{"commandId": {waiting["_id"]}, "status": "SUCCESS", "outputs": {{"was": 1}}}}'
     await world.outside.client.publish(up("W-7", "reply"), reply.encode())

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.tsl import InvalidValues, compile_tsl, parse_document
-from services.device.entities.property_updates import callings, writings
+from services.device.entities.property_updates import collect_calls, collect_updates
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
 from services.device.members.values import refusal
@@ -76,7 +76,7 @@ def test_what_is_written_is_gathered_by_thing():
         "direct.device.d2.a": 5,
         "direct.device.d3.a": 6,
     }
-    found = writings(keys, entities)
+    found = collect_updates(keys, entities)
     assert [(one.thing.id, one.values) for one in found] == [
         (1, {"a": 1, "s": {"x": 2, "y": {"z": 3}}}),
         (2, {"a": 5}),
@@ -87,7 +87,7 @@ def test_an_empty_object_writes_nothing():
     """Consoles send it for the parent of what they really set."""
     entities = thing(1, member(1, "s", value_type="OBJECT"))
     with pytest.raises(InvalidInput):
-        writings({"direct.device.d1.s": {}}, entities)
+        collect_updates({"direct.device.d1.s": {}}, entities)
 
 
 def test_services_are_named_by_themselves_or_by_their_inputs():
@@ -100,7 +100,7 @@ def test_services_are_named_by_themselves_or_by_their_inputs():
         service(4, "stop", value_type="OBJECT"),
     )
     key = "direct.device.d1"
-    found = callings(
+    found = collect_calls(
         {f"{key}.go@service.to": "1", f"{key}.go@service": {"by": 2}, f"{key}.stop": {}}, entities
     )
     assert [(one.service_id, one.inputs) for one in found] == [
@@ -122,7 +122,7 @@ def test_wrong_inputs_have_codes(given, code):
     """One fault for each."""
     entities = thing(1, service(1, "go", value_type="OBJECT"), service(2, "go.to", parent="go"))
     exchange = {f"direct.device.d1.{key}": value for key, value in given.items()}
-    (calling,) = callings(exchange, entities)
+    (calling,) = collect_calls(exchange, entities)
     with pytest.raises(InvalidValues) as wrong:
         GO.check_service_inputs(calling.service_id, calling.inputs)
     refused = refusal("exchange", calling.faults(wrong.value.faults))
@@ -134,5 +134,5 @@ def test_null_is_passed_over_where_it_is_optional():
     """It counts as not given; elsewhere it is for the TSL to refuse."""
     entities = thing(1, member(1, "a", attribute={"optional": True}), member(2, "b"))
     key = "direct.device.d1"
-    (found,) = writings({f"{key}.a": None, f"{key}.b": None}, entities)
+    (found,) = collect_updates({f"{key}.a": None, f"{key}.b": None}, entities)
     assert found.values == {"b": None}

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.integrations.client import ShownIntegration
-from services.device.entities.search_filters import Keyword, finds
+from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.entity import EntityThing
 from services.device.members.members import Member, MemberSet
 
@@ -38,23 +38,23 @@ KNOWN = {"ping": ShownIntegration("Ping test"), "other": ShownIntegration("Other
 )
 def test_a_keyword_in_the_thing_finds_all_its_entities(text: str):
     """Its name, its key with the dot behind it, its integration's name."""
-    assert Keyword(text, KNOWN).in_thing(THING)
+    assert Keyword(text, KNOWN).matches_thing(THING)
 
 
 @pytest.mark.parametrize("text", ["network", "ssid", "wifi.s", ".wifi", "WIFI.SSID", "."])
 def test_a_keyword_in_the_member_finds_it_everywhere(text: str):
     """Its name, its path with the dot before it."""
-    assert Keyword(text, KNOWN).in_member(MEMBER)
+    assert Keyword(text, KNOWN).matches_member(MEMBER)
 
 
 @pytest.mark.parametrize("text", ["sn-7.wifi", "7.W", "ping.device.sn-7.wifi.ssid", "7.wifi.s"])
 def test_a_keyword_across_the_dot_finds_one_entity(text: str):
     """It matches neither part, and both together."""
     keyword = Keyword(text, KNOWN)
-    assert not keyword.in_thing(THING)
-    assert not keyword.in_member(MEMBER)
-    assert keyword.across(THING, MEMBER)
-    assert finds(keyword, THING, MEMBER)
+    assert not keyword.matches_thing(THING)
+    assert not keyword.matches_member(MEMBER)
+    assert keyword.matches_across(THING, MEMBER)
+    assert matches_entity(keyword, THING, MEMBER)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_keyword_across_the_dot_finds_one_entity(text: str):
 )
 def test_what_does_not_match(text: str):
     """Nothing in a keyword has a meaning of its own, and parts must stand together."""
-    assert not finds(Keyword(text, KNOWN), THING, MEMBER)
+    assert not matches_entity(Keyword(text, KNOWN), THING, MEMBER)

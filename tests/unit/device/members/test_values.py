@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
 from libs.common.tsl import Fault, compile_tsl, generic_tsl
-from services.device.entities.custom_model import tsl_of
+from services.device.entities.custom_model import build_tsl
 from services.device.members.members import Member, MemberSet
 from services.device.members.values import (
     ValueFault,
@@ -39,7 +39,7 @@ def check_value(key: str, member: Member, given: Any) -> tuple[Any, ValueFault |
     """The value as a thing with such a property takes it, or what is said of it."""
     root = msgspec.structs.replace(member, path="")
     known = member.value_type != "OBJECT"
-    tsl = compile_tsl(tsl_of("m", [root])) if known else generic_tsl()
+    tsl = compile_tsl(build_tsl("m", [root])) if known else generic_tsl()
     values, faults = tsl.check_report({"m": read_value(member.value_type, given)})
     told = value_faults(key.removesuffix(".m"), MemberSet([member]), "", faults)
     for fault in told:
