@@ -1,8 +1,8 @@
 # Thingway. `make` alone lists the targets.
 
 PYTHONS := python3.13 python3.12 python3.11
-# The first Python that runs, is recent enough and makes environments: a shim on PATH may exist and
-# fail. The system's own comes first: distributions compile theirs optimized, version managers often not.
+# The first Python that is recent enough and can create environments: a shim on PATH may fail.
+# System Pythons come first, because distributions optimize them and version managers often do not.
 PYTHON ?= $(shell for name in $(addprefix /usr/bin/,$(PYTHONS)) $(PYTHONS) python3; do \
 	if "$$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	command -v "$$name"; break; fi; done)
@@ -16,7 +16,7 @@ DOCS := .venv/.installed-docs
 CONSOLE := console/dist/index.html
 ARGS ?=
 
-# Bytecode is kept, whatever the environment wants: tests start many processes.
+# Keep bytecode, because tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -31,27 +31,27 @@ help: ## List the targets
 	@echo
 	@echo 'Options go in ARGS, e.g. make up ARGS="--port 9000 --data /elsewhere"'
 
-up: $(RUN) $(if $(findstring --no-console,$(ARGS)),,console) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thingway up --help)
+up: $(RUN) $(if $(findstring --no-console,$(ARGS)),,console) ## Start the platform on this machine until Ctrl-C (ARGS: see thingway up --help)
 	@THINGWAY_END_WITH_PARENT=1 exec $(BIN)/thingway up $(ARGS)
 
 console: $(CONSOLE) ## Build the console, if its sources changed
 
-screenshots: $(DEV) $(CONSOLE) ## Picture every page of the console, light and dark, desktop and phone (ARGS: --out DIRECTORY)
+screenshots: $(DEV) $(CONSOLE) ## Take screenshots of all console pages, light and dark, desktop and phone (ARGS: --out DIRECTORY)
 	@$(BIN)/python -m tests.clients.screenshots $(ARGS)
 
-test: $(DEV) $(CONSOLE) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
+test: $(DEV) $(CONSOLE) ## Run the quick tests, without Docker (ARGS: for pytest)
 	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not docker and not slow" $(ARGS)
 
-compiled: $(DEV) ## Compile what tests import, once and not in each of their processes
+compiled: $(DEV) ## Compile the modules that tests import, once for all test processes
 	@found=$$($(BIN)/pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
-test-all: $(DEV) $(CONSOLE) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
+test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker and a Kubernetes cluster (ARGS: for pytest)
 	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
-test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
+test-faults: $(DEV) ## Inject faults into a cluster and count lost data (ARGS: e.g. "kill partition")
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 lint: lint-python lint-console ## Check style, types, import rules and spelling
@@ -63,17 +63,17 @@ lint-python: $(DEV)
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
-# After the build when both are wanted: each writes the generated client.
+# Runs after the build, because both write the generated client.
 lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOALS)),$(CONSOLE))
 	@$(NPM) run --prefix console --silent check
 
-resolve: $(DEV) ## Check that all requirements have wheels for the image, on x86-64 and arm64
+resolve: $(DEV) ## Check that all requirements have wheels for the image on x86-64 and arm64
 	@$(BIN)/python .ci/resolve_requirements.py
 
 docs: $(DOCS) ## Build the documentation as a site with search in site/
 	@$(BIN)/zensical build --clean --strict
 
-bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
+bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Run the benchmarks and print a table with targets (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)
 
 compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)
@@ -86,20 +86,20 @@ image: ## Build the image, tagged with its version and as thingway:local (ARGS: 
 	docker build -f deploy/docker/Dockerfile -t "thingway:$$version" -t thingway:local \
 	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
-clean: ## Remove the environment and all caches; data in .data stay
+clean: ## Remove the environment and all caches; keeps .data
 	@rm -rf .venv tests/clients/node_modules console/node_modules console/dist console/src/api/generated site .cache .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-	echo "Thingway needs Python 3.11 or newer with its venv module (Debian: python3-venv): install it, or name it with make PYTHON=/path/to/python3" >&2; \
+	echo "Thingway requires Python 3.11 or newer with its venv module (Debian: python3-venv). Install it, or set make PYTHON=/path/to/python3" >&2; \
 	exit 2; fi
 	@echo "creating .venv with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 	echo "cannot create .venv: install the venv module of this Python (Debian: python3-venv)" >&2; exit 2; }
 
 $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/python
-	@echo "installing what Thingway runs on (first time: a minute)"
+	@echo "installing the dependencies of Thingway (takes a minute the first time)"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt
 	@$(PIP) install --no-deps -e .
 	@touch $@
@@ -113,7 +113,7 @@ $(NODE): requirements-node.txt $(RUN)
 	@touch $@
 
 console/node_modules/.installed: console/package-lock.json $(NODE)
-	@echo "installing what the console is built with (first time: a minute)"
+	@echo "installing the build tools of the console (takes a minute the first time)"
 	@$(NPM) ci --prefix console --no-audit --no-fund --silent
 	@touch $@
 
@@ -123,9 +123,9 @@ $(CONSOLE): console/node_modules/.installed console/openapi.json console/index.h
 	@$(NPM) run --prefix console --silent build
 	@touch $@
 
-# Most of it is never imported, so nothing is compiled before it is.
+# Not compiled, because most of these packages are never imported.
 $(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(NODE)
-	@echo "installing what tests and checks need"
+	@echo "installing the dependencies of tests and checks"
 	@$(PIP) install --no-compile -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e clients/python
 	@$(NPM) ci --prefix tests/clients --no-audit --no-fund --silent

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 PROCESSORS = "x86_64", "aarch64"
 GLIBC_TAGS = "2014", "_2_28", "_2_34", "_2_39"
-"""Endings of the `manylinux` tags for which wheels are built; the image's Debian 13 has 2.41."""
+"""Suffixes of supported `manylinux` tags; Debian 13 in the image has glibc 2.41."""
 
 
 def image_options() -> list[str]:
@@ -29,16 +29,16 @@ def image_options() -> list[str]:
 def requirements_for(processor: str) -> list[str]:
     """Return the requirements of all files that apply to a processor.
 
-    pip evaluates the markers of what is named directly for the machine that it runs on.
+    pip evaluates environment markers for the machine it runs on, so they are evaluated here.
     """
     files = ROOT.glob("requirements*.txt")
     lines = [line for file in files for line in file.read_text().splitlines()]
-    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    requirements = [Requirement(line) for line in lines if not line.startswith("#")]
     environment = {"platform_machine": processor}
     return [
-        f"{one.name}{one.specifier}"
-        for one in wanted
-        if one.marker is None or one.marker.evaluate(environment)
+        f"{requirement.name}{requirement.specifier}"
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate(environment)
     ]
 
 

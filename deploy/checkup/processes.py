@@ -116,7 +116,7 @@ def assess_process(process: Process) -> Iterator[Finding]:
 
 
 def compare_versions(processes: list[Process]) -> Iterator[Finding]:
-    """Yield a finding that tells whether all processes have the same version."""
+    """Yield a finding about processes of different versions."""
     names = sorted({process.version for process in processes})
     if names:
         wrong = f"{', '.join(names)} run side by side" if len(names) > 1 else ""

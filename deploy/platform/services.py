@@ -24,7 +24,7 @@ from services.workflow.settings import WorkflowSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A service of the platform: its module, and what it may access."""
+    """A service of the platform: its module, settings and access to stores."""
 
     name: str
     module: str

@@ -164,7 +164,7 @@ async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Upli
 async def _vary(
     decoder: UplinkDecoder, found: Sequence[Uplink], rng: random.Random
 ) -> list[Uplink]:
-    """Return the found uplinks and variations of them with the same properties."""
+    """Return the uplinks and variations that have the same properties."""
     pool = list(found[:_POOL_SIZE])
     latest = list(pool)
     for turn in range(_POOL_SIZE - len(pool)):

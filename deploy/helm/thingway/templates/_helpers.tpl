@@ -1,4 +1,4 @@
-{{/* What all names begin with. */}}
+{{/* Prefix of all names. */}}
 {{- define "thingway.name" -}}
 {{- if .Values.fullnameOverride -}}{{ .Values.fullnameOverride }}
 {{- else if contains "thingway" .Release.Name -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
@@ -10,14 +10,14 @@
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* Labels that select the pods of a part; takes (list $ "part"). */}}
+{{/* Selector labels of a part's pods. Argument: (list $ "part"). */}}
 {{- define "thingway.selector" -}}
 app.kubernetes.io/name: thingway
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* Labels of an object of a part; takes (list $ "part"). */}}
+{{/* Labels of a part's object. Argument: (list $ "part"). */}}
 {{- define "thingway.labels" -}}
 {{ include "thingway.selector" . }}
 app.kubernetes.io/part-of: thingway
@@ -26,7 +26,7 @@ app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version }}
 {{- end -}}
 
-{{/* Name and labels of an object of a part; takes (list $ "part"). */}}
+{{/* Metadata of a part's object. Argument: (list $ "part"). */}}
 {{- define "thingway.metadata" -}}
 name: {{ include "thingway.name" (index . 0) }}-{{ index . 1 }}
 namespace: {{ (index . 0).Release.Namespace }}
@@ -34,8 +34,8 @@ labels:
   {{- include "thingway.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* The members of a StatefulSet as host names, a list as JSON; takes (list $ "mongo"). These are the
-names in a pod's /etc/hosts, by which a member finds itself before DNS has its new address. */}}
+{{/* Host names of a StatefulSet's members as a JSON list. Argument: (list $ "mongo"). A pod's
+/etc/hosts contains its name, so a member finds itself before DNS has its new address. */}}
 {{- define "thingway.members" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 {{- $set := printf "%s-%s" (include "thingway.name" $root) $part -}}
@@ -52,7 +52,7 @@ names in a pod's /etc/hosts, by which a member finds itself before DNS has its n
 {{- join "," $hosts -}}
 {{- end -}}
 
-{{/* "true" when the gateway's doors speak TLS themselves, otherwise empty. */}}
+{{/* "true" if the gateway terminates TLS itself, else empty. */}}
 {{- define "thingway.gatewayTls" -}}
 {{- if and .Values.tls.enabled .Values.tls.gateway }}true{{ end -}}
 {{- end -}}
@@ -75,7 +75,7 @@ names in a pod's /etc/hosts, by which a member finds itself before DNS has its n
 {{ eq (include "thingway.gatewayTls" .) "true" | ternary "https" "http" }}://{{ include "thingway.name" . }}-gateway:{{ include "thingway.gatewayPort" . }}
 {{- end -}}
 
-{{/* A pod of ours: no rights, and no way to the API server. */}}
+{{/* Security of our pods: no privileges, and no access to the API server. */}}
 {{- define "thingway.podSecurity" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -97,7 +97,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Whom a container of ours trusts. */}}
+{{/* The certificate authority that our containers trust. */}}
 {{- define "thingway.trust" -}}
 {{- if .Values.tls.enabled }}
 - {name: THINGWAY_CA_FILE, value: /tls/ca.crt}
@@ -110,13 +110,13 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{ include "thingway.containerSecurity" . }}
 {{- end -}}
 
-{{/* `/secrets` and `/tmp`, which every container of ours has. */}}
+{{/* Mounts of our containers: `/secrets` and the common mounts. */}}
 {{- define "thingway.mounts" -}}
 - {name: secrets, mountPath: /secrets, readOnly: true}
 {{ include "thingway.commonMounts" . }}
 {{- end -}}
 
-{{/* What containers have that are given no Secret of their own. */}}
+{{/* Mounts of containers without an own Secret. */}}
 {{- define "thingway.commonMounts" -}}
 - {name: tmp, mountPath: /tmp}
 {{- if .Values.tls.enabled }}
@@ -124,12 +124,12 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 {{- end -}}
 
-{{/* Takes (list $ "door"), "true" where a door is that shows the certificate; others have `ca.crt`. */}}
+{{/* Volumes of all pods. Argument: (list $ "true") for a TLS server, (list $ "") mounts only `ca.crt`. */}}
 {{- define "thingway.commonVolumes" -}}
 {{- $tls := (index . 0).Values.tls -}}
 - {name: tmp, emptyDir: {}}
 {{- if $tls.enabled }}
-{{- $secret := required "tls.enabled needs tls.secret" $tls.secret }}
+{{- $secret := required "tls.enabled requires tls.secret" $tls.secret }}
 - name: tls
   projected:
     defaultMode: 0440
@@ -145,7 +145,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 {{- end -}}
 
-{{/* Takes (list $ "part"), where the part's Secret is mounted. */}}
+{{/* Volumes with the part's Secret. Argument: (list $ "part"). */}}
 {{- define "thingway.volumes" -}}
 - name: secrets
   secret: {secretName: {{ include "thingway.name" (index . 0) }}-{{ index . 1 }}, defaultMode: 0440}
@@ -158,8 +158,8 @@ resources:
   limits: {memory: 256Mi}
 {{- end -}}
 
-{{/* A job's service account, which may make and read the Secrets of its parts and no others;
-takes (list $ "job" (list "part" …) "hooks"). */}}
+{{/* A job's service account, which may write and read only the Secrets of the listed parts.
+Argument: (list $ "job" (list "part" …) "hooks"). */}}
 {{- define "thingway.jobAccount" -}}
 {{- $root := index . 0 -}}{{- $job := index . 1 -}}{{- $metadata := include "thingway.metadata" (list $root $job) -}}
 {{- $hook := printf "annotations:\n  helm.sh/hook: %s\n  helm.sh/hook-weight: \"-5\"\n  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded" (index . 3) -}}
@@ -194,7 +194,7 @@ subjects:
   - {kind: ServiceAccount, name: {{ include "thingway.name" $root }}-{{ $job }}, namespace: {{ $root.Release.Namespace }}}
 {{- end -}}
 
-{{/* The part of a StatefulSet's pod that all servers share; takes (list $ "part" user). */}}
+{{/* Common pod settings of all servers. Argument: (list $ "part" user). */}}
 {{- define "thingway.serverPod" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 automountServiceAccountToken: false
@@ -218,7 +218,7 @@ topologySpreadConstraints:
         {{- include "thingway.selector" (list $root $part) | nindent 8 }}
 {{- end -}}
 
-{{/* Of the one container that runs as root, where values ask for it. */}}
+{{/* Security of the optional init container that runs as root. */}}
 {{- define "thingway.chownSecurity" -}}
 securityContext:
   runAsUser: 0
@@ -228,7 +228,7 @@ securityContext:
   capabilities: {drop: [ALL], add: [CHOWN]}
 {{- end -}}
 
-{{/* Gives the volume to the server's user, when values say so; takes (list $ "part" user). */}}
+{{/* Optional init container that changes the volume's owner. Argument: (list $ "part" user). */}}
 {{- define "thingway.volumePermissions" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.volumePermissions -}}
@@ -241,7 +241,7 @@ securityContext:
 {{- end -}}
 {{- end -}}
 
-{{/* The data of a server; takes (list $ "part"). */}}
+{{/* Volume claim of a server. Argument: (list $ "part"). */}}
 {{- define "thingway.claims" -}}
 {{- $storage := (index (index . 0).Values (index . 1)).storage -}}
 volumeClaimTemplates:
@@ -257,7 +257,7 @@ volumeClaimTemplates:
       resources: {requests: {storage: {{ $storage.size }}}}
 {{- end -}}
 
-{{/* What a StatefulSet has beside itself: the members' names, and how many may be away; takes
+{{/* Headless Service and disruption budget of a StatefulSet. Argument:
 (list $ "part" (list {port} …)). */}}
 {{- define "thingway.serverObjects" -}}
 apiVersion: v1
@@ -284,7 +284,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Pods of some parts as a peer; takes (list labels (list "part" …)). */}}
+{{/* A network policy peer: the pods of some parts. Argument: (list labels (list "part" …)). */}}
 {{- define "thingway.peers" -}}
 podSelector:
   matchLabels: {{ toJson (index . 0) }}
