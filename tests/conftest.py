@@ -1,5 +1,6 @@
 """Fixtures for every test: real servers, and a database of its own for each test."""
 
+import gc
 import os
 import platform
 import sys
@@ -60,6 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
     count_in(directory)
     if out := config.getoption("--costs"):
         config.pluginmanager.register(CostOfEachFile(out))
+    gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip what stays to the end: modules and the tests found in them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
