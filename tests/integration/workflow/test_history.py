@@ -1,6 +1,6 @@
 """Flows and versions have an end."""
 
-from services.workflow.flows.service import EVERY, KEPT
+from services.workflow.flows.service import MAX_OLD_VERSIONS, TRIM_INTERVAL
 from tests.integration.workflow.designs import design, edge, node, trigger
 
 FLOWS = "/workflow/flows"
@@ -23,11 +23,11 @@ async def test_a_flow_keeps_its_newest_versions_and_those_that_runs_need(workflo
     flow = await workflow.core.triggers.deployed.find("default", int(flow_id))
     run = {"_id": 1, "flow": flow.flow_id, "version": 2, "key": "k", "status": "RUNNING"}
     await database["runs"].insert_one(run | {"tenant": "default", "replica": "other"})
-    last = KEPT + EVERY
+    last = MAX_OLD_VERSIONS + TRIM_INTERVAL
     for number in range(3, last + 1):
         await save(user, number, flow_id, enabled=False)
 
-    kept = [2, *range(last - KEPT, last)]
+    kept = [2, *range(last - MAX_OLD_VERSIONS, last)]
     found = database["flow_versions"].find({"_id.flow": flow.flow_id})
     assert sorted([row["_id"]["version"] async for row in found]) == kept
     assert await database["flow_secrets"].count_documents({}) == len(kept) + 1
