@@ -34,7 +34,7 @@ from libs.common.contracts.auth import (
     CreateUser,
     UserPassword,
 )
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.store.redis import Redis, connect_redis
 
 DEVICES, GRANTED = 100_000, 10_000
@@ -97,7 +97,7 @@ class Running:
 
 @asynccontextmanager
 async def _running() -> AsyncIterator[Running]:
-    private, public = make_keys()
+    private, public = generate_keys()
     async with stack() as servers, contextlib.AsyncExitStack() as cleanup:
         redis_url = await _redis(servers)
         shared = {
@@ -117,7 +117,7 @@ async def _running() -> AsyncIterator[Running]:
         _, management = servers.start(
             "services.management",
             THINGWAY_MONGO_DATABASE="management",
-            THINGWAY_SECRETS_KEY=make_keys()[0],
+            THINGWAY_SECRETS_KEY=generate_keys()[0],
             **shared,
         )
         for port in (auth, device, management):

@@ -21,7 +21,7 @@ from bench.platform import Platform
 from bench.stack import processor_seconds
 from bench.table import Row
 from deploy.platform.openapi import OpenApi
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.subjects import up
 
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
@@ -83,7 +83,10 @@ async def _drained(bus: Bus) -> None:
 
 async def _over_nats(bus: Bus, devices: Devices) -> None:
     await bus.publish(
-        [Outgoing(up(devices[number % DEVICES][1], "report"), BODY) for number in range(REPORTS)]
+        [
+            OutgoingMessage(up(devices[number % DEVICES][1], "report"), BODY)
+            for number in range(REPORTS)
+        ]
     )
     await _drained(bus)
 

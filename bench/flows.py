@@ -33,9 +33,9 @@ from bench import ingest, node_red
 from bench.stack import Stack, processor_seconds, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import Bus, RpcServer
-from libs.common.changes import Changed, ChangedThing
+from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from services.workflow.runs.model import Deployed
 from services.workflow.triggers.listener_index import ListenerIndex, starts_of
 
@@ -238,7 +238,7 @@ async def _round(
 async def _ours() -> AsyncIterator[_Ours]:
     """Start the services, and let the flow run."""
     async with stack() as servers:
-        private, public = make_keys()
+        private, public = generate_keys()
         keys = {"THINGWAY_INTERNAL_PUBLIC_KEY": public, "THINGWAY_SECRETS_KEY": public}
         stores, store_port = servers.start("services.device.ingest_main", **keys)
         await ready(store_port)
@@ -345,7 +345,7 @@ def _cost(flows: int) -> float:
     for _ in range(9):
         started = time.perf_counter()
         for number in range(EVENTS):
-            change = Changed(str(number), ingest.TENANT, thing, 0, values)
+            change = EntityChange(str(number), ingest.TENANT, thing, 0, values)
             if len(list(starts_of(index, change, 0))) != 1:
                 raise RuntimeError("the event did not find its flow")
         rounds.append((time.perf_counter() - started) / EVENTS * 1e6)

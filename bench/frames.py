@@ -21,7 +21,7 @@ from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import Bus, RpcClient
 from libs.common.clock import now_ms
-from libs.common.contracts.frames import MOST_FRAMES, Frame, Reception, ToldFrame
+from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, Frame, Reception
 from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
 from services.device.lorawan.codec_runner import CodecWorkers
@@ -137,12 +137,12 @@ def prepare(
     )
 
 
-def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -> list[ToldFrame]:
+def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -> list[DeviceFrame]:
     """Frames of devices in turn."""
     ts = now_ms()
     heard = [Reception(gateway="24e124fffef01234", rssi=-91, snr=7.5)]
     return [
-        ToldFrame(
+        DeviceFrame(
             tenant=tenant,
             identifier=f"{tenant}{number % devices}",
             frame=Frame(
@@ -160,7 +160,7 @@ def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -
     ]
 
 
-def calls(first: int) -> Iterator[list[ToldFrame]]:
+def calls(first: int) -> Iterator[list[DeviceFrame]]:
     """A round's calls."""
     for start in range(first, first + FRAMES, MOST_FRAMES):
         yield told(TENANT, range(start, start + MOST_FRAMES), DEVICES)

@@ -34,7 +34,7 @@ from libs.common.identity import (
     HeaderVerifier,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from libs.common.identity.tokens import TokenReader
 from libs.common.settings import StoreSettings, load
@@ -143,7 +143,7 @@ async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, s
     """Start everything; return the two addresses and a token."""
     redis, device, tokens, gateway, nginx = (ports.choose_free() for _ in range(5))
     redis_url = f"redis://127.0.0.1:{redis}/0"
-    private, public = make_keys()
+    private, public = generate_keys()
     environment = {
         **os.environ,
         "THINGWAY_REDIS_URL": redis_url,

@@ -17,7 +17,7 @@ from pymongo import MongoClient, WriteConcern
 
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
-from libs.common.bus import EVENTS, UPLINK, Bus, Outgoing
+from libs.common.bus import EVENTS, UPLINK, Bus, OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.tsl import parse_document, to_wire
 from services.device.telemetry.partitions import history_key
@@ -87,7 +87,7 @@ async def fill(bus: Bus, ts: int) -> None:
     """Put a round's reports on `UPLINK`."""
     await bus.publish(
         [
-            Outgoing(f"thing.BENCH{number % DEVICES}.up.report", body)
+            OutgoingMessage(f"thing.BENCH{number % DEVICES}.up.report", body)
             for number, body in enumerate(encoded(ts))
         ]
     )

@@ -26,7 +26,7 @@ from bench.table import Row
 from deploy.platform.openapi import OpenApi
 from libs.common.contracts.mqtt import WS_PATH, live_topic
 from libs.common.http.server import open_files
-from libs.common.mqtt import encoded
+from libs.common.mqtt import encode_packet
 
 DEVICES = 100
 RATE = 10
@@ -211,7 +211,7 @@ async def _idle_pages(
     body = b"\x00\x04MQTT\x04\xc2\x00\x00"
     body += b"".join(len(one).to_bytes(2, "big") + one for one in text)
     url = _url(platform.ready).replace("/websocket", WS_PATH)
-    return await _idle(platform, held, encoded(0x10, body), url, subprotocols=["mqtt"])
+    return await _idle(platform, held, encode_packet(0x10, body), url, subprotocols=["mqtt"])
 
 
 async def _idle_sockets(

@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from bench.ingest import DEVICES, encoded, prepare
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
-from libs.common.bus import UPLINK, Bus, Outgoing
+from libs.common.bus import UPLINK, Bus, OutgoingMessage
 from libs.common.bus.streams import PARTITIONS
 from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import now_ms
@@ -90,7 +90,7 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: 
         child.send_signal(signal.SIGSTOP)
     await bus.publish(
         [
-            Outgoing(_subject(number % DEVICES, partitions), body)
+            OutgoingMessage(_subject(number % DEVICES, partitions), body)
             for number, body in enumerate(islice(encoded(now_ms()), REPORTS))
         ]
     )

@@ -29,7 +29,7 @@ from bench.ingest import MODEL, TSL, VERSION, drained, properties
 from bench.platform import Platform
 from bench.stack import ROOT
 from bench.table import Row, middle
-from libs.common.bus import Bus, Outgoing, RpcClient
+from libs.common.bus import Bus, OutgoingMessage, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
 from libs.common.identity.device_keys import device_key_hash
@@ -134,7 +134,7 @@ class Scale:
             )
             await self._bus.publish(
                 [
-                    Outgoing(f"thing.{sn_of(number % devices)}.up.report", body)
+                    OutgoingMessage(f"thing.{sn_of(number % devices)}.up.report", body)
                     for number, body in enumerate(bodies)
                 ]
             )

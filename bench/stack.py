@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deploy.local import programs
 from deploy.platform import mongo_server, ports
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,7 +34,7 @@ class Stack:
     def start(self, module: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
         """Start `python -m module`; return it with its port."""
         port = ports.choose_free()
-        _, public = make_keys()
+        _, public = generate_keys()
         child = subprocess.Popen(
             [sys.executable, "-m", module],
             cwd=ROOT,

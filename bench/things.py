@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from bench.stack import ready, stack
 from bench.table import Row, middle
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
 
 DEVICES, MEMBERS = 100_000, 50
@@ -72,7 +72,7 @@ class Running:
 @asynccontextmanager
 async def device_service() -> AsyncIterator[Running]:
     """Start `device` with what it needs."""
-    private, public = make_keys()
+    private, public = generate_keys()
     async with stack() as servers:
         _, port = servers.start(
             "services.device", THINGWAY_INTERNAL_PUBLIC_KEY=public, THINGWAY_LOG_LEVEL="WARNING"

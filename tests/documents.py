@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.http.document import finish
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from services.gateway.docs.document import Api, alone, merge
 from services.gateway.routes import ROUTES
 from tests import apps
@@ -22,7 +22,7 @@ FILES = {
 
 def main() -> None:
     """Write both."""
-    public_key = make_keys()[1]
+    public_key = generate_keys()[1]
     whole = merge({name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES)
     for api, path in FILES.items():
         text = json.dumps(alone(whole, api), indent=1, ensure_ascii=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from libs.common.contracts.limits import Limits
 from libs.common.errors import Unavailable
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 
 
 class _Nobody:
@@ -14,6 +14,6 @@ class _Nobody:
         raise Unavailable("nobody answers")
 
 
-def limits_of(**limits: int) -> KnownLimits:
+def limits_of(**limits: int) -> LimitsCache:
     """What every tenant may use."""
-    return KnownLimits(_Nobody(), Limits(**limits))  # type: ignore[arg-type]
+    return LimitsCache(_Nobody(), Limits(**limits))  # type: ignore[arg-type]

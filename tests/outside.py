@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from deploy.platform.nats_grants import RELAY
 from libs.common.bus import Bus
-from libs.common.jobs import running
+from libs.common.jobs import run_in_background
 from services.gateway.relay.rules import Sender
 from services.gateway.relay.service import Relay, RelayQuota
 
@@ -31,7 +31,7 @@ async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
     """Pass on what is said outside, as long as the block lasts."""
     bus = await Bus.connect(url, user=RELAY, password=password, name="relay")
     relay = Relay(bus, Unlimited())
-    async with running(relay.run()):
+    async with run_in_background(relay.run()):
         await relay.start()
         for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
             await bus.client.flush()

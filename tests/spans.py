@@ -13,5 +13,5 @@ def kept_spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("test"))
-    monkeypatch.setattr(tracing.Doors, "share", 1.0)
+    monkeypatch.setattr(tracing.Sampling, "share", 1.0)
     return exporter

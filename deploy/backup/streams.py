@@ -23,7 +23,7 @@ from nats.js.errors import NotFoundError
 
 from deploy.backup.records import Message, StreamHead, StreamPosition
 from deploy.platform.errors import CommandError
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import DEAD, EVENTS, MQTT, RETAINED, STREAMS, UPLINK
 from libs.common.bus.subjects import down_command
@@ -246,7 +246,7 @@ class StreamRestore:
 async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
     """Publish messages that are missing from the snapshot, under their old sequences."""
     last = (await require_position(bus, name)).last
-    batch: list[Outgoing] = []
+    batch: list[OutgoingMessage] = []
     for message in messages:
         if message.sequence <= last:
             continue  # the snapshot already contains it
@@ -255,7 +255,9 @@ async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
             batch = []
             await advance(bus, name, message.sequence - 1)
         batch.append(
-            Outgoing(message.subject, message.payload, headers=_message_headers(message.headers))
+            OutgoingMessage(
+                message.subject, message.payload, headers=_message_headers(message.headers)
+            )
         )
         last = message.sequence
     await bus.publish(batch)
@@ -277,7 +279,7 @@ def _message_headers(headers: dict[str, str] | None) -> dict[str, str]:
 async def advance(bus: Bus, name: str, last: int) -> None:
     """Let the next message of a stream get a sequence above `last`."""
     reached = (await require_position(bus, name)).last
-    filler = Outgoing(FILLERS[name], b"")
+    filler = OutgoingMessage(FILLERS[name], b"")
     while reached < last:
         count = min(last - reached, _BATCH)
         await bus.publish([filler] * count)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.checkup.findings import Finding, assess, check_failed
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
-from libs.common.tls import trusting
+from libs.common.tls import client_context
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _OK = 200
@@ -39,7 +39,7 @@ async def check_processes(addresses: Mapping[str, str], ca_file: str) -> list[Fi
     `https://` services must have a certificate of `ca_file`, except on loopback.
     """
     try:
-        connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
+        connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     except SettingsInvalid as error:
         return [check_failed("services", error, "certificates")]
     async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:

@@ -19,7 +19,7 @@ from deploy.platform import ready
 from deploy.platform.bootstrap import demo_product
 from deploy.platform.errors import CommandError
 from deploy.platform.openapi import OpenApi
-from libs.common.tls import mqtt_doors
+from libs.common.tls import mqtt_addresses
 
 SECRETS = Path("/secrets")
 SECONDS = 60.0
@@ -34,7 +34,7 @@ async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
     try:
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(SECONDS):
-            await _report(mqtt_doors(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
+            await _report(mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
             await _wait_stored(api, device, {"temperature": 21.5})
     finally:
         await api.request("DELETE", f"{_DEVICES}/{device}")

@@ -27,8 +27,8 @@ from deploy.platform.bootstrap import demo_product
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
 from deploy.platform.openapi import OpenApi
-from libs.common.jobs import ended, gather_limited, happened
-from libs.common.tls import mqtt_doors
+from libs.common.jobs import cancel_and_wait, gather_limited, wait_for_event
+from libs.common.tls import mqtt_addresses
 
 KEYS_FILE = "simulated.json"
 _AT_ONCE = 8
@@ -141,7 +141,7 @@ async def simulate(given: Namespace) -> None:
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = DeviceCounters()
-    servers = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
+    servers = mqtt_addresses(addresses.mqtt_url, addresses.ca_file)
     fleet = DeviceFleet(servers, given.devices / given.rate, counts)
     await run_with_display(
         console, counts, [fleet.run_device(sn, key) for sn, key in keys.items()], given.duration
@@ -160,7 +160,7 @@ async def run_with_display(
         async with _display(console, counts):
             await _wait_for_stop(seconds, tasks)
     finally:
-        await ended(*tasks)
+        await cancel_and_wait(*tasks)
         console.print(counts.totals(), soft_wrap=True, highlight=False)
 
 
@@ -172,7 +172,7 @@ async def _wait_for_stop(duration: float | None, tasks: Iterable[asyncio.Task[No
         loop.add_signal_handler(number, stop.set)
     for task in tasks:
         task.add_done_callback(lambda _: stop.set())
-    await happened(stop, duration)
+    await wait_for_event(stop, duration)
     for task in tasks:
         if task.done():
             task.result()

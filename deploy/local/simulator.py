@@ -20,9 +20,9 @@ import aiomqtt
 
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
-from libs.common.jobs import together
+from libs.common.jobs import run_until_first_ends
 from libs.common.simulation import SimulatedDevice
-from libs.common.tls import mqtt_doors
+from libs.common.tls import mqtt_addresses
 from libs.common.tsl import ServiceSpec, parse_document
 
 log = logging.getLogger("simulator")
@@ -73,7 +73,7 @@ def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str
 async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses.
 
-    `servers` are the MQTT servers (`mqtt_doors`), tried in turn.
+    `servers` are the MQTT servers (`mqtt_addresses`), tried in turn.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -98,7 +98,7 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
 async def _serve(client: aiomqtt.Client, device: DemoDevice) -> None:
     await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
     log.info("connected as %s", device.sn)
-    await together(_report_regularly(client, device), _execute_commands(client, device))
+    await run_until_first_ends(_report_regularly(client, device), _execute_commands(client, device))
 
 
 async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
@@ -134,7 +134,9 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    servers = mqtt_doors(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
+    servers = mqtt_addresses(
+        os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", "")
+    )
     task = asyncio.create_task(run(servers, key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.local.process import Spec, describe_exit, signal_group, spawn, terminate
 from deploy.platform.errors import Exit, LauncherError
-from libs.common.jobs import happened
+from libs.common.jobs import wait_for_event
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
@@ -70,7 +70,7 @@ class Child:
             pause = backoff.after(time.monotonic() - started)
             print_line(f"{self.spec.name} {fault}; restarting it in {pause:.1f} s (see {self.log})")
             changed()
-            await happened(self._stopping, pause)
+            await wait_for_event(self._stopping, pause)
 
     async def _run_once(self, changed: Callable[[], None]) -> str | None:
         """Run the process once; return how it ended, or None after a stop."""

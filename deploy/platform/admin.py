@@ -10,9 +10,9 @@ from nats.errors import Error as NatsError
 from deploy.platform.errors import CommandError
 from deploy.platform.nats_grants import ADMIN
 from deploy.platform.state import Addresses
-from libs.common.bus import Bus, NobodyAnswers, RpcClient, SecureClient
+from libs.common.bus import Bus, NoResponders, RpcClient, SecureClient
 from libs.common.jobs import retry
-from libs.common.tls import trusting_for
+from libs.common.tls import client_context_for
 
 _CONNECT_SECONDS = 2
 _TLS_WARNING = "returning true from eof_received() has no effect when using ssl"
@@ -31,7 +31,7 @@ async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClien
         ) from error
     try:
         yield RpcClient(Bus(client, client.jetstream()))
-    except NobodyAnswers as error:
+    except NoResponders as error:
         raise CommandError(f"the platform is not ready: {error}") from error
     finally:
         await client.close()
@@ -58,7 +58,7 @@ async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Clie
     client = SecureClient()
     await client.connect(
         addresses.nats_url.split(","),
-        tls=trusting_for(addresses.nats_url, addresses.ca_file),
+        tls=client_context_for(addresses.nats_url, addresses.ca_file),
         user=user,
         password=password,
         name="thingway",

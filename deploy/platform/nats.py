@@ -38,7 +38,7 @@ from libs.common.bus.accounts import (
     PULL,
     PULL_LIFE,
     RELAYED,
-    relayed,
+    relay_subject,
 )
 from libs.common.bus.streams import SESSION_DAYS, Partitions
 from libs.common.bus.subjects import partitioned, up
@@ -318,6 +318,6 @@ def _imports() -> Iterable[str]:
     yield f'service: {{ account: {ACCOUNT}, subject: "{DEAD_END}" }}, to: "$JS.API.>"'
     for subject in RELAYED:
         source = f'account: {ACCOUNT}, subject: "{subject}"'
-        yield f'service: {{ {source} }}, to: "{relayed(subject)}"'
+        yield f'service: {{ {source} }}, to: "{relay_subject(subject)}"'
     for subject in _EXPORTED_STREAMS:
         yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'

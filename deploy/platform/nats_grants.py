@@ -6,7 +6,7 @@ The section "The bus" of the architecture describes which subjects a service nee
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relayed
+from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
 from libs.common.bus.streams import PARTITIONS, STREAMS, UPLINKS
 from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
 from libs.common.contracts.integrations import BUILT_IN
@@ -235,7 +235,7 @@ USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
 GRANTS: Mapping[str, Grant] = {
     **_SERVICES,
     # Forwards messages and replies to any external inbox.
-    RELAY: Grant((*map(relayed, RELAYED), *OUTSIDE_INBOXES), RELAYED),
+    RELAY: Grant((*map(relay_subject, RELAYED), *OUTSIDE_INBOXES), RELAYED),
     # Reads whole streams, and manages only its own consumers.
     BACKUP: Grant(
         publish=(

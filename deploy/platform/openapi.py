@@ -7,7 +7,7 @@ from typing import Any, Self
 import aiohttp
 
 from deploy.platform.errors import CommandError, Refused
-from libs.common.tls import trusting
+from libs.common.tls import client_context
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _DEVICES = "/device/openapi/v1/devices"
@@ -50,7 +50,7 @@ class OpenApi:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            timeout=_TIMEOUT, connector=aiohttp.TCPConnector(ssl=trusting(self._ca_file))
+            timeout=_TIMEOUT, connector=aiohttp.TCPConnector(ssl=client_context(self._ca_file))
         )
         return self
 
@@ -174,7 +174,7 @@ async def wait_serving(base_url: str, ca_file: str = "") -> None:
 
 def probe_session(ca_file: str) -> aiohttp.ClientSession:
     """Return a client for readiness checks that trusts `ca_file`."""
-    connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
+    connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     return aiohttp.ClientSession(timeout=_PROBE_TIMEOUT, connector=connector)
 
 

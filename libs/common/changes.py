@@ -57,7 +57,7 @@ class ChangedThing:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class EntityChange:
     """The changed values of one event."""
 
     event_id: str
@@ -95,7 +95,7 @@ _COMMON = ("eventId", "createdAt", "tenant", "device")
 """Fields of an alarm event that are not part of the alarm."""
 
 
-def read_change(payload: bytes) -> Changed:
+def read_change(payload: bytes) -> EntityChange:
     """Return the change of a `…reported` or `…event` event; raise `msgspec.DecodeError`.
 
     An event of the TSL changes its own entity and those of its outputs.
@@ -109,24 +109,30 @@ def read_change(payload: bytes) -> Changed:
     key = event.device.thing_key
     values = {member_key(key, path): value for path, value in paths.items()}
     is_event = bool(event.tsl_id)
-    return Changed(event.event_id, event.tenant, _thing(event.device), event.ts, values, is_event)
+    return EntityChange(
+        event.event_id, event.tenant, _thing(event.device), event.ts, values, is_event
+    )
 
 
-def read_alarm(payload: bytes) -> Changed:
+def read_alarm(payload: bytes) -> EntityChange:
     """Return the change of an alarm event, whose value belongs to `@alarm` of the device."""
     event = _decoder.decode(payload)
     said: dict[str, Any] = msgspec.json.decode(payload)
     value = {name: one for name, one in said.items() if name not in _COMMON}
     values = {member_key(event.device.thing_key, ALARM): value}
-    return Changed(event.event_id, event.tenant, _thing(event.device), event.created_at, values)
+    return EntityChange(
+        event.event_id, event.tenant, _thing(event.device), event.created_at, values
+    )
 
 
-def read_known(subject: str, payload: bytes) -> Changed:
+def read_state_change(subject: str, payload: bytes) -> EntityChange:
     """Return the entities that an event of `KNOWN_SUBJECTS` changed, without their values."""
     event = _decoder.decode(payload)
     paths = _KNOWN[subject.rpartition(".")[2]]
     values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)
-    return Changed(event.event_id, event.tenant, _thing(event.device), event.created_at, values)
+    return EntityChange(
+        event.event_id, event.tenant, _thing(event.device), event.created_at, values
+    )
 
 
 def _thing(about: _Thing) -> ChangedThing:

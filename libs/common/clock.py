@@ -26,7 +26,7 @@ def from_ms(ms: float) -> datetime:
     return _EPOCH + timedelta(0, 0, 0, ms)
 
 
-def ms_of(told: float) -> float:
+def normalize_ms(told: float) -> float:
     """Return a time in ms that is given in seconds or ms; its size decides."""
     return told * 1000 if told < SECONDS_UNTIL else told
 
@@ -44,7 +44,7 @@ def parse_time(given: object) -> datetime | None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     try:
-        return from_ms(ms_of(given))
+        return from_ms(normalize_ms(given))
     except (ValueError, OverflowError):
         return None
 

@@ -116,7 +116,7 @@ _SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than",
 _PARTS = {"str": "characters", "array": "entries", "object": "entries"}
 
 
-class Wrong(NamedTuple):
+class InputFault(NamedTuple):
     """An invalid value and the reason."""
 
     place: str
@@ -131,7 +131,7 @@ class Wrong(NamedTuple):
         return f"{self.place}: {self.reason}" if self.place else self.reason
 
 
-def worded(message: str, above: str = "") -> Wrong:
+def parse_validation_error(message: str, above: str = "") -> InputFault:
     """Translate an error message of msgspec; unknown messages are kept.
 
     `above` is the path to the decoded value.
@@ -143,8 +143,8 @@ def worded(message: str, above: str = "") -> Wrong:
     if field:
         missing = field["what"] == "missing required"
         reason = "is required" if missing else "is unknown"
-        return Wrong(f"{place}.{field['name']}".strip("."), reason, missing)
-    return Wrong(place.strip("."), _reason(plain))
+        return InputFault(f"{place}.{field['name']}".strip("."), reason, missing)
+    return InputFault(place.strip("."), _reason(plain))
 
 
 def _reason(plain: str) -> str:

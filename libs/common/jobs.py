@@ -19,7 +19,7 @@ RETRY_PAUSE = 0.05
 
 
 @asynccontextmanager
-async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def run_in_background(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run endless jobs in the background until the block ends; a failing job ends the process.
 
     Without a job, the process would not do its work but appear ready. Its supervisor restarts it.
@@ -30,10 +30,10 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await ended(*tasks)
+        await cancel_and_wait(*tasks)
 
 
-async def happened(event: asyncio.Event, seconds: float | None) -> None:
+async def wait_for_event(event: asyncio.Event, seconds: float | None) -> None:
     """Wait for an event, at most `seconds`; None waits for ever.
 
     A cancellation that arrives together with the event is honoured; before Python 3.12,
@@ -44,7 +44,7 @@ async def happened(event: asyncio.Event, seconds: float | None) -> None:
             await event.wait()
 
 
-async def ended(*tasks: "asyncio.Task[Any]") -> None:
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks until they have ended, ignoring their results.
 
     One cancellation does not suffice: libraries swallow a cancellation that arrives together with
@@ -65,7 +65,7 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
         raise cancelled
 
 
-async def together(*jobs: Coroutine[Any, Any, None]) -> None:
+async def run_until_first_ends(*jobs: Coroutine[Any, Any, None]) -> None:
     """Run jobs until one ends, cancel the others, and raise the error of the first."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
@@ -73,14 +73,14 @@ async def together(*jobs: Coroutine[Any, Any, None]) -> None:
         for task in done:
             task.result()
     finally:
-        await ended(*tasks)
+        await cancel_and_wait(*tasks)
 
 
-async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
+async def run_with_timeout(seconds: float, job: Coroutine[Any, Any, T]) -> T:
     """Return the result of `job`; raise `TimeoutError` after `seconds`.
 
     The job has ended in either case. `asyncio.timeout` cancels only once, and waits for ever if a
-    library swallows the cancellation (`ended`).
+    library swallows the cancellation (`cancel_and_wait`).
     """
     task = asyncio.ensure_future(job)
     try:
@@ -88,11 +88,11 @@ async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
         if not task.done():
             raise TimeoutError
     finally:
-        await ended(task)
+        await cancel_and_wait(task)
     return task.result()
 
 
-class Beside:
+class NamedTasks:
     """Background tasks, at most one per name; failures are logged."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Beside:
     async def stop(self) -> None:
         """Cancel all running tasks."""
         if self._running:
-            await ended(*self._running.values())
+            await cancel_and_wait(*self._running.values())
 
     def _ended(self, name: Hashable, task: "asyncio.Task[None]") -> None:
         if self._running.get(name) is task:
@@ -153,7 +153,7 @@ async def gather_limited(most: int, calls: Iterable[Callable[[], Awaitable[T]]])
     try:
         await asyncio.gather(*tasks)
     finally:
-        await ended(*tasks)
+        await cancel_and_wait(*tasks)
     return [results[number] for number in sorted(results)]
 
 

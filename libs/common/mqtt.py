@@ -32,10 +32,10 @@ class Connect(NamedTuple):
         flags = bytes([self.flags | _USER | _PASSWORD])
         fields = b"".join(map(_field, (*self.fields, user.encode(), password.encode())))
         body = _HEAD + flags + self.keep_alive + fields
-        return encoded(_CONNECT, body)
+        return encode_packet(_CONNECT, body)
 
 
-def encoded(first: int, body: bytes) -> bytes:
+def encode_packet(first: int, body: bytes) -> bytes:
     """Return a packet from its first byte (type and flags) and its body."""
     digits, size = bytearray(), len(body)
     while True:
@@ -45,7 +45,7 @@ def encoded(first: int, body: bytes) -> bytes:
             return bytes([first, *digits]) + body
 
 
-def bounds(data: bytes, largest: int) -> tuple[int, int] | None:
+def find_body(data: bytes, largest: int) -> tuple[int, int] | None:
     """Return the bounds of the body of the first packet, even if it is incomplete.
 
     Returns None while the length is incomplete. Raises `PacketError` if the packet exceeds
@@ -71,7 +71,7 @@ def connect_end(data: bytes) -> int | None:
     """
     if data and data[0] != _CONNECT:
         raise PacketError("an MQTT connection must begin with CONNECT")
-    found = bounds(data, LARGEST)
+    found = find_body(data, LARGEST)
     return None if found is None else found[1]
 
 

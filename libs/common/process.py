@@ -12,8 +12,8 @@ from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.http import provide
 from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantReader
-from libs.common.jobs import running
-from libs.common.limits.tenants import KnownLimits
+from libs.common.jobs import run_in_background
+from libs.common.limits.tenants import LimitsCache
 from libs.common.settings import StoreSettings, load
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import Migration, migrate
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class PackageParts:
     """The parts that a package adds to its process."""
 
     routers: Sequence[Router] = ()
@@ -39,7 +39,7 @@ class Parts:
     """Endless background jobs of the replica that holds the lease, by name."""
 
 
-def provided_routers(
+def create_routers(
     handlers: "DataclassInstance",
     *,
     open_api: Sequence[ControllerRouterHandler] = (),
@@ -56,14 +56,14 @@ def provided_routers(
     ]
 
 
-def routers_of(parts: Sequence[Parts]) -> list[Router]:
+def collect_routers(parts: Sequence[PackageParts]) -> list[Router]:
     """Return the routers of all packages, in order."""
     return [router for part in parts for router in part.routers]
 
 
 @asynccontextmanager
-async def running_parts(
-    parts: Sequence[Parts], database: Database, lease: str, life: float = 10.0
+async def run_packages(
+    parts: Sequence[PackageParts], database: Database, lease: str, life: float = 10.0
 ) -> AsyncIterator[None]:
     """Open the resources, and run tasks and jobs, while the block runs.
 
@@ -76,7 +76,9 @@ async def running_parts(
             for resource in part.resources:
                 await stack.enter_async_context(resource)
         leader = Leader(database, lease, jobs, life)
-        await stack.enter_async_context(running(*(task() for task in tasks), leader.run()))
+        await stack.enter_async_context(
+            run_in_background(*(task() for task in tasks), leader.run())
+        )
         yield
 
 
@@ -98,7 +100,7 @@ async def start_and_stop(
 S = TypeVar("S", bound=StoreSettings)
 
 
-class Connections(NamedTuple, Generic[S]):
+class ProcessConnections(NamedTuple, Generic[S]):
     """The settings and connections of a process."""
 
     settings: S
@@ -111,16 +113,16 @@ class Clients(Generic[S]):
     """The connections of a process, and clients that use them."""
 
     def __init__(self, settings: S, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> None:
-        """Create the clients; the arguments are the fields of `Connections`."""
+        """Create the clients; the arguments are the fields of `ProcessConnections`."""
         self.settings, self.telemetry, self.mongo, self.bus = settings, telemetry, mongo, bus
         self.rpc, self.outbox = RpcClient(bus), Outbox(mongo.database, bus)
-        self.limits, self.grants = KnownLimits(self.rpc), GrantReader(self.rpc)
+        self.limits, self.grants = LimitsCache(self.rpc), GrantReader(self.rpc)
 
 
 @asynccontextmanager
-async def connected(
+async def connect_process(
     kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
-) -> AsyncIterator[Connections[S]]:
+) -> AsyncIterator[ProcessConnections[S]]:
     """Connect a process of `service` and migrate its database; close everything at the end."""
     settings, process = load(kind), process or service
     async with AsyncExitStack() as stack:
@@ -138,4 +140,4 @@ async def connected(
         )
         stack.push_async_callback(bus.drain)
         await migrate(mongo.database, migrations)
-        yield Connections(settings, telemetry, mongo, bus)
+        yield ProcessConnections(settings, telemetry, mongo, bus)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.clock import now_ms
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.tsl import (
     ServiceSpec,
     TslDocument,
@@ -42,7 +42,7 @@ class SimulatedDevice:
         """`settings` are initial values of its writable properties."""
         self._rng = rng
         self._settings: Values = dict(settings or {})
-        self._replies: Recent[str, Values] = Recent(_REMEMBERED_COMMANDS)
+        self._replies: LruCache[str, Values] = LruCache(_REMEMBERED_COMMANDS)
         self.measured: Values = {}
         """The last measurement."""
         self.adopt(document)

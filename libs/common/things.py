@@ -68,12 +68,12 @@ def number_of(entity: int) -> int:
     return entity % MEMBERS
 
 
-def own_sn(thing_id: int) -> str:
+def internal_sn(thing_id: int) -> str:
     """Return the SN for reports of a thing that is not a device; device SNs have no `~`."""
     return f"{_OWN}{thing_id}"
 
 
-def own_thing(sn: str) -> int | None:
+def internal_thing(sn: str) -> int | None:
     """Return the thing that reports under `sn`; None for a device."""
     digits = sn.removeprefix(_OWN)
     return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None

@@ -20,7 +20,7 @@ MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @lru_cache(maxsize=16)
-def trusting(ca_file: str) -> ssl.SSLContext:
+def client_context(ca_file: str) -> ssl.SSLContext:
     """Return the TLS context of clients, with the authorities in `ca_file` or the system's.
 
     Raises `SettingsInvalid` for a file that cannot be read.
@@ -31,12 +31,12 @@ def trusting(ca_file: str) -> ssl.SSLContext:
         raise SettingsInvalid(f"THINGWAY_CA_FILE: {ca_file}: {error}") from error
 
 
-def trusting_for(url: str, ca_file: str) -> ssl.SSLContext | None:
+def client_context_for(url: str, ca_file: str) -> ssl.SSLContext | None:
     """Return the TLS context for `url`; None for a scheme without TLS."""
-    return trusting(ca_file) if url.partition("://")[0] in ENCRYPTED else None
+    return client_context(ca_file) if url.partition("://")[0] in ENCRYPTED else None
 
 
-def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
+def mqtt_addresses(urls: str, ca_file: str) -> list[dict[str, Any]]:
     """Return host, port and TLS of `mqtt://` or `mqtts://` URLs, separated by commas.
 
     Each is a set of arguments for aiomqtt's client.
@@ -45,7 +45,7 @@ def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
         {
             "hostname": address.hostname or "",
             "port": address.port or MQTT_PORTS.get(address.scheme, 1883),
-            "tls_context": trusting_for(url, ca_file),
+            "tls_context": client_context_for(url, ca_file),
         }
         for url in urls.split(",")
         for address in [urlsplit(url)]

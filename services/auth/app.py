@@ -10,11 +10,11 @@ from libs.common.bus import Bus
 from libs.common.device_client import DeviceClient
 from libs.common.http import Service, create_app, provide, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.jobs import running
-from libs.common.limits.use import UseQuestions
-from libs.common.process import connected
+from libs.common.jobs import run_in_background
+from libs.common.limits.usage import UsageCollector
+from libs.common.process import connect_process
 from libs.common.store.lease import Job, Leader
-from libs.common.store.mongo import Mongo, keep_for
+from libs.common.store.mongo import Mongo, set_retention
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.auth import live, menus
@@ -70,7 +70,7 @@ def build_app(
         live.LivePasswords(core.user_tokens), live.build_broker_info(settings.public_mqtt_url)
     )
     limits = TenantLimitsService(
-        changes, accounts.tenants, settings.default_limits, UseQuestions(bus)
+        changes, accounts.tenants, settings.default_limits, UsageCollector(bus)
     )
     tenant_handlers = tenants.TenantHandlers(
         limits, TenantSettingsService(changes, accounts.tenants)
@@ -93,10 +93,10 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        await keep_for(mongo.database, "audit", "at", settings.audit_retention_days)
+        await set_retention(mongo.database, "audit", "at", settings.audit_retention_days)
         await tenant_service.ensure_default()
         leader = Leader(mongo.database, "auth", jobs)
-        async with running(
+        async with run_in_background(
             leader.run(),
             core.refused.run(),
             callout.refused_devices.run(),
@@ -139,7 +139,7 @@ def build_app(
 
 async def main() -> None:
     """Run the service until the process is terminated."""
-    clients = connected(AuthSettings, "auth", MIGRATIONS)
+    clients = connect_process(AuthSettings, "auth", MIGRATIONS)
     async with (
         clients as (settings, telemetry, mongo, bus),
         connect_redis(settings.redis_url) as redis,

@@ -15,11 +15,11 @@ from litestar.params import JSONBody
 from libs.common.clock import from_ms, to_ms
 from libs.common.contracts.events import AccountChanged
 from libs.common.errors import InvalidInput
-from libs.common.http import Requester
-from libs.common.http.console import Page, PageRequest, Shown, post
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import Page, PageRequest, ResponseModel, post
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import NamedId
-from libs.common.store.mongo import Database, Session, containing, find_page
+from libs.common.store.mongo import Database, Session, contains_text, find_page
 
 MAX_ROWS = 1000
 """Maximum entries per page, because the log can be very large."""
@@ -87,7 +87,7 @@ class ShownObject(msgspec.Struct, omit_defaults=True):
     name: str = ""
 
 
-class ShownEntry(Shown):
+class ShownEntry(ResponseModel):
     """An entry of the audit log."""
 
     id: str
@@ -153,7 +153,7 @@ def _query(tenant: str, wanted: AuditSearch) -> dict[str, Any]:
     if at:
         query["at"] = at
     if wanted.keyword:
-        part = containing(wanted.keyword)
+        part = contains_text(wanted.keyword)
         query["$or"] = [{"actor.name": part}, {"object.name": part}]
     return query
 
@@ -183,7 +183,7 @@ class AuditHandlers:
 
 @post("/audit/search", guards=[super_admins], tags=["Audit log"])
 async def search_audit(
-    principal: Requester, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
+    principal: RequestPrincipal, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
 ) -> Page[ShownEntry]:
     """Search the audit log, newest first, in pages of at most 1000 entries."""
     data.check()

@@ -16,16 +16,16 @@ import msgspec
 from libs.common.bus import RpcClient, RpcServer
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import (
+    BLOCK_SECONDS,
     CLOSE_CONNECTIONS,
     FIND_CONNECTIONS,
-    SHUT_OUT_SECONDS,
+    BlockUser,
     Connection,
     Connections,
     Done,
     FindConnections,
-    ShutOut,
 )
-from libs.common.contracts.mqtt import CloseMqttClients, login_of
+from libs.common.contracts.mqtt import CloseMqttClients, mqtt_client_user
 from libs.common.errors import ThingwayError
 from libs.common.store.redis import Redis
 
@@ -136,11 +136,11 @@ class UserConnections:
             await self._close(revoked)
 
     async def shut_out(self, user: str) -> None:
-        """Close all connections of a user and block it for `SHUT_OUT_SECONDS`.
+        """Close all connections of a user and block it for `BLOCK_SECONDS`.
 
         Raises `Unavailable` and `UpstreamFailed`; the user is blocked even then.
         """
-        await self.admissions.block(user, SHUT_OUT_SECONDS)
+        await self.admissions.block(user, BLOCK_SECONDS)
         await self._close(await self._open(user, ask_servers=True))
 
     async def _open(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
@@ -157,13 +157,13 @@ class UserConnections:
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:
     """Offer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
 
-    async def shut_out(wanted: ShutOut) -> Done:
+    async def shut_out(wanted: BlockUser) -> Done:
         await connections.shut_out(wanted.user)
         return Done()
 
     async def close(wanted: CloseMqttClients) -> Done:
-        await connections.close(login_of(wanted.access_key), ask_servers=True)
+        await connections.close(mqtt_client_user(wanted.access_key), ask_servers=True)
         return Done()
 
-    rpc.offer("shut_out", ShutOut, shut_out)
+    rpc.offer("shut_out", BlockUser, shut_out)
     rpc.offer("close_mqtt_clients", CloseMqttClients, close)

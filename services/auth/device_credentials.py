@@ -23,11 +23,11 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
-    FirstKeyWanted,
+    IssueFirstKey,
     LastRefusedLogin,
     ListDeviceCertificates,
-    Way,
-    Wrong,
+    LoginFault,
+    LoginProtocol,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind
@@ -204,7 +204,7 @@ class DeviceService:
         await self.revoker.apply(device_revocation(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
-    async def issue_first(self, device: FirstKeyWanted) -> FirstDeviceKey:
+    async def issue_first(self, device: IssueFirstKey) -> FirstDeviceKey:
         """Create a key if there is none, or show a repeatable one again (`FirstKeys`)."""
         key, credentials = _create_key(device)
         if not await self.store.add(credentials):
@@ -228,12 +228,12 @@ class DeviceService:
         """Return the device with an SN and key; raise `Unauthenticated`."""
         return _identify(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN)
 
-    async def log_in(self, sn: str, key: str, over: Way) -> DeviceKeyCopy | None:
+    async def log_in(self, sn: str, key: str, over: LoginProtocol) -> DeviceKeyCopy | None:
         """Return the credentials that `key` matches, from Redis or MongoDB."""
         return await self._log_in(sn, "KEY", over, lambda copy: copy.opens(key))
 
     async def log_in_with_certificate(
-        self, certificate: PeerCertificate, over: Way
+        self, certificate: PeerCertificate, over: LoginProtocol
     ) -> DeviceKeyCopy | None:
         """Return the credentials of a certificate that TLS has verified."""
         return await self._log_in(
@@ -241,7 +241,11 @@ class DeviceService:
         )
 
     async def _log_in(
-        self, sn: str, wrong: Wrong, over: Way, is_right: Callable[[DeviceKeyCopy], bool]
+        self,
+        sn: str,
+        wrong: LoginFault,
+        over: LoginProtocol,
+        is_right: Callable[[DeviceKeyCopy], bool],
     ) -> DeviceKeyCopy | None:
         """Find and verify credentials.
 
@@ -322,7 +326,7 @@ def _create_key(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:
 def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     """Offer the operations on device credentials as `rpc.auth.…`."""
     rpc.offer("issue_device_credentials", DeviceRef, service.issue)
-    rpc.offer("issue_first_device_credentials", FirstKeyWanted, service.issue_first)
+    rpc.offer("issue_first_device_credentials", IssueFirstKey, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
     rpc.offer("last_refused_login", DeviceRef, service.last_refused)
     rpc.offer("check_device", DeviceLogin, service.check)

@@ -17,7 +17,7 @@ from libs.common.contracts.auth import (
     IntegrationSecret,
     ListIntegrationLogins,
 )
-from libs.common.contracts.integrations import BUILT_IN, login_of
+from libs.common.contracts.integrations import BUILT_IN, integration_user
 from libs.common.errors import Conflict, NotFound
 from libs.common.store.mongo import Database, DuplicateKey, Session
 from services.auth.accounts.tenants import DEFAULT_TENANT
@@ -46,7 +46,9 @@ class IntegrationLoginStore:
     async def list_all(self) -> list[IntegrationLogin]:
         """Return all logins, sorted by integration."""
         return [
-            IntegrationLogin(found["_id"], login_of(found["_id"]), to_ms(found["createdAt"]))
+            IntegrationLogin(
+                found["_id"], integration_user(found["_id"]), to_ms(found["createdAt"])
+            )
             async for found in self._logins.find().sort("_id", 1)
         ]
 
@@ -86,7 +88,7 @@ class IntegrationLoginService:
             change.record("created", _subject(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), insert_login)
-        return IntegrationSecret(integration, login_of(integration), secret)
+        return IntegrationSecret(integration, integration_user(integration), secret)
 
     async def list_all(self, _: ListIntegrationLogins) -> IntegrationLogins:
         """Return all logins, sorted by integration."""
@@ -100,10 +102,10 @@ class IntegrationLoginService:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
                 raise _unknown(integration)
             change.record("rotated", _subject(integration))
-            change.disconnect(login_of(integration))
+            change.disconnect(integration_user(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), replace_secret)
-        return IntegrationSecret(integration, login_of(integration), secret)
+        return IntegrationSecret(integration, integration_user(integration), secret)
 
     async def delete(self, wanted: IntegrationRef) -> Done:
         """Delete a login and close its connections. Raises `NotFound`."""
@@ -113,7 +115,7 @@ class IntegrationLoginService:
             if not await self.store.remove(integration, change.session):
                 raise _unknown(integration)
             change.record("deleted", _subject(integration))
-            change.disconnect(login_of(integration))
+            change.disconnect(integration_user(integration))
 
         await self.changes.run(operator(DEFAULT_TENANT), delete_login)
         return Done()

@@ -11,8 +11,8 @@ from litestar.di import NamedDependency
 from libs.common.bus import RpcServer
 from libs.common.contracts.mqtt import WS_PATH, LivePages, LoginRef, live_user
 from libs.common.errors import Unauthenticated
-from libs.common.http import Requester
-from libs.common.http.console import NOT_KEPT, Shown, get
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import NOT_KEPT, ResponseModel, get
 from libs.common.http.guards import users
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
@@ -30,7 +30,7 @@ class LiveCredentials(msgspec.Struct):
     password: str
 
 
-class BrokerInfo(Shown, kw_only=True):
+class BrokerInfo(ResponseModel, kw_only=True):
     """Response of `GET /mqtt/broker-info`.
 
     It contains neither a host nor WebSocket ports, because consoles use the origin of their page.
@@ -87,7 +87,7 @@ def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
 
 @get("/web/credentials", guards=[users], response_headers=NOT_KEPT)
 async def get_live_credentials(
-    principal: Requester, live_passwords: NamedDependency[LivePasswords]
+    principal: RequestPrincipal, live_passwords: NamedDependency[LivePasswords]
 ) -> LiveCredentials:
     """Get credentials for MQTT over WebSocket, for one page until the session ends."""
     return await live_passwords.issue(principal)

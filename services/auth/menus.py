@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from libs.common.errors import Conflict, MalformedRequest, NotFound
 from libs.common.http import RequestCaller
-from libs.common.http.console import Shown, delete, get, name_of, post, put
+from libs.common.http.console import ResponseModel, delete, get, parse_name, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
@@ -47,7 +47,7 @@ class MenuMade(msgspec.Struct):
     menu_id: str
 
 
-class ShownMenu(Shown):
+class ShownMenu(ResponseModel):
     """An entry of a flat list. A root has no `parent_id`."""
 
     menu_id: str
@@ -143,8 +143,8 @@ class MenuService:
         """Add an entry; raise `InvalidInput`, `NotFound` (parent), `Conflict` (code)."""
         menu = Menu(
             id=await self.store.next_id(),
-            code=name_of(wanted.code, "code", MAX_CODE),
-            name=name_of(wanted.name, most=MAX_CODE),
+            code=parse_name(wanted.code, "code", MAX_CODE),
+            name=parse_name(wanted.name, most=MAX_CODE),
             type=wanted.type,
             parent_id=wanted.parent_id,
         )
@@ -162,7 +162,7 @@ class MenuService:
 
     async def update(self, caller: Caller, menu_id: int, wanted: MenuUpdate) -> None:
         """Store name and type of an entry; raise `InvalidInput` or `NotFound`."""
-        name = name_of(wanted.name, most=MAX_CODE)
+        name = parse_name(wanted.name, most=MAX_CODE)
 
         async def update_menu(change: Change) -> None:
             before = await self._found(caller.tenant, menu_id, change.session)

@@ -31,7 +31,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from libs.common.errors import TooManyRequests, Unavailable
-from libs.common.limits import TokenBuckets, counted_address
+from libs.common.limits import TokenBuckets, address_key
 from libs.common.scheduling import Caps, FairScheduler
 from services.auth.accounts.users import normalize_email
 
@@ -212,4 +212,4 @@ def _account(tenant: str, email: str) -> str:
 
 
 def _address(address: str) -> str:
-    return f"sign-in:{counted_address(address)}"
+    return f"sign-in:{address_key(address)}"

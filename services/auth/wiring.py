@@ -6,9 +6,9 @@ from libs.common.bus import BatchConsumer
 from libs.common.bus.nkeys import KeyPair
 from libs.common.identity.device_keys import RefusedLogins
 from libs.common.identity.header import PassVerifier
-from libs.common.identity.users import TenantsOfUsers
-from libs.common.limits.tenants import KnownLimits
-from libs.common.tls import mqtt_doors
+from libs.common.identity.users import UserTenants
+from libs.common.limits.tenants import LimitsCache
+from libs.common.tls import mqtt_addresses
 from services.auth.accounts import Accounts
 from services.auth.callout.admission_registry import AdmissionRegistry
 from services.auth.callout.login_authorizer import LoginAuthorizer
@@ -101,7 +101,7 @@ def wire_callout(core: Core) -> CalloutParts:
         redis,
         core.devices,
         bus,
-        mqtt_doors(settings.mqtt_url, settings.ca_file),
+        mqtt_addresses(settings.mqtt_url, settings.ca_file),
         settings.nats_user,
         settings.nats_password,
     )
@@ -115,7 +115,7 @@ def wire_callout(core: Core) -> CalloutParts:
         integrations=core.integrations,
         registry=registry,
         connections=core.connections,
-        limits=KnownLimits(core.rpc),
+        limits=LimitsCache(core.rpc),
         refused=core.refused,
         passes=PassVerifier(settings.internal_public_key),
         clients=core.mqtt_clients,
@@ -123,5 +123,5 @@ def wire_callout(core: Core) -> CalloutParts:
     offer_devices(core.rpc_server, devices)
     offer_connections(core.rpc_server, core.connections)
     key = KeyPair.from_seed(settings.callout_seed)
-    callout = Callout(bus, authorizer, key, TenantsOfUsers(redis))
+    callout = Callout(bus, authorizer, key, UserTenants(redis))
     return CalloutParts(callout, registry, refused_devices)

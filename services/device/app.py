@@ -5,8 +5,8 @@ from litestar import Litestar
 from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.process import Parts, routers_of, running_parts, start_and_stop
-from libs.common.store.mongo import keep_for
+from libs.common.process import PackageParts, collect_routers, run_packages, start_and_stop
+from libs.common.store.mongo import set_retention
 from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands
 from services.device.entities.wiring import wire_entities
@@ -18,7 +18,7 @@ from services.device.settings import DeviceSettings
 from services.device.telemetry.wiring import wire_telemetry
 
 
-def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> list[Parts]:
+def wire_packages(foundation: Foundation, *, rpc: RpcServer, system: Bus) -> list[PackageParts]:
     """Construct the packages; `system` is the connection to NATS's system account."""
     clients, things, values = foundation.clients, foundation.things, foundation.values
     store = foundation.commands
@@ -64,7 +64,7 @@ def build_app(foundation: Foundation, system: Bus) -> Litestar:
     rpc = RpcServer(clients.bus, "device")
     parts = [
         *wire_packages(foundation, rpc=rpc, system=system),
-        Parts(
+        PackageParts(
             resources=[start_and_stop(rpc.start, rpc.stop)],
             jobs={"outbox": clients.outbox.sweep},
         ),
@@ -73,11 +73,11 @@ def build_app(foundation: Foundation, system: Bus) -> Litestar:
         Service(
             name="device",
             title="Thingway device open API",
-            routes=routers_of(parts),
+            routes=collect_routers(parts),
             verifier=HeaderVerifier(clients.settings.internal_public_key),
             telemetry=clients.telemetry,
             checks={"mongo": mongo.ping, "nats": clients.bus.check, "nats-system": system.check},
-            lifespan=lambda: running_parts(parts, mongo.database, "device", life=5.0),
+            lifespan=lambda: run_packages(parts, mongo.database, "device", life=5.0),
         )
     )
 
@@ -98,9 +98,9 @@ async def main() -> None:
     async with started("device") as foundation:
         settings, database = foundation.clients.settings, foundation.clients.mongo.database
         days = max(settings.command_retention_days, settings.retention_days)
-        await keep_for(database, "commands", "finishedAt", days)
-        await keep_for(database, "alarms", "endedAt", settings.alarm_retention_days)
-        await keep_for(database, "alarm_steps", "at", 1)
+        await set_retention(database, "commands", "finishedAt", days)
+        await set_retention(database, "alarms", "endedAt", settings.alarm_retention_days)
+        await set_retention(database, "alarm_steps", "at", 1)
         system = await connect_system(settings)
         try:
             await serve(build_app(foundation, system), settings)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.process import Parts, running_parts
+from libs.common.process import PackageParts, run_packages
 from services.device.alarms.wiring import wire_trigger
 from services.device.commands.wiring import wire_completion
 from services.device.entities.tags import TagStore
@@ -21,7 +21,7 @@ none in a circle. With ten times fewer a report took 5 % more of the processor."
 
 def build_ingest(
     foundation: Foundation, streams: Sequence[str]
-) -> tuple[IngestPackage, Sequence[Parts]]:
+) -> tuple[IngestPackage, Sequence[PackageParts]]:
     """Compose the packages that ingest reports of `streams`; return ingest and all parts."""
     clients, things, values = foundation.clients, foundation.things, foundation.values
     commands = foundation.commands
@@ -67,7 +67,7 @@ async def main() -> None:
                     "nats": bus.check,
                     "ingest": ingest.metrics.check,
                 },
-                lifespan=lambda: running_parts(parts, mongo.database, "ingest"),
+                lifespan=lambda: run_packages(parts, mongo.database, "ingest"),
             )
         )
         await serve(app, settings, young=YOUNG)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from libs.common.process import connected
+from libs.common.process import connect_process
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.settings import Clients, DeviceSettings
@@ -36,7 +36,9 @@ def wire_foundation(clients: Clients) -> Foundation:
 @asynccontextmanager
 async def started(process: str) -> AsyncIterator[Foundation]:
     """Connect and migrate a process of the service, and disconnect it at the end."""
-    async with connected(DeviceSettings, "device", MIGRATIONS, process=process) as connections:
+    async with connect_process(
+        DeviceSettings, "device", MIGRATIONS, process=process
+    ) as connections:
         foundation = wire_foundation(Clients(*connections))
         await foundation.things.directory.watch(foundation.clients.bus)
         yield foundation

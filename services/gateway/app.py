@@ -14,12 +14,12 @@ from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader, RefusedLogins
 from libs.common.identity.header import PassSigner
 from libs.common.identity.tokens import TokenReader
-from libs.common.jobs import running
-from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import report_use
+from libs.common.jobs import run_in_background
+from libs.common.limits.tenants import LimitsCache
+from libs.common.limits.usage import report_usage
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
-from libs.common.tls import ServerTls, mqtt_doors, trusting, trusting_for
+from libs.common.tls import ServerTls, client_context, client_context_for, mqtt_addresses
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
@@ -56,14 +56,14 @@ async def create_gateway(
     traced = telemetry.tracing is not None
 
     async def report(bus: Bus) -> None:
-        await report_use(bus, concurrency.use)
+        await report_usage(bus, concurrency.use)
 
     rpc = BackgroundRpcClient(settings, report)
     session = ClientSession(
-        cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=trusting(settings.ca_file))
+        cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=client_context(settings.ca_file))
     )
     bounds = _bounds(settings)
-    concurrency, tarpit = ConcurrencyLimiter(KnownLimits(rpc), bounds), Tarpit()
+    concurrency, tarpit = ConcurrencyLimiter(LimitsCache(rpc), bounds), Tarpit()
     upstreams = {
         name: Upstream(
             name,
@@ -72,7 +72,7 @@ async def create_gateway(
             connect_timeout=settings.connect_timeout,
             most=bounds.requests,
             most_polls=bounds.polls,
-            tls=trusting_for(str(base), settings.ca_file),
+            tls=client_context_for(str(base), settings.ca_file),
         )
         for name, base in addresses.items()
     }
@@ -88,7 +88,7 @@ async def create_gateway(
                 stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
-            await stack.enter_async_context(running(refused.run()))
+            await stack.enter_async_context(run_in_background(refused.run()))
             if tls is not None:
                 for port, door in doors:
                     await stack.enter_async_context(door.opened(settings.host, port, tls))
@@ -145,7 +145,7 @@ def _certificate_doors(
 ) -> list[tuple[int, MqttListener | NatsListener]]:
     """Return the enabled listeners for devices with a certificate, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
-    mqtt, nats = mqtt_doors(settings.mqtt_url, settings.ca_file), settings.nats_url
+    mqtt, nats = mqtt_addresses(settings.mqtt_url, settings.ca_file), settings.nats_url
     doors: list[tuple[int, MqttListener | NatsListener]] = [
         (settings.certificate_port, MqttListener(connections, passes, mqtt, wait)),
         (

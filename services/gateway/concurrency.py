@@ -9,10 +9,10 @@ service: all together get half of the requests of a service.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from libs.common.contracts.limits import AskUse
+from libs.common.contracts.limits import UsageRequest
 from libs.common.identity import Principal
-from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import Counts, Held, Use, taken
+from libs.common.limits.tenants import LimitsCache
+from libs.common.limits.usage import HeldSlots, SlotCounts, Usage, acquire_slots
 from services.gateway.routes import Route
 
 SOON = 1.0
@@ -36,7 +36,7 @@ class Bounds:
 class _Kind(NamedTuple):
     """A kind of concurrent use."""
 
-    counts: Counts
+    counts: SlotCounts
     each: str
     """Fields of `Limits` for a principal and for its tenant."""
     all: str
@@ -50,34 +50,34 @@ class _Kind(NamedTuple):
 
 def _kind(name: str, whole: int, again: float) -> _Kind:
     each_name = f"each{name.capitalize()}"
-    return _Kind(Counts(), f"each_{name}", name, each_name, max(1, whole * 3 // 4), again)
+    return _Kind(SlotCounts(), f"each_{name}", name, each_name, max(1, whole * 3 // 4), again)
 
 
 class ConcurrencyLimiter:
     """Occupies slots for a caller, or rejects it."""
 
-    def __init__(self, known: KnownLimits, bounds: Bounds) -> None:
+    def __init__(self, known: LimitsCache, bounds: Bounds) -> None:
         self._known = known
         self._bounds = bounds
         self._requests = _kind("requests", bounds.requests, SOON)
         self._polls = _kind("polls", bounds.polls, LATER)
         self._websockets = _kind("websockets", bounds.websockets, LATER)
-        self._strangers = Counts()
-        self._nameless = Counts()
+        self._strangers = SlotCounts()
+        self._nameless = SlotCounts()
 
-    def request(self, principal: Principal) -> Held:
+    def request(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a request; raise `TooManyRequests`."""
         return self._of_principal(self._requests, principal)
 
-    def poll(self, principal: Principal) -> Held:
+    def poll(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a long poll; raise `TooManyRequests`."""
         return self._of_principal(self._polls, principal)
 
-    def websocket(self, principal: Principal) -> Held:
+    def websocket(self, principal: Principal) -> HeldSlots:
         """Occupy the slots of a WebSocket; raise `TooManyRequests`."""
         return self._of_principal(self._websockets, principal)
 
-    def nameless_websocket(self, address: str) -> Held:
+    def nameless_websocket(self, address: str) -> HeldSlots:
         """Occupy the slots of a WebSocket that logs in later; raise `TooManyRequests`.
 
         `management` counts it for its user and tenant after the login.
@@ -87,9 +87,9 @@ class ConcurrencyLimiter:
             (address, max(1, whole // 8), "MQTT WebSockets of one address"),
             ("all", max(1, whole // 2), "MQTT WebSockets"),
         ]
-        return taken(self._nameless, claims, "", LATER)
+        return acquire_slots(self._nameless, claims, "", LATER)
 
-    def stranger(self, route: Route, path: bytes, address: str) -> Held:
+    def stranger(self, route: Route, path: bytes, address: str) -> HeldSlots:
         """Occupy the slots of a request without a login; raise `TooManyRequests`."""
         each, half = self._bounds.address_requests, max(1, self._bounds.requests // 2)
         claims = [
@@ -98,9 +98,9 @@ class ConcurrencyLimiter:
         ]
         if route.secret_path:
             claims.append((path.decode("latin-1"), each, "requests to one webhook of a flow"))
-        return taken(self._strangers, claims, "", SOON)
+        return acquire_slots(self._strangers, claims, "", SOON)
 
-    async def use(self, asked: AskUse) -> Use:
+    async def use(self, asked: UsageRequest) -> Usage:
         """Return the usage of a principal and its tenant, by the name of the limit."""
         use = {}
         for kind in (self._requests, self._polls, self._websockets):
@@ -108,16 +108,16 @@ class ConcurrencyLimiter:
             use[kind.each_name] = kind.counts.of(key_of(asked))
         return use
 
-    def _of_principal(self, kind: _Kind, principal: Principal) -> Held:
+    def _of_principal(self, kind: _Kind, principal: Principal) -> HeldSlots:
         tenant = principal.tenant
         limits = self._known.of(tenant)
         claims = (
             (key_of(principal), getattr(limits, kind.each), kind.each_name),
             (tenant, min(getattr(limits, kind.all), kind.most), kind.all),
         )
-        return taken(kind.counts, claims, tenant, kind.again)
+        return acquire_slots(kind.counts, claims, tenant, kind.again)
 
 
-def key_of(principal: Principal | AskUse) -> str:
+def key_of(principal: Principal | UsageRequest) -> str:
     """Return the key by which a principal is counted."""
     return f"{principal.kind}:{principal.tenant}:{principal.subject}"

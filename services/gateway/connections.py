@@ -3,9 +3,9 @@
 from typing import Any
 
 from libs.common.errors import TooManyRequests
-from libs.common.http.protocol import BoundedProtocol, refusal
-from libs.common.limits import counted_address
-from libs.common.limits.use import Claim, Counts
+from libs.common.http.protocol import BoundedProtocol, error_response
+from libs.common.limits import address_key
+from libs.common.limits.usage import SlotCounts, SlotLimit
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE
@@ -21,23 +21,23 @@ class Connections:
     def __init__(self, proxies: TrustedProxies, most: int) -> None:
         self._proxies = proxies
         self._most = most
-        self._open = Counts()
+        self._open = SlotCounts()
 
     def protocol(self, *args: Any, **options: Any) -> "CountedProtocol":
         """Return the protocol of a connection; called by uvicorn."""
         return CountedProtocol(self, *args, **options)
 
-    def claim(self, peer: str) -> Claim | None:
+    def claim(self, peer: str) -> SlotLimit | None:
         """Return the slot limit for a connection from `peer`; None if it is not counted."""
         if self._proxies.trusts(peer):
             return None
-        return counted_address(peer), self._most, "connections"
+        return address_key(peer), self._most, "connections"
 
-    def take(self, claim: Claim) -> bool:
+    def take(self, claim: SlotLimit) -> bool:
         """Count a connection; return False if its address has too many."""
         return self._open.take((claim,)) is None
 
-    def give(self, claim: Claim) -> None:
+    def give(self, claim: SlotLimit) -> None:
         """Release the slot of a closed connection."""
         self._open.give((claim,))
 
@@ -48,7 +48,7 @@ class CountedProtocol(BoundedProtocol):
     def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._book = connections
-        self._claim: Claim | None = None
+        self._claim: SlotLimit | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection, or reject it."""
@@ -56,7 +56,7 @@ class CountedProtocol(BoundedProtocol):
         claim = self._book.claim(self.client[0] if self.client else "unknown")
         if claim is not None and not self._book.take(claim):
             message = "this address has too many open connections"
-            transport.write(refusal(TooManyRequests(message, retry_after=_LATER)))
+            transport.write(error_response(TooManyRequests(message, retry_after=_LATER)))
             transport.close()
             return
         self._claim = claim

@@ -19,14 +19,14 @@ from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayErr
 from libs.common.http.request import (
     REQUEST_ID,
     REQUEST_ID_HEADER,
-    identify,
+    assign_request_id,
     log_failure,
     log_refusal,
     new_request_id,
-    take_query_token,
+    split_query_token,
 )
-from libs.common.limits.use import Held
-from libs.common.telemetry.tracing import TRACE, door, failed
+from libs.common.limits.usage import HeldSlots
+from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin, preflight
 from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
@@ -94,11 +94,11 @@ class Gateway:
 
     async def _traced(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
         remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
-        with door(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
+        with begin_trace(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
             status = await self._service(route, scope, receive, send)
             span.set_attribute("http.response.status_code", status)
             if status >= ThingwayError.status:
-                failed(span, str(status))
+                mark_failed(span, str(status))
 
     async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
         """Forward a request to its service, count the result, and return the status."""
@@ -166,7 +166,7 @@ class Gateway:
         self._check_header_size(scope)
         exchange.body.check()
         exchange.watch.limit(ADMISSION, no_store)
-        token, exchange.query = take_query_token(scope["query_string"])
+        token, exchange.query = split_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
             exchange.path,
@@ -176,7 +176,7 @@ class Gateway:
             scope["state"].get(CERTIFICATE),
         )
 
-    def _hold_slot(self, exchange: Exchange) -> Held:
+    def _hold_slot(self, exchange: Exchange) -> HeldSlots:
         """Occupy the slots of the request; raise `TooManyRequests`."""
         route, principal = exchange.route, exchange.principal
         if principal is None:
@@ -242,12 +242,12 @@ def _identify(scope: HTTPScope) -> str:
     """Set a new request id, ignoring any id from the client; return it."""
     extra: dict[str, Any] = scope  # type: ignore[assignment]
     extra[REQUEST_ID] = new_request_id()
-    return identify(scope)
+    return assign_request_id(scope)
 
 
 def _with_id(scope: HTTPScope, send: Send) -> Send:
     """Return a `send` that adds the request id to the answer."""
-    field = (REQUEST_ID_HEADER.encode(), identify(scope).encode())
+    field = (REQUEST_ID_HEADER.encode(), assign_request_id(scope).encode())
 
     async def add(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -14,7 +14,7 @@ from typing import Any
 from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
 from libs.common.identity.header import PassSigner
-from libs.common.limits.use import Claim
+from libs.common.limits.usage import SlotLimit
 from libs.common.mqtt import PacketError, connect_end, read_connect
 from libs.common.tls import ServerTls, peer_certificate
 from services.gateway.connections import Connections
@@ -79,7 +79,7 @@ class Client(End):
         super().__init__()
         self._listener = listener
         self._head = b""
-        self._claim: Claim | None = None
+        self._claim: SlotLimit | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._joining: asyncio.Task[None] | None = None
 

@@ -17,7 +17,7 @@ import msgspec
 from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
 from libs.common.identity.header import PassSigner
-from libs.common.tls import PeerCertificate, ServerTls, peer_certificate, trusting_for
+from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
 from services.gateway.connections import Connections
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,9 @@ class NatsListener:
         """`urls` are the URLs of nats-servers, as in the settings."""
         self._connections = connections
         self._passes = passes
-        self._servers = [(urlsplit(url), trusting_for(url, ca_file)) for url in urls.split(",")]
+        self._servers = [
+            (urlsplit(url), client_context_for(url, ca_file)) for url in urls.split(",")
+        ]
         self._timeout = connect_timeout
         self._open: set[asyncio.Task[None]] = set()
 

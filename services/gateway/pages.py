@@ -22,12 +22,12 @@ from libs.common.http.app import (
     VERSION_HEADER,
     Application,
     Check,
+    check_all,
     is_ready,
-    states_of,
 )
 from libs.common.http.failures import HANDLERS
 from libs.common.http.request import HttpRequest
-from libs.common.http.static import YEAR, Static
+from libs.common.http.static import YEAR, StaticDocument
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
 from services.gateway.docs.catalogue import Catalogue
@@ -73,7 +73,7 @@ class Readiness:
         """Return the state of every dependency, cached for a second."""
         async with self._lock:
             if time.monotonic() - self._at > CACHED:
-                self._states = await states_of("gateway", self._checks)
+                self._states = await check_all("gateway", self._checks)
                 self._at = time.monotonic()
             return self._states
 
@@ -86,8 +86,8 @@ CONSOLE_POLICY = (
 """The policy of the console: only files of this origin are loaded, and no inline code runs."""
 
 
-def _static(path: Path, seconds: int = 0, policy: str = "") -> Static:
-    return Static(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy)
+def _static(path: Path, seconds: int = 0, policy: str = "") -> StaticDocument:
+    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy)
 
 
 class ConsoleFiles:

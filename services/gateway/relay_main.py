@@ -8,10 +8,10 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
-from libs.common.identity.users import TenantsOfUsers
-from libs.common.jobs import running
-from libs.common.limits.meter import Floods, MessageMeter
-from libs.common.limits.tenants import KnownLimits
+from libs.common.identity.users import UserTenants
+from libs.common.jobs import run_in_background
+from libs.common.limits.meter import FloodGuard, MessageMeter
+from libs.common.limits.tenants import LimitsCache
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
@@ -33,7 +33,7 @@ async def main() -> None:
         inside = await connect(user=settings.nats_user, password=settings.nats_password)
         stack.push_async_callback(inside.drain)
         rpc = RpcClient(inside)
-        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Floods(rpc))
+        quota = RelayQuota(MessageMeter(LimitsCache(rpc)), UserTenants(redis), FloodGuard(rpc))
         outside = await connect(
             user=settings.outside_nats_user,
             password=settings.outside_nats_password,
@@ -50,7 +50,7 @@ def _service(
 ) -> Service:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with running(relay.run()):
+        async with run_in_background(relay.run()):
             await relay.start()
             yield
             await relay.stop()

@@ -11,13 +11,13 @@ from libs.common.contracts.mqtt import WS_PATH
 from libs.common.contracts.names import DescribeIntegrations, ReadResource
 from libs.common.device_client import DeviceClient
 from libs.common.http import Service, create_app, serve
-from libs.common.http.outgoing import networks_of
+from libs.common.http.outgoing import parse_networks
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import Seal
-from libs.common.jobs import running
-from libs.common.limits.tenants import KnownLimits
-from libs.common.process import connected
+from libs.common.jobs import run_in_background
+from libs.common.limits.tenants import LimitsCache
+from libs.common.process import connect_process
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
@@ -43,7 +43,7 @@ def build_app(
     """Return the application on connected clients."""
     rpc_client, rpc_server = RpcClient(bus), RpcServer(bus, "management")
     devices, grants = DeviceClient(rpc_client), GrantReader(rpc_client)
-    limits, seal = KnownLimits(rpc_client), Seal(settings.secrets_key)
+    limits, seal = LimitsCache(rpc_client), Seal(settings.secrets_key)
     resource_store = ResourceStore(mongo.database, limits)
     resources = ResourceService(resource_store, seal)
     rpc_server.offer("read_resource", ReadResource, resources.read_part)
@@ -75,7 +75,7 @@ def build_app(
         bus=bus,
         rpc_client=rpc_client,
         seal=seal,
-        allowed=networks_of(settings.outgoing_networks),
+        allowed=parse_networks(settings.outgoing_networks),
     )
 
     @asynccontextmanager
@@ -87,7 +87,7 @@ def build_app(
                 await stack.enter_async_context(host)
             await stack.enter_async_context(live.running())
             jobs = (dashboards.consumer.run(), builtin.leader.run())
-            await stack.enter_async_context(running(*jobs))
+            await stack.enter_async_context(run_in_background(*jobs))
             yield
 
     return create_app(
@@ -113,7 +113,7 @@ def build_app(
 
 async def main() -> None:
     """Run the service until SIGTERM."""
-    clients = connected(ManagementSettings, "management", MIGRATIONS)
+    clients = connect_process(ManagementSettings, "management", MIGRATIONS)
     async with (
         clients as (settings, telemetry, mongo, bus),
         connect_redis(settings.redis_url) as redis,

@@ -7,11 +7,11 @@ from litestar.params import FromPath
 
 from libs.common.errors import NotFound
 from libs.common.http import HttpRequest
-from libs.common.http.static import Static
+from libs.common.http.static import StaticDocument
 
 _DAY = 86400
 _FILES = {
-    path.name: Static(path.read_bytes(), "image/svg+xml", _DAY)
+    path.name: StaticDocument(path.read_bytes(), "image/svg+xml", _DAY)
     for path in (Path(__file__).parent / "public").iterdir()
 }
 PATHS = frozenset({"/public/"})

@@ -7,12 +7,12 @@ from functools import partial
 
 from litestar import Litestar, Router
 
-from libs.common.contracts.limits import AskUse
+from libs.common.contracts.limits import UsageRequest
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
-from libs.common.jobs import running
-from libs.common.limits.use import Use, report_use
-from libs.common.process import connected
+from libs.common.jobs import run_in_background
+from libs.common.limits.usage import Usage, report_usage
+from libs.common.process import connect_process
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
 from services.workflow.components.catalogue import Editors
@@ -115,7 +115,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     """Run the background tasks of a replica, and stop them in order."""
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
-    async def use(wanted: AskUse) -> Use:
+    async def use(wanted: UsageRequest) -> Usage:
         return engine.queue.use(wanted.tenant)
 
     recover, settle = engine.recovery.look, core.flows.settler.look
@@ -129,10 +129,10 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
         ),
     }
     await engine.replicas.sign()
-    await report_use(clients.bus, use)
+    await report_usage(clients.bus, use)
     async with (
         core.nodes.outside.opened(),
-        running(
+        run_in_background(
             engine.replicas.renew(),
             Leader(clients.mongo.database, "workflow", jobs).run(),
             consume_alarms(clients.bus, core.sender.store).run(),
@@ -148,7 +148,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             triggers.topics.run(),
             triggers.timers.run(),
         )
-        async with running(*jobs_of_triggers):
+        async with run_in_background(*jobs_of_triggers):
             await clients.server.start()
             yield
             await clients.server.stop()
@@ -158,6 +158,6 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
 
 async def main() -> None:
     """Run the service until the process is terminated."""
-    async with connected(WorkflowSettings, "workflow", MIGRATIONS) as connections:
+    async with connect_process(WorkflowSettings, "workflow", MIGRATIONS) as connections:
         clients = Clients(*connections)
         await serve(build_app(wire(clients)), clients.settings)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from libs.common.bus import RpcClient
-from libs.common.bus.rpc import error_of
+from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
     CALL,
     MOST,
@@ -26,9 +26,9 @@ from libs.common.contracts.flows import (
     REMOVE,
     ChangeAlarm,
     ChangedAlarm,
+    FlowServiceAnswer,
     PutFlowService,
     RemoveFlowService,
-    Settled,
 )
 from libs.common.device_client import DeviceClient
 from libs.common.errors import TooLarge
@@ -68,7 +68,7 @@ class Entities:
         else:
             (outcome,) = await self._update_once([wanted])
         if outcome.status:
-            raise error_of(outcome.status, outcome.code, outcome.error)
+            raise remote_error(outcome.status, outcome.code, outcome.error)
         return outcome
 
     async def _update_many(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
@@ -108,11 +108,11 @@ class Entities:
 
     async def put_service(self, service: PutFlowService) -> None:
         """Create or replace a flow's service."""
-        await self._rpc.call(PUT, service, Settled)
+        await self._rpc.call(PUT, service, FlowServiceAnswer)
 
     async def remove_service(self, tenant: str, flow_id: int) -> None:
         """Delete a flow's service if it exists."""
-        await self._rpc.call(REMOVE, RemoveFlowService(tenant, flow_id), Settled)
+        await self._rpc.call(REMOVE, RemoveFlowService(tenant, flow_id), FlowServiceAnswer)
 
 
 class EntityAccess:

@@ -24,7 +24,7 @@ from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
 from deploy.local.products import Target
 from deploy.local.templates import import_template, load_template
 from libs.common.clock import now_ms
-from libs.common.jobs import running
+from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
@@ -200,7 +200,7 @@ async def network_of(
         try:
             async with connected(place, PASSWORD) as client:
                 await client.subscribe(network.downlinks, qos=1)
-                async with running(network.receive_downlinks(client)):
+                async with run_in_background(network.receive_downlinks(client)):
                     yield network, client
         finally:
             await onboarding.configure_broker(api, kind, Broker("", "", "", ""), "")

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus import EVENTS, UPLINK, Bus, Outgoing
+from libs.common.bus import EVENTS, UPLINK, Bus, OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.alarms.model import Rule, ValueCondition, to_document
@@ -50,7 +50,7 @@ class World:
         """A report of each device, in any order; their time."""
         ts = now_ms()
         body = msgspec.json.encode({"ts": ts, "properties": {"heat": value}})
-        reports = [Outgoing(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
+        reports = [OutgoingMessage(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
         random.shuffle(reports)
         await self.bus.publish(reports)
         return ts
@@ -92,7 +92,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         "THINGWAY_MONGO_URL": servers.mongo_url,
         "THINGWAY_MONGO_DATABASE": database,
         "THINGWAY_NATS_URL": servers.nats_url,
-        "THINGWAY_INTERNAL_PUBLIC_KEY": make_keys()[1],
+        "THINGWAY_INTERNAL_PUBLIC_KEY": generate_keys()[1],
     }
     services = ("device", "device.ingest_main", "device", "device.ingest_main")
     replicas = [

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from libs.common.bus import Bus
-from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import HeaderSigner, Kind, Principal, generate_keys
 from libs.common.store.mongo import Mongo
 from tests.console import Grants, User
 from tests.faults.replica import Replica
@@ -46,7 +46,7 @@ class World:
 @pytest.fixture
 async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
     """Two replicas on the servers of the tests; `auth` and `device` are played."""
-    private, public = make_keys()
+    private, public = generate_keys()
     environment = {
         "THINGWAY_MONGO_URL": servers.mongo_url,
         "THINGWAY_MONGO_DATABASE": database,

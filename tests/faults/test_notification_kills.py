@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import EVENTS, Bus, Outgoing, RpcServer
+from libs.common.bus import EVENTS, Bus, OutgoingMessage, RpcServer
 from libs.common.bus.subjects import alarm_event
 from libs.common.clock import now_ms
 from libs.common.contracts.access import Access, ResourceType, UserRef
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
-from libs.common.identity import HeaderSigner, make_keys
+from libs.common.identity import HeaderSigner, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Mongo
 from services.workflow.notifications.events import DURABLE
@@ -89,7 +89,7 @@ class World(AskedByUsers):
         await subscribers.update_many({"_id": {"$in": users}}, {"$set": {"due.WEBHOOK": 1}})
 
 
-def _raised(alarm: int) -> Outgoing:
+def _raised(alarm: int) -> OutgoingMessage:
     device = DeviceProfile(
         device_id=5, sn="SN", name="oven", model="OVEN", thing_key="direct.device.SN"
     )
@@ -104,7 +104,7 @@ def _raised(alarm: int) -> Outgoing:
         raised_at=now_ms(),
         device=device,
     )
-    return Outgoing(alarm_event("default", 5, "raised"), msgspec.json.encode(event))
+    return OutgoingMessage(alarm_event("default", 5, "raised"), msgspec.json.encode(event))
 
 
 async def _access(_: UserRef) -> Access:
@@ -139,7 +139,7 @@ async def world(
     servers: Servers, database: str, tmp_path: Path, hook: tuple[Hook, str]
 ) -> AsyncIterator[World]:
     """Two replicas on the servers of the tests; `auth` and `device` are played."""
-    private, public = make_keys()
+    private, public = generate_keys()
     environment = {
         "THINGWAY_MONGO_URL": servers.mongo_url,
         "THINGWAY_MONGO_DATABASE": database,

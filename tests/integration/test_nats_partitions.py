@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks
 from libs.common.bus.subjects import up
 from services.device.telemetry.uplink import PARTITION_BITS, is_second_copy, read_uplink
@@ -52,7 +52,7 @@ async def test_all_that_a_device_says_is_in_one_partition_in_order(server):
         ack = await nats.jetstream().publish("thing.D1.up.report", b"3")
     async with server.service("gateway") as client:
         bus = Bus(client, client.jetstream())
-        await publish_all(bus, [Outgoing(up("D1", "report"), text) for text in (b"4", b"5")])
+        await publish_all(bus, [OutgoingMessage(up("D1", "report"), text) for text in (b"4", b"5")])
 
     assert await taken(server, "D1") == {
         ack.stream: [

@@ -21,7 +21,7 @@ from deploy.local.products import Target
 from deploy.local.simulate import run_with_display
 from deploy.local.supervisor import Backoff
 from deploy.platform.errors import CommandError
-from libs.common.jobs import together
+from libs.common.jobs import run_until_first_ends
 from services.device.lorawan.codec_runner import CodecWorkers
 
 APPLICATION = "5eed0000-0000-4000-8000-000000000001"
@@ -131,7 +131,7 @@ class Network:
         """Publish uplinks and receive downlinks while the connection lasts."""
         await client.subscribe(self.downlinks, qos=1)
         self.counts.last_error = ""
-        await together(self.receive_downlinks(client), self._publish_uplinks(client))
+        await run_until_first_ends(self.receive_downlinks(client), self._publish_uplinks(client))
 
     async def _publish_uplinks(self, client: aiomqtt.Client) -> None:
         due = time.monotonic()

@@ -4,8 +4,8 @@ from libs.common.bus.connection import Bus, SecureClient, publish_all, publish_e
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry
-from libs.common.bus.publishing import Outgoing, acknowledge
-from libs.common.bus.rpc import NobodyAnswers, RawRequest, RpcClient, RpcServer
+from libs.common.bus.publishing import OutgoingMessage, acknowledge
+from libs.common.bus.rpc import NoResponders, RawRequest, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "UPLINK",
     "BatchConsumer",
     "Bus",
-    "NobodyAnswers",
+    "NoResponders",
     "Outbox",
     "OutboxEntry",
-    "Outgoing",
+    "OutgoingMessage",
     "RawRequest",
     "RpcClient",
     "RpcServer",

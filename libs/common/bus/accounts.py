@@ -9,10 +9,10 @@ receives the request, checks its reply subject, and repeats it unchanged on a su
 
 from libs.common.bus.streams import EVENTS
 from libs.common.contracts.integrations import (
-    OUTSIDE_MAY_TELL,
+    EXTERNAL_OPERATIONS,
     announce_subject,
-    login_of,
-    tell_subject,
+    device_subject,
+    integration_user,
 )
 
 ACCOUNT = "THINGWAY"
@@ -34,18 +34,18 @@ def application_user(client_id: str) -> str:
     return f"{APPLICATION_PREFIX}{client_id}"
 
 
-def inbox(user: str) -> str:
+def inbox_prefix(user: str) -> str:
     """Return the prefix of the reply subjects of a NATS user."""
     return f"_INBOX.{user}"
 
 
-def device_inbox(sn: str) -> str:
+def device_inbox_prefix(sn: str) -> str:
     """Return the prefix of the reply subjects of a device.
 
     It is below `sn.`, because SNs are chosen externally: a device with the SN `auth` must not
     receive the replies to the service `auth`.
     """
-    return inbox(f"sn.{sn}")
+    return inbox_prefix(f"sn.{sn}")
 
 
 STREAM = EVENTS
@@ -57,14 +57,21 @@ PULL = f"{_API}.MSG.NEXT.{STREAM}.*"
 CONSUMER = (f"{_API}.INFO.{STREAM}.*", f"{_API}.DELETE.{STREAM}.*")
 CREATE = f"{_API}.CREATE.{STREAM}.*.>"
 ACKS = f"$JS.ACK.{STREAM}.>"
-TOLD = (announce_subject("*"), *(tell_subject("*", one) for one in OUTSIDE_MAY_TELL))
+INTEGRATION_MESSAGES = (
+    announce_subject("*"),
+    *(device_subject("*", one) for one in EXTERNAL_OPERATIONS),
+)
 
-RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *TOLD)
+RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *INTEGRATION_MESSAGES)
 """All relayed subjects."""
 
 OUTSIDE_INBOXES = tuple(
     f"{prefix}.>"
-    for prefix in (device_inbox("*"), inbox(application_user("*")), inbox(login_of("*")))
+    for prefix in (
+        device_inbox_prefix("*"),
+        inbox_prefix(application_user("*")),
+        inbox_prefix(integration_user("*")),
+    )
 )
 """The reply subjects of devices, applications and integrations, each below its own user."""
 
@@ -76,6 +83,6 @@ DEAD_END = "nowhere.>"
 answers to any reply subject, unless the account imports another API."""
 
 
-def relayed(subject: str) -> str:
+def relay_subject(subject: str) -> str:
     """Return the subject on which `gateway-bus` relays `subject`."""
     return f"relay.{subject}"

@@ -19,25 +19,25 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
-from libs.common.bus.accounts import inbox
+from libs.common.bus.accounts import inbox_prefix
 from libs.common.bus.publishing import (
     IN_FLIGHT,
     PENDING,
     PUBLISH_TIMEOUT,
     DuplicateInBatch,
-    Outgoing,
+    OutgoingMessage,
     Publisher,
     check_ack,
     check_size,
     chunks,
+    message_size,
     publish_frame,
-    size_of,
     write_frames,
 )
 from libs.common.bus.streams import ensure_streams
 from libs.common.errors import Unavailable
-from libs.common.jobs import end_process, within
-from libs.common.tls import trusting_for
+from libs.common.jobs import end_process, run_with_timeout
+from libs.common.tls import client_context_for
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class _Persistent(SecureClient):
         headers: dict[str, str] | None = None,
     ) -> None:
         """Publish as nats-py does; raise `MaxPayloadError` above the server's limit."""
-        if size_of(payload, headers) > self.max_payload:
+        if message_size(payload, headers) > self.max_payload:
             raise MaxPayloadError
         await super().publish(subject, payload, reply, headers)
 
@@ -166,7 +166,7 @@ class Bus:
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
-            inboxes = inbox(user).encode()
+            inboxes = inbox_prefix(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
         client = _Persistent() if drops is None else _Dropping(drops)
         deadline = asyncio.get_running_loop().time() + wait
@@ -176,7 +176,7 @@ class Bus:
                     connecting = client.connect(
                         servers=url.split(","),
                         name=name,
-                        tls=trusting_for(url, ca_file),
+                        tls=client_context_for(url, ca_file),
                         max_reconnect_attempts=-1,
                         connect_timeout=3,
                         ping_interval=PING,
@@ -187,7 +187,7 @@ class Bus:
                         closed_cb=client.closed,
                         **options,
                     )
-                    await within(deadline - asyncio.get_running_loop().time(), connecting)
+                    await run_with_timeout(deadline - asyncio.get_running_loop().time(), connecting)
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT), streams or 1)
                 if streams:
                     await ensure_streams(bus.js, streams)
@@ -218,7 +218,7 @@ class Bus:
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
         """Raise `TooLarge` if the server does not accept a message of this size."""
-        check_size(subject, size_of(payload, headers), self.client.max_payload)
+        check_size(subject, message_size(payload, headers), self.client.max_payload)
 
     async def publish_core(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
@@ -233,7 +233,7 @@ class Bus:
         except NatsError as error:
             raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
         Raises `Unavailable` when the stream is full, missing or does not answer, and
@@ -292,7 +292,7 @@ WORTH_A_BATCH = 500
 ms of server and client either way; 64 take 2.0 ms as a batch and 0.9 ms singly (2.15.1)."""
 
 
-async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
+async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     """Publish messages of one stream atomically; return when all are stored.
 
     Raises `Unavailable` when the stream does not accept them, and `TooManyRequests` when it holds
@@ -307,7 +307,7 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     await asyncio.gather(*(one.publish(bus) for one in batches))
 
 
-async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
+async def publish_each(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     """Publish messages of one stream, not necessarily atomically.
 
     Raises the same errors as `publish_all`.
@@ -318,7 +318,7 @@ async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
 class _Batch:
     """Messages of one atomic batch."""
 
-    def __init__(self, messages: Sequence[Outgoing], most: int) -> None:
+    def __init__(self, messages: Sequence[OutgoingMessage], most: int) -> None:
         """Raise `TooLarge` for a message with more than `most` bytes."""
         self._messages = messages
         self._id = {"Nats-Batch-Id": uuid4().hex}
@@ -327,7 +327,7 @@ class _Batch:
             for number, one in enumerate(messages, 1)
         ]
 
-    def _headers(self, number: int, message: Outgoing) -> dict[str, str]:
+    def _headers(self, number: int, message: OutgoingMessage) -> dict[str, str]:
         end = {"Nats-Batch-Commit": "1"} if number == len(self._messages) else {}
         return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number), **end}
 

@@ -24,7 +24,7 @@ from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
 from libs.common.bus.publishing import hand_back
 from libs.common.bus.streams import STREAMS, ensure_streams
-from libs.common.jobs import running as beside
+from libs.common.jobs import run_in_background as beside
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ _LONGEST = 9
 _current: ContextVar[int] = ContextVar("thingway_hops", default=0)
 
 
-def hops_of(headers: Mapping[str, str] | None) -> int:
+def read_hops(headers: Mapping[str, str] | None) -> int:
     """Return the hops in a message's headers; 0 if missing or unreadable."""
     text = (headers or {}).get(HOPS, "")
     readable = text.isascii() and text.isdecimal() and len(text) <= _LONGEST
@@ -36,7 +36,7 @@ def current_hops() -> int:
 
 
 @contextmanager
-def led_by(hops: int) -> Iterator[None]:
+def carrying_hops(hops: int) -> Iterator[None]:
     """Set the number of hops for everything inside the block."""
     token = _current.set(min(hops, MOST))
     try:

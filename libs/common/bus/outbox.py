@@ -20,7 +20,7 @@ from bson import ObjectId
 from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus, publish_each
-from libs.common.bus.publishing import Outgoing, chunks
+from libs.common.bus.publishing import OutgoingMessage, chunks
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, Session, StoreError
@@ -150,7 +150,7 @@ class Outbox:
             if outcome is not None:
                 raise outcome
 
-    async def _publish_one(self, message: Outgoing) -> None:
+    async def _publish_one(self, message: OutgoingMessage) -> None:
         """Publish a command, unless too many wait for its device: it is sent again later."""
         try:
             await self._bus.publish([message])
@@ -174,7 +174,7 @@ class Outbox:
             if not entry.get("withdrawn") and self._fits(entry)
         ]
         streamed = [
-            Outgoing(entry["subject"], entry["payload"], key, entry["headers"])
+            OutgoingMessage(entry["subject"], entry["payload"], key, entry["headers"])
             for key, entry in entries
             if entry["stream"]
         ]

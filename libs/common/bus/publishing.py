@@ -45,7 +45,7 @@ def publish_frame(
     return b"PUB %s %d\r\n%s\r\n" % (start, size, payload)
 
 
-def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
+def message_size(payload: bytes, headers: Mapping[str, str] | None) -> int:
     """Return the bytes of a message as nats-server counts them: payload and headers."""
     return len(_head(headers)) + len(payload)
 
@@ -112,7 +112,7 @@ class DuplicateInBatch(Unavailable):
     """A batch was rejected because the stream already has one of its messages."""
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class OutgoingMessage(msgspec.Struct, frozen=True):
     """A message to publish. JetStream drops duplicates of `msg_id` within its window."""
 
     subject: str
@@ -181,7 +181,7 @@ class Publisher:
         self._flights: dict[str, _Flight] = {}
         """Groups by the last token of the reply subject of their acknowledgements."""
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Publish up to `IN_FLIGHT` messages; return when every message is acknowledged.
 
         Raises the error of the first rejected message (see `check_ack`), `NatsError` or
@@ -212,7 +212,7 @@ class Publisher:
             f"{self._inbox}.*", cb=self._take, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
 
-    def _frame(self, message: Outgoing, name: str) -> bytes:
+    def _frame(self, message: OutgoingMessage, name: str) -> bytes:
         reply = f"{self._inbox}.{name}"
         headers, most = message.all_headers(), self._client.max_payload
         return publish_frame(message.subject, message.payload, headers, reply, most)

@@ -30,7 +30,7 @@ AT_ONCE = 50
 """Messages per request: at most 64 KiB of payload each."""
 
 
-class Kept(NamedTuple):
+class RetainedMessage(NamedTuple):
     """A message with its sequence and time in the stream."""
 
     sequence: int
@@ -38,9 +38,9 @@ class Kept(NamedTuple):
     message: Msg
 
 
-async def newest(
+async def read_newest(
     bus: Bus, stream: str, subjects: Sequence[str], most: int, before: int | None = None
-) -> list[Kept]:
+) -> list[RetainedMessage]:
     """Return up to `most` messages of `subjects` before a sequence, the newest first.
 
     Raises `Unavailable` when the bus does not answer.
@@ -85,9 +85,9 @@ class _Look:
             guess = (low + high) // 2
         return low
 
-    async def read(self, start: int) -> list[Kept]:
+    async def read(self, start: int) -> list[RetainedMessage]:
         """Return all messages from sequence `start` on, in order."""
-        found: list[Kept] = []
+        found: list[RetainedMessage] = []
         async with self._consumer(start) as consumer:
             left = consumer.num_pending or 0
             pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
@@ -98,7 +98,9 @@ class _Look:
                         about = message.metadata
                         if about.sequence.stream >= self._end:
                             return found
-                        found.append(Kept(about.sequence.stream, about.timestamp, message))
+                        found.append(
+                            RetainedMessage(about.sequence.stream, about.timestamp, message)
+                        )
             finally:
                 await pulled.unsubscribe()
         return found

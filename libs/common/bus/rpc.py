@@ -31,7 +31,7 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 from libs.common.telemetry.logs import line_name, name_lines
-from libs.common.telemetry.tracing import continued, trace_header, trace_of
+from libs.common.telemetry.tracing import continue_trace, read_trace, trace_header
 from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ LONGEST_TEXT = 2000
 _TOO_LARGE = "larger than a message of the bus may be"
 
 
-class NobodyAnswers(Unavailable):
+class NoResponders(Unavailable):
     """503: no service offers the operation at the moment."""
 
 
@@ -162,7 +162,7 @@ class RpcServer:
                 if time.monotonic() - arrived > float(headers.get(PATIENCE, "inf")):
                     log.warning("%s: the client gave up before its turn", message.subject)
                     return
-                with continued(name, SpanKind.SERVER, trace_of(headers)):
+                with continue_trace(name, SpanKind.SERVER, read_trace(headers)):
                     await handle(message)
             except (NatsError, ValueError) as error:  # ValueError: the request has no reply subject
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
@@ -219,13 +219,13 @@ class RpcClient:
         except MaxPayloadError as error:
             raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error
         except NoRespondersError as error:
-            raise NobodyAnswers(f"no service answers {subject}") from error
+            raise NoResponders(f"no service answers {subject}") from error
         except (NatsError, TimeoutError) as error:
             raise Unavailable(f"{subject} did not answer: {error!r}") from error
         headers = message.headers or {}
         if "Nats-Service-Error-Code" in headers:
             status = int(headers["Nats-Service-Error-Code"])
-            raise error_of(
+            raise remote_error(
                 status, message.data.decode(errors="replace"), headers.get("Nats-Service-Error", "")
             )
         try:
@@ -249,7 +249,7 @@ async def _respond(message: Request, answer: bytes) -> None:
         )
 
 
-def error_of(status: int, code: str, text: str) -> ThingwayError:
+def remote_error(status: int, code: str, text: str) -> ThingwayError:
     """Return the error that a service sent in its answer."""
     if status == Unavailable.status:
         return Unavailable(text)

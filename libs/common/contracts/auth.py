@@ -70,16 +70,16 @@ class DeviceRef(msgspec.Struct, rename="camel"):
     tenant: str
 
 
-class FirstKeyWanted(DeviceRef, rename="camel"):
+class IssueFirstKey(DeviceRef, rename="camel"):
     """`issue_first_device_credentials`: issue a key unless the device has one."""
 
     repeatable: bool = False
     """Whether to return the same key again for 10 minutes, until the device logs in."""
 
 
-Way = Literal["MQTT", "NATS", "HTTP"]
+LoginProtocol = Literal["MQTT", "NATS", "HTTP"]
 """The protocol of a device."""
-Wrong = Literal["KEY", "CERTIFICATE", "SN"]
+LoginFault = Literal["KEY", "CERTIFICATE", "SN"]
 """The rejected part of a login; SN: the key is correct, but the SN differs in spelling."""
 
 
@@ -88,8 +88,8 @@ class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
 
     at: int | None = None
     """ms; recorded up to 5 s late."""
-    over: Way | None = None
-    wrong: Wrong | None = None
+    over: LoginProtocol | None = None
+    wrong: LoginFault | None = None
 
 
 class DeviceCredentials(msgspec.Struct):
@@ -177,12 +177,12 @@ class Connections(msgspec.Struct, frozen=True):
     connections: list[Connection]
 
 
-SHUT_OUT = "rpc.auth.shut_out"
-SHUT_OUT_SECONDS = 10
+BLOCK_USER = "rpc.auth.shut_out"
+BLOCK_SECONDS = 10
 
 
-class ShutOut(msgspec.Struct, frozen=True):
-    """`shut_out`: close a user's connections, and reject new ones for `SHUT_OUT_SECONDS`."""
+class BlockUser(msgspec.Struct, frozen=True):
+    """`shut_out`: close a user's connections, and reject new ones for `BLOCK_SECONDS`."""
 
     user: str
 
@@ -226,11 +226,11 @@ class IntegrationLogins(msgspec.Struct):
     logins: list[IntegrationLogin]
 
 
-GIVE_DEVICE = "rpc.device.give_device"
-TAKE_DEVICE = "rpc.device.take_device"
+ASSIGN_DEVICE = "rpc.device.give_device"
+RECLAIM_DEVICE = "rpc.device.take_device"
 
 
-class GiveDevice(msgspec.Struct, rename="camel"):
+class AssignDevice(msgspec.Struct, rename="camel"):
     """`give_device`: assign a device of users, or without an owner, to an application."""
 
     tenant: str
@@ -239,7 +239,7 @@ class GiveDevice(msgspec.Struct, rename="camel"):
     application_name: str
 
 
-class TakeDevice(msgspec.Struct, rename="camel"):
+class ReclaimDevice(msgspec.Struct, rename="camel"):
     """`take_device`: return a device of an application to the users."""
 
     tenant: str

@@ -40,7 +40,7 @@ class RemoveFlowService(msgspec.Struct, rename="camel"):
     flow_id: int
 
 
-class Settled(msgspec.Struct):
+class FlowServiceAnswer(msgspec.Struct):
     """Answer of both."""
 
 

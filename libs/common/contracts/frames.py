@@ -54,7 +54,7 @@ class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     gateways: Annotated[list[Reception], msgspec.Meta(max_length=MOST_GATEWAYS)] = []
 
 
-class ToldFrame(msgspec.Struct, rename="camel", kw_only=True):
+class DeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
     """A frame and its device, which belongs to the integration."""
 
     tenant: Tenant
@@ -62,10 +62,10 @@ class ToldFrame(msgspec.Struct, rename="camel", kw_only=True):
     frame: Frame
 
 
-class TellFrames(msgspec.Struct, kw_only=True):
+class SendFrames(msgspec.Struct, kw_only=True):
     """`rpc.device.frames.{integration}`: uplinks; an answer means that they are accepted."""
 
-    frames: Annotated[list[ToldFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
+    frames: Annotated[list[DeviceFrame], msgspec.Meta(min_length=1, max_length=MOST_FRAMES)]
 
 
 class RefusedFrame(msgspec.Struct, kw_only=True):
@@ -75,7 +75,7 @@ class RefusedFrame(msgspec.Struct, kw_only=True):
     reason: str
 
 
-class FramesTold(msgspec.Struct):
+class FramesAnswer(msgspec.Struct):
     """Answer of `frames`: all other frames are accepted."""
 
     refused: list[RefusedFrame] = []
@@ -96,7 +96,7 @@ MOST_DOWNLINKS = 32
 """Downlinks of one call."""
 
 
-class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
+class QueueDownlinks(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.integration.{id}.downlink`: queue downlinks for a device, in order.
 
     `device` repeats the call until it knows the state of each downlink; the integration recognizes
@@ -107,7 +107,7 @@ class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
     downlinks: Annotated[list[Downlink], msgspec.Meta(min_length=1, max_length=MOST_DOWNLINKS)]
 
 
-class TellDownlink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendDownlinkState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.downlink.{integration}`: the state of a downlink."""
 
     tenant: Tenant
@@ -118,7 +118,7 @@ class TellDownlink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
     error: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
-class TellLink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendLinkState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.link.{integration}`: a join, or the device's answer to a status request."""
 
     tenant: Tenant

@@ -181,7 +181,7 @@ class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
     command: dict[str, Any]
 
 
-class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.report.{integration}`: a report of a device of the integration."""
 
     tenant: Tenant
@@ -193,7 +193,7 @@ class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     """Identifies the report: duplicates within two minutes are stored once."""
 
 
-class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.event.{integration}`: an event of a device."""
 
     tenant: Tenant
@@ -203,7 +203,7 @@ class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     ts: int | None = None
 
 
-class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.reply.{integration}`: the result of a command."""
 
     tenant: Tenant
@@ -214,7 +214,7 @@ class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     error: str | None = None
 
 
-class TellOwnReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class SendOwnReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.own_report.{integration}`: values of the integration's own properties."""
 
     tenant: Tenant
@@ -242,7 +242,7 @@ class GetTsl(msgspec.Struct, rename="camel", kw_only=True):
     identifier: str
 
 
-class GotTsl(msgspec.Struct):
+class DeviceTsl(msgspec.Struct):
     """Answer of `get_tsl`: the TSL document."""
 
     tsl: dict[str, Any]
@@ -273,7 +273,7 @@ class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
     device: NewDevice
 
 
-TellOperation = Literal[
+DeviceOperation = Literal[
     "report",
     "event",
     "reply",
@@ -288,7 +288,7 @@ TellOperation = Literal[
 ]
 
 
-OUTSIDE_MAY_TELL: tuple[TellOperation, ...] = (
+EXTERNAL_OPERATIONS: tuple[DeviceOperation, ...] = (
     "report",
     "event",
     "reply",
@@ -300,12 +300,12 @@ OUTSIDE_MAY_TELL: tuple[TellOperation, ...] = (
 """Operations that an external integration may call."""
 
 
-def login_of(integration: str) -> str:
+def integration_user(integration: str) -> str:
     """Return the NATS user of an external integration; the dot distinguishes it from any SN."""
     return f"{LOGIN_PREFIX}{integration}"
 
 
-def tell_subject(integration: str, operation: TellOperation) -> str:
+def device_subject(integration: str, operation: DeviceOperation) -> str:
     """Return the subject of an operation of `device`; a login may use only its own id."""
     return f"rpc.device.{operation}.{integration}"
 

@@ -15,69 +15,69 @@ LARGEST_FILE = 10 * 1024**2
 LARGEST_LIBRARY = 5 * 1024**2
 """Bytes of an uploaded ZIP of device templates."""
 
-Most = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """The limits of a tenant; `each_…` limits a single principal."""
 
-    requests: Most = 1024
+    requests: Limit = 1024
     """Concurrent HTTP requests, without long polls."""
-    each_requests: Most = 256
-    polls: Most = 20_000
+    each_requests: Limit = 256
+    polls: Limit = 20_000
     """HTTP requests that wait for commands (`?wait=`)."""
-    each_polls: Most = 4
-    websockets: Most = 5_000
-    each_websockets: Most = 100
-    websocket_keys: Most = 1_000_000
+    each_polls: Limit = 4
+    websockets: Limit = 5_000
+    each_websockets: Limit = 100
+    websocket_keys: Limit = 1_000_000
     """Entity keys that open WebSockets subscribe to, counted per socket."""
-    each_websocket_keys: Most = 100_000
-    connections: Most = 1_000_000
+    each_websocket_keys: Limit = 100_000
+    connections: Limit = 1_000_000
     """Open MQTT and NATS connections."""
-    each_connections: Most = 16
-    messages: Most = 50_000
+    each_connections: Limit = 16
+    messages: Limit = 50_000
     """Reports, events and replies of its devices per second, over every protocol."""
-    each_messages: Most = 1_000
+    each_messages: Limit = 1_000
     """Per device; a burst may have ten times as many."""
-    message_bytes: Most = 64 * 1024**2
+    message_bytes: Limit = 64 * 1024**2
     """Bytes of these per second."""
-    each_message_bytes: Most = 4 * 1024**2
-    event_bytes: Most = 1024**4
+    each_message_bytes: Limit = 4 * 1024**2
+    event_bytes: Limit = 1024**4
     """Bytes of these per day: each becomes an event on `EVENTS`."""
-    retained_event_bytes: Most = 8 * 1024**3
+    retained_event_bytes: Limit = 8 * 1024**3
     """Bytes of events that `EVENTS` retains; fewer while tenants together fill the stream."""
-    dead_bytes: Most = 16 * 1024**2
+    dead_bytes: Limit = 16 * 1024**2
     """Bytes of rejected messages in `DEAD` per day; the rest is only counted."""
-    paths: Most = 500
+    paths: Limit = 500
     """Distinct paths that a device of the open product may have."""
-    flows: Most = 10_000
-    key_flows: Most = 1_000
+    flows: Limit = 10_000
+    key_flows: Limit = 1_000
     """Flows that listen to the same entity key."""
-    runs: Most = 64
+    runs: Limit = 64
     """Concurrent runs of flows."""
-    each_runs: Most = 32
+    each_runs: Limit = 32
     """Per flow."""
-    waiting_runs: Most = 10_000
+    waiting_runs: Limit = 10_000
     """Runs of flows that wait for their turn."""
-    each_waiting_runs: Most = 2_000
-    history_days: Most = 20_000
+    each_waiting_runs: Limit = 2_000
+    history_days: Limit = 20_000
     """Days for which history is kept, if the platform keeps it as long."""
-    history_rows: Most = 10_000_000_000
+    history_rows: Limit = 10_000_000_000
     """Reports that are kept."""
-    devices: Most = 10_000_000
-    records: Most = 100_000
+    devices: Limit = 10_000_000
+    records: Limit = 100_000
     """Records of each kind that users and applications create: products, RPS records, custom
     entities, dashboards, resources, alarm rules, menus."""
-    resource_bytes: Most = 1024**3
+    resource_bytes: Limit = 1024**3
     """Bytes of the files that users uploaded."""
-    device_rules: Most = 100
+    device_rules: Limit = 100
     """Alarm rules of a device, in addition to those of its product."""
-    product_rules: Most = 100
+    product_rules: Limit = 100
     """Alarm rules of a product."""
-    users: Most = 10_000
-    roles: Most = 1_000
-    applications: Most = 1_000
-    consumers: Most = 1_000
+    users: Limit = 10_000
+    roles: Limit = 1_000
+    applications: Limit = 1_000
+    consumers: Limit = 1_000
     """Durable consumers of events: one for each application that may read events."""
 
 
@@ -101,7 +101,7 @@ class TenantLimits(msgspec.Struct):
     own: dict[str, Any] = {}
 
 
-class AskUse(msgspec.Struct, frozen=True):
+class UsageRequest(msgspec.Struct, frozen=True):
     """`use.ask`, to every process: the current usage of a tenant and of one principal.
 
     Each process answers with a JSON object of its share: numbers by the name of the limit.

@@ -39,7 +39,7 @@ CLOSE_MQTT_CLIENTS = "rpc.auth.close_mqtt_clients"
 LOGIN_PREFIX = "flows."
 
 
-def login_of(access_key: str) -> str:
+def mqtt_client_user(access_key: str) -> str:
     """Return the NATS user of such a client; the dot distinguishes it from any SN."""
     return f"{LOGIN_PREFIX}{access_key}"
 

@@ -140,7 +140,7 @@ class DescribedDashboards(msgspec.Struct):
     dashboards: list[DescribedDashboard]
 
 
-class AskCanvas(msgspec.Struct, rename="camel"):
+class GetDeviceCanvas(msgspec.Struct, rename="camel"):
     """`canvas_of_device`: return the canvas, and create it if missing."""
 
     tenant: str

@@ -6,7 +6,7 @@ from libs.common.http.operations import provide
 from libs.common.http.request import (
     HttpRequest,
     RequestCaller,
-    Requester,
+    RequestPrincipal,
     ok,
     principal_of,
     request_id_of,
@@ -18,7 +18,7 @@ __all__ = [
     "Check",
     "HttpRequest",
     "RequestCaller",
-    "Requester",
+    "RequestPrincipal",
     "Service",
     "create_app",
     "ok",

@@ -28,7 +28,13 @@ from libs.common.http.document import ConstraintSchemas, DocumentPlugin, operati
 from libs.common.http.failures import HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
 from libs.common.http.middleware import RequestContext, Turns
-from libs.common.http.request import REQUESTS, as_handled, identify, request_caller, requester
+from libs.common.http.request import (
+    REQUESTS,
+    assign_request_id,
+    normalize_method,
+    request_caller,
+    request_principal,
+)
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -61,9 +67,11 @@ class Application(Litestar):
     ) -> None:
         """Answer a request, or run the lifespan of the process."""
         if scope["type"] in REQUESTS:
-            identify(cast("Scope", scope))  # here, because unknown paths and methods need an id too
+            assign_request_id(
+                cast("Scope", scope)
+            )  # here, because unknown paths and methods need an id too
         if scope["type"] == ScopeType.HTTP:
-            scope = as_handled(cast("HTTPScope", scope))
+            scope = normalize_method(cast("HTTPScope", scope))
         await super().__call__(scope, receive, send)
 
 
@@ -98,7 +106,7 @@ def create_app(service: Service) -> Litestar:
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
         dependencies={
-            "principal": Provide(requester, sync_to_thread=False),
+            "principal": Provide(request_principal, sync_to_thread=False),
             "caller": Provide(request_caller, sync_to_thread=False),
         },
         exception_handlers=HANDLERS,
@@ -127,7 +135,7 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
 
     @get("/readyz", include_in_schema=False)
     async def readyz() -> Response[dict[str, str]]:
-        states = await states_of(service.name, service.checks)
+        states = await check_all(service.name, service.checks)
         ready = all(map(is_ready, states.values()))
         return Response(
             states, status_code=200 if ready else 503, headers={VERSION_HEADER: VERSION}
@@ -135,22 +143,22 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
 
     @get("/metrics", include_in_schema=False, media_type="text/plain")
     async def metrics() -> bytes:
-        await states_of(service.name, service.checks)
+        await check_all(service.name, service.checks)
         return await asyncio.to_thread(service.telemetry.exposition)
 
     return [healthz, readyz, metrics]
 
 
-async def states_of(service: str, checks: Mapping[str, Check]) -> dict[str, str]:
+async def check_all(service: str, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the state of each dependency, and update its metric."""
-    found = await asyncio.gather(*map(state_of, checks.values()))
+    found = await asyncio.gather(*map(run_check, checks.values()))
     states = dict(zip(checks, found, strict=True))
     for name, state in states.items():
         _up.set(is_ready(state), {"service": service, "dependency": name})
     return states
 
 
-async def state_of(check: Check) -> str:
+async def run_check(check: Check) -> str:
     """Return `ok`, `ok: …`, or why a dependency is not ready after at most two seconds."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
@@ -161,5 +169,5 @@ async def state_of(check: Check) -> str:
 
 
 def is_ready(state: str) -> bool:
-    """Return whether a state from `state_of` means ready."""
+    """Return whether a state from `run_check` means ready."""
     return state.partition(":")[0] == OK

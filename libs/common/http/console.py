@@ -29,7 +29,7 @@ MAX_SORTS = 8
 Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
 
 
-def name_of(text: str, field: str = "name", most: int | None = None) -> str:
+def parse_name(text: str, field: str = "name", most: int | None = None) -> str:
     """Return a name without surrounding blanks; raise `MalformedRequest` or `InvalidInput`."""
     name = text.strip()
     if not name:
@@ -41,12 +41,12 @@ def name_of(text: str, field: str = "name", most: int | None = None) -> str:
     return name
 
 
-def ids_of(values: Sequence[int]) -> list[int]:
+def distinct_ids(values: Sequence[int]) -> list[int]:
     """Return distinct ids in their order."""
     return list(dict.fromkeys(values))
 
 
-class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
+class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Base of answers: fields with the default None are omitted."""
 
     @classmethod
@@ -68,7 +68,7 @@ _TEXT = (str, str | None)
 
 
 @cache
-def _fields_of(kind: type[Shown], source: type) -> list[tuple[str, bool]]:
+def _fields_of(kind: type[ResponseModel], source: type) -> list[tuple[str, bool]]:
     """Return the common fields, and whether each is a text field."""
     there = {*dir(source), *getattr(source, "__struct_fields__", ())}
     return [

@@ -9,7 +9,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
-from libs.common.decoding import Wrong, worded
+from libs.common.decoding import InputFault, parse_validation_error
 from libs.common.envelope import OPEN_API_PREFIXES, encode_error, error_headers
 from libs.common.errors import (
     BY_STATUS,
@@ -21,7 +21,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
-from libs.common.http.request import ASKS_METHODS, log_refusal, request_id_of
+from libs.common.http.request import IS_OPTIONS, log_refusal, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -37,7 +37,7 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
     faults = [_fault(entry, path) for entry in entries]
     if not faults and (lacks := _LACKS(error.detail)):
-        faults = [Wrong(lacks[1], "is required", missing=True)]
+        faults = [InputFault(lacks[1], "is required", missing=True)]
     if not faults:
         return InvalidInput(error.detail)
     first, text = faults[0], "; ".join(fault.text for fault in faults)
@@ -48,7 +48,7 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     return kind(text, field=first.place or None, code=code)
 
 
-def _fault(entry: dict[str, Any], path: str) -> Wrong:
+def _fault(entry: dict[str, Any], path: str) -> InputFault:
     """Return field and reason, with the field's name in the API.
 
     Litestar calls the body `data`, and a parameter by its name in the handler; parameters of the
@@ -58,11 +58,11 @@ def _fault(entry: dict[str, Any], path: str) -> Wrong:
     if key == "data":
         key = ""
         if message == "'data'":
-            return Wrong("", "a JSON body is required", missing=True)
+            return InputFault("", "a JSON body is required", missing=True)
     if entry.get("source") in {"query", "path"} and path.startswith(OPEN_API_PREFIXES):
         first, *rest = key.split("_")
         key = first + "".join(part.capitalize() for part in rest)
-    return worded(message, key)
+    return parse_validation_error(message, key)
 
 
 def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
@@ -79,7 +79,7 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
         case HTTPException() if error.status_code in BY_STATUS:
             return BY_STATUS[error.status_code](error.detail)
         case msgspec.ValidationError():
-            found = worded(str(error))
+            found = parse_validation_error(str(error))
             return InvalidInput(found.reason, field=found.place or None)
         case msgspec.DecodeError():
             return MalformedRequest(f"the body is not JSON: {error}")
@@ -98,7 +98,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     """Answer an exception; log an internal error with its trace."""
     path = request.scope.get("raw_path", b"").decode() or request.url.path
     known = as_thingway_error(error, path)
-    if isinstance(known, MethodNotAllowed) and ASKS_METHODS in request.scope:
+    if isinstance(known, MethodNotAllowed) and IS_OPTIONS in request.scope:
         return Response(b"", status_code=204, headers=_given_headers(error))
     request_id = request_id_of(request)
     if known.status == ThingwayError.status:

@@ -17,12 +17,12 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated
-from libs.common.http.request import PRINCIPAL, REQUESTS, address_in, identify, log_refusal
+from libs.common.http.request import PRINCIPAL, REQUESTS, address_in, assign_request_id, log_refusal
 from libs.common.http.streaming import PIECE
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Principal
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.telemetry.logs import name_lines
-from libs.common.telemetry.tracing import TRACE, continued
+from libs.common.telemetry.tracing import TRACE, continue_trace
 
 WORKERS, OF_PRINCIPAL = 24, 8
 """Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
@@ -167,7 +167,9 @@ class RequestContext:
             await self._serve(scope, receive, send)
             return
         method, template = scope.get("method", "GET"), scope.get("path_template", "")
-        with continued(f"{method} {template}".strip(), SpanKind.SERVER, parent.decode("latin-1")):
+        with continue_trace(
+            f"{method} {template}".strip(), SpanKind.SERVER, parent.decode("latin-1")
+        ):
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -189,7 +191,7 @@ async def _shut(receive: Receive, send: Send) -> None:
 
 async def _refuse(error: ThingwayError, scope: HTTPScope, send: Send) -> None:
     log_refusal(error, scope["method"], scope.get("path_template", ""))
-    body = encode_error(error, path=scope["path"], request_id=identify(scope))
+    body = encode_error(error, path=scope["path"], request_id=assign_request_id(scope))
     start: Message = {
         "type": "http.response.start",
         "status": error.status,

@@ -14,7 +14,7 @@ from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import Answer, Success
 from libs.common.http.request import HttpRequest, request_id_of
-from libs.common.http.streaming import Streamed, as_streamed, begun_with, encoded, in_pieces
+from libs.common.http.streaming import Streamed, as_streamed, chain_rows, encode_parts, join_pieces
 
 
 class Operation(HTTPRouteHandler):
@@ -56,12 +56,12 @@ class Operation(HTTPRouteHandler):
 
 async def _response(streamed: Streamed[Any], envelope: bytes) -> Response[Any]:
     """Return a complete response if it is short, else a stream."""
-    pieces = in_pieces(encoded(streamed, envelope))
+    pieces = join_pieces(encode_parts(streamed, envelope))
     first = await anext(pieces)
     second = await anext(pieces, None)
     if second is None:
         return Response(first, media_type="application/json")
-    return Stream(begun_with([first, second], pieces), media_type="application/json")
+    return Stream(chain_rows([first, second], pieces), media_type="application/json")
 
 
 class ConsoleOperation(Operation):

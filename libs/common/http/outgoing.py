@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
 from libs.common.errors import InvalidInput
-from libs.common.identity.networks import is_inside, normalised
+from libs.common.identity.networks import is_inside, normalize_network
 from libs.common.settings import SettingsInvalid
 
 _NAT64 = ip_network("64:ff9b::/96")
@@ -40,15 +40,15 @@ class AddressRefused(OSError):
     """A host without an address that may be called."""
 
 
-def networks_of(text: str) -> tuple[str, ...]:
+def parse_networks(text: str) -> tuple[str, ...]:
     """Return networks separated by commas in the setting; raise `SettingsInvalid`."""
     try:
-        return tuple(normalised(one) for one in text.split(",") if one.strip())
+        return tuple(normalize_network(one) for one in text.split(",") if one.strip())
     except ValueError as error:
         raise SettingsInvalid(f"THINGWAY_OUTGOING_NETWORKS: {error}") from error
 
 
-def may_call(address: str, allowed: tuple[str, ...]) -> bool:
+def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
     """Return whether an IP address is public or in one of the `allowed` networks."""
     if is_inside(address, allowed):
         return True
@@ -74,7 +74,7 @@ def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return address.ipv4_mapped or address.sixtofour or address
 
 
-def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
+def validate_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
     """Return a base URL without a trailing slash; raise `InvalidInput` for `field`.
 
     An IP address is checked here; a name is checked when it is called.
@@ -90,12 +90,12 @@ def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
         raise InvalidInput("must begin with http:// or https:// and have a host", field=field)
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidInput("must not have a login, query or fragment", field=field)
-    if not may_be_called(host, allowed):
-        raise InvalidInput(not_public(host), field=field)
+    if not is_host_allowed(host, allowed):
+        raise InvalidInput(describe_blocked_host(host), field=field)
     return text.strip().rstrip("/")
 
 
-def not_public(host: object) -> str:
+def describe_blocked_host(host: object) -> str:
     """Return why a host may not be called, and who can change that."""
     return (
         f"{host} is not a public address, and the operator has not allowed it "
@@ -103,13 +103,13 @@ def not_public(host: object) -> str:
     )
 
 
-def may_be_called(host: str, allowed: tuple[str, ...]) -> bool:
+def is_host_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     """Return whether a host may be called; names are checked when they are called."""
     try:
         ip_address(host)
     except ValueError:
         return True
-    return may_call(host, allowed)
+    return is_address_allowed(host, allowed)
 
 
 class GuardedResolver(AbstractResolver):
@@ -124,9 +124,9 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """Return the permitted addresses of a host; raise `AddressRefused` without any."""
         found = await self._resolver.resolve(host, port, family)
-        usable = [one for one in found if may_call(one["host"], self._allowed)]
+        usable = [one for one in found if is_address_allowed(one["host"], self._allowed)]
         if not usable:
-            raise AddressRefused(errno.EACCES, not_public(host))
+            raise AddressRefused(errno.EACCES, describe_blocked_host(host))
         return usable
 
     async def close(self) -> None:
@@ -141,15 +141,15 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
     for example with full-width dots: they bypass the resolver.
     """
     family, kind, protocol, _, address = target
-    if not may_call(str(address[0]), allowed):
-        raise AddressRefused(errno.EACCES, not_public(address[0]))
+    if not is_address_allowed(str(address[0]), allowed):
+        raise AddressRefused(errno.EACCES, describe_blocked_host(address[0]))
     return socket.socket(family, kind, protocol)
 
 
 def outgoing_session(
     allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
-    """Return a session for URLs that `checked_url` returned; `seconds` limits a request.
+    """Return a session for URLs that `validate_url` returned; `seconds` limits a request.
 
     With `decompress`, an invalid content encoding fails the whole request. The number of
     connections is not limited: callers limit requests in turns of tenants, while a connection pool

@@ -26,7 +26,7 @@ STALL = 30.0
 """Seconds in which a client must receive pending data, after which the connection is aborted."""
 
 
-def refusal(error: ThingwayError, path: str = "") -> bytes:
+def error_response(error: ThingwayError, path: str = "") -> bytes:
     """Return a complete answer to an invalid request, in the envelope of `path`; log it.
 
     It asks the client to close the connection.
@@ -138,7 +138,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: ThingwayError) -> None:
         path = bytes(getattr(self, "url", b"")).partition(b"?")[0]
-        self.transport.write(refusal(error, path.decode("latin-1")))
+        self.transport.write(error_response(error, path.decode("latin-1")))
         self.transport.close()
 
     def pause_writing(self) -> None:

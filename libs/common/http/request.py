@@ -37,11 +37,11 @@ REQUEST_ID = "thingway.request_id"
 PRINCIPAL = "thingway.principal"
 
 
-ASKS_METHODS = "thingway.asks-methods"
+IS_OPTIONS = "thingway.asks-methods"
 BODILESS = "thingway.bodiless"
 
 
-def as_handled(scope: HTTPScope) -> HTTPScope:
+def normalize_method(scope: HTTPScope) -> HTTPScope:
     """Return the request for handlers: HEAD becomes GET, whose body the server omits.
 
     OPTIONS becomes TRACE, which no path supports: the error lists the supported methods, and
@@ -50,11 +50,11 @@ def as_handled(scope: HTTPScope) -> HTTPScope:
     if scope["method"] == "HEAD":
         return {**scope, "method": "GET", BODILESS: True}  # type: ignore[misc]
     if scope["method"] == "OPTIONS":
-        return {**scope, "method": "TRACE", ASKS_METHODS: True}  # type: ignore[misc]
+        return {**scope, "method": "TRACE", IS_OPTIONS: True}  # type: ignore[misc]
     return scope
 
 
-def is_seen(request: HttpRequest) -> bool:
+def needs_body(request: HttpRequest) -> bool:
     """Return whether the client gets the body of the answer, as with all methods but HEAD."""
     return BODILESS not in request.scope
 
@@ -64,7 +64,7 @@ def new_request_id() -> str:
     return os.urandom(16).hex()
 
 
-def identify(scope: Scope) -> str:
+def assign_request_id(scope: Scope) -> str:
     """Return the id of a request, set from its header or newly generated, and log it.
 
     The gateway sets the header and removes external ones.
@@ -96,12 +96,12 @@ def principal_of(connection: Connection) -> Principal:
     return principal
 
 
-def requester(request: HttpRequest) -> Principal:
+def request_principal(request: HttpRequest) -> Principal:
     """Return `principal_of`, as a dependency."""
     return principal_of(request)
 
 
-Requester = NamedDependency[Principal]
+RequestPrincipal = NamedDependency[Principal]
 """The type of a handler's `principal`: the caller."""
 
 
@@ -166,7 +166,7 @@ def basic_login(header: bytes | None) -> tuple[str, str] | None:
     return (user, password) if user and colon else None
 
 
-def take_query_token(query: bytes) -> tuple[str | None, bytes]:
+def split_query_token(query: bytes) -> tuple[str | None, bytes]:
     """Return the value of `access_token` (RFC 6750 §2.3), and the query without it."""
     if b"access" not in query and b"%" not in query:
         return None, query

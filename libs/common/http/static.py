@@ -17,7 +17,7 @@ CODINGS = {b"gzip": 31, b"deflate": 15}
 
 
 @lru_cache(maxsize=256)
-def wanted(accept: bytes) -> bytes | None:
+def choose_coding(accept: bytes) -> bytes | None:
     """Return the coding that an `Accept-Encoding` requests; None for an uncompressed answer."""
     weights = {}
     for entry in accept.lower().split(b","):
@@ -45,7 +45,7 @@ YEAR = 31_536_000
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticDocument:
     """A document that is equal for all users."""
 
     content: bytes
@@ -77,7 +77,7 @@ class Static:
             headers["Content-Security-Policy"] = self.policy
         if _has(request.headers.get("if-none-match", ""), self.tag):
             return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
-        coding = wanted(request.headers.get("accept-encoding", "").encode("latin-1"))
+        coding = choose_coding(request.headers.get("accept-encoding", "").encode("latin-1"))
         if coding is None or len(self.content) <= PACKET:
             return Response(self.content, media_type=self.media_type, headers=headers)
         headers["Content-Encoding"] = coding.decode()

@@ -44,15 +44,15 @@ def as_streamed(data: Any) -> Streamed[Any] | None:
     if isinstance(data, Streamed):
         return data
     if isinstance(data, list) and len(data) > FEW_ROWS:
-        return Streamed([], each(data))
+        return Streamed([], iterate_rows(data))
     if isinstance(data, msgspec.Struct) and data.__struct_fields__[-1:] == ("content",):
         content = data.content  # type: ignore[attr-defined]
         if isinstance(content, list) and len(content) > FEW_ROWS:
-            return Streamed(msgspec.structs.replace(data, content=[]), each(content))
+            return Streamed(msgspec.structs.replace(data, content=[]), iterate_rows(content))
     return None
 
 
-async def in_parts(
+async def map_batches(
     rows: AsyncGenerator[T, None],
     complete: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
     most: int = ROWS_TOGETHER,
@@ -91,7 +91,7 @@ async def cut_page(
     return shown, None
 
 
-async def encoded(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
+async def encode_parts(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
     """Yield the parts of an answer, one per row; `envelope` is the answer without rows."""
     pairs = isinstance(streamed.around, dict)
     head, _, tail = envelope.rpartition(b"{}" if pairs else b"[]")
@@ -104,7 +104,7 @@ async def encoded(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[by
     yield (b"}" if pairs else b"]") + tail
 
 
-async def in_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def join_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Join parts to pieces, and let other requests continue after each."""
     piece = bytearray()
     async with aclosing(parts):
@@ -118,7 +118,7 @@ async def in_pieces(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes,
         yield bytes(piece)
 
 
-async def begun_with(
+async def chain_rows(
     first: Sequence[T], others: AsyncGenerator[T, None]
 ) -> AsyncGenerator[T, None]:
     """Yield the items of `first`, then the others."""
@@ -129,7 +129,7 @@ async def begun_with(
             yield one
 
 
-async def each(rows: Sequence[T]) -> AsyncGenerator[T, None]:
+async def iterate_rows(rows: Sequence[T]) -> AsyncGenerator[T, None]:
     """Yield the rows of a sequence."""
     for row in rows:
         yield row

@@ -10,7 +10,7 @@ from libs.common.identity.header import (
     TOKEN_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    make_keys,
+    generate_keys,
 )
 from libs.common.identity.principal import OWN_CONSOLE, PLATFORM, Caller, Kind, Principal
 
@@ -24,5 +24,5 @@ __all__ = [
     "HeaderVerifier",
     "Kind",
     "Principal",
-    "make_keys",
+    "generate_keys",
 ]

@@ -14,7 +14,7 @@ import msgspec
 from libs.common.bus import RpcClient
 from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.identity.principal import Kind, Principal
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis
 
 
@@ -29,14 +29,14 @@ class Versioned(Protocol):
 V = TypeVar("V", bound=Versioned)
 
 
-class Asked(Generic[V]):
+class VersionedCache(Generic[V]):
     """A cache of the answers of an rpc operation for the `kept` most recent users."""
 
     def __init__(self, rpc: RpcClient, subject: str, answer: type[V], kept: int) -> None:
         self._rpc = rpc
         self._subject = subject
         self._answer = answer
-        self._known: Recent[tuple[str, str], V] = Recent(kept)
+        self._known: LruCache[tuple[str, str], V] = LruCache(kept)
         self._asking: dict[tuple[str, str, int], asyncio.Task[V]] = {}
 
     async def about(self, user: Principal) -> V:
@@ -86,7 +86,7 @@ class AccessReader:
     """Adds permissions to principals of users; used by the gateway."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._asked = Asked(rpc, ACCESS, Access, KEPT)
+        self._asked = VersionedCache(rpc, ACCESS, Access, KEPT)
 
     async def complete(self, principal: Principal) -> Principal:
         """Return a user with the permissions of version `principal.access`; others unchanged.

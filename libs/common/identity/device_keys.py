@@ -21,11 +21,17 @@ import msgspec
 
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms
-from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin, Way, Wrong
+from libs.common.contracts.auth import (
+    DeviceCertificateRef,
+    DeviceIdentity,
+    DeviceLogin,
+    LoginFault,
+    LoginProtocol,
+)
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
 from libs.common.scheduling import FairQueue
-from libs.common.store.redis import Coalescing, Redis, RedisError
+from libs.common.store.redis import Redis, RedisError, RequestBatcher
 from libs.common.tls import PeerCertificate
 
 log = logging.getLogger(__name__)
@@ -69,11 +75,11 @@ def device_principal(sn: str, tenant: str) -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
 
 
-Refused = Callable[[DeviceKeyCopy, Wrong], None]
+Refused = Callable[[DeviceKeyCopy, LoginFault], None]
 """Called with a device after a login with a wrong key or certificate; must not block."""
 
 
-def _forget(_: DeviceKeyCopy, __: Wrong) -> None:
+def _forget(_: DeviceKeyCopy, __: LoginFault) -> None:
     """Ignore a rejected login."""
 
 
@@ -85,7 +91,7 @@ class DeviceKeyReader:
 
     def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _forget) -> None:
         self._refused = refused
-        self._copies = Coalescing(redis.mget)
+        self._copies = RequestBatcher(redis.mget)
         self._rpc = rpc
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
 
@@ -110,7 +116,7 @@ class DeviceKeyReader:
             return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
         return self._let_in(copy, "CERTIFICATE", right=copy.knows(certificate))
 
-    def _let_in(self, copy: DeviceKeyCopy, wrong: Wrong, *, right: bool) -> Principal | None:
+    def _let_in(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
         if right:
             return device_principal(copy.sn, copy.tenant)
         self._refused(copy, wrong)
@@ -147,8 +153,8 @@ class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
     tenant: str
     at: int
     """ms."""
-    over: Way
-    wrong: Wrong | None = None
+    over: LoginProtocol
+    wrong: LoginFault | None = None
     """Absent in records of version 0.1."""
 
 
@@ -165,7 +171,7 @@ class RefusedLogins:
         )
         """The keys of `_waiting`."""
 
-    def note(self, device: DeviceKeyCopy, wrong: Wrong, over: Way) -> None:
+    def note(self, device: DeviceKeyCopy, wrong: LoginFault, over: LoginProtocol) -> None:
         """Record that a login of an existing device was rejected; does not block."""
         key = _key(device.sn)
         if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):

@@ -18,7 +18,7 @@ from libs.common.contracts.access import (
 from libs.common.contracts.auth import Done
 from libs.common.contracts.entities import ResolvedEntity
 from libs.common.errors import Forbidden, ThingwayError
-from libs.common.identity.access import Asked
+from libs.common.identity.access import VersionedCache
 from libs.common.identity.principal import Kind, Principal
 from libs.common.things import SYSTEM
 
@@ -99,7 +99,7 @@ class GrantReader:
     """Reads the grants of users; one instance per process."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._asked = Asked(rpc, GRANTS, GrantedResources, KEPT)
+        self._asked = VersionedCache(rpc, GRANTS, GrantedResources, KEPT)
 
     async def of(self, principal: Principal) -> Grants:
         """Return the grants of a user, not older than `principal.access`.
@@ -153,7 +153,7 @@ async def forget_grants(
         log.warning("grants of %d deleted resources (%s) remain: %s", len(ids), kind, error)
 
 
-class GrantsOverRpc:
+class GrantsClient:
     """Deletes grants with calls of `auth`; after a failure they remain without effect."""
 
     def __init__(self, rpc: RpcClient) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Principal
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.tls import PeerCertificate
 
 PRINCIPAL_HEADER = "x-thingway-principal"
@@ -60,7 +60,7 @@ def decode_strictly(text: str) -> bytes:
     return raw
 
 
-def make_keys() -> tuple[str, str]:
+def generate_keys() -> tuple[str, str]:
     """Return a new (private, public) key pair: raw Ed25519 in base64url without padding."""
     private = Ed25519PrivateKey.generate()
     raw_private = private.private_bytes(
@@ -75,7 +75,7 @@ class HeaderSigner:
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
         self._clock = clock
-        self._signed: Recent[Principal, tuple[float, str]] = Recent(CACHED)
+        self._signed: LruCache[Principal, tuple[float, str]] = LruCache(CACHED)
 
     def sign(self, principal: Principal) -> str:
         """Return the header value for `principal`, valid for at least 20 s."""
@@ -95,7 +95,7 @@ class HeaderVerifier:
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
         self._clock = clock
-        self._verified: Recent[str, _Claims] = Recent(CACHED)
+        self._verified: LruCache[str, _Claims] = LruCache(CACHED)
 
     def verify(self, value: str | None) -> Principal:
         """Return the principal of a header value; raise `Unauthenticated` if it is invalid."""

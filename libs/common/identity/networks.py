@@ -20,7 +20,7 @@ MAPPED = 96
 _Network = IPv4Network | IPv6Network
 
 
-def normalised(text: str) -> str:
+def normalize_network(text: str) -> str:
     """Return an address or a CIDR network in its shortest spelling.
 
     Raises `ValueError` for any other text, for an address with a zone, and for a network with bits

@@ -13,8 +13,8 @@ import msgspec
 
 from libs.common.identity.access import access_key
 from libs.common.identity.principal import Kind, Principal
-from libs.common.recent import Recent
-from libs.common.store.redis import Coalescing, Redis
+from libs.common.lru_cache import LruCache
+from libs.common.store.redis import Redis, RequestBatcher
 
 REMEMBERED = 50_000
 """Tokens whose tenant a process caches."""
@@ -50,8 +50,8 @@ class TokenReader:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._decode = msgspec.json.Decoder(Principal).decode
-        self._tenants: Recent[str, str] = Recent(REMEMBERED)
-        self._coalescing = Coalescing(self.principals)
+        self._tenants: LruCache[str, str] = LruCache(REMEMBERED)
+        self._coalescing = RequestBatcher(self.principals)
 
     async def principal(self, token: str) -> Principal | None:
         """Return the principal of a token, None if it is invalid; raises errors of Redis.

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from libs.common.bus import RpcClient
 from libs.common.contracts.auth import DESCRIBE_USERS, DescribedUsers, DescribeUsers
 from libs.common.errors import Unavailable
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis, RedisError
 
 log = logging.getLogger(__name__)
 
 
-class People:
+class UserNames:
     """Reads the nicknames of users."""
 
     def __init__(self, rpc: RpcClient) -> None:
@@ -50,12 +50,12 @@ def tenant_key(user: str) -> str:
     return f"tw:bus-tenant:{user.upper()}"
 
 
-class TenantsOfUsers:
+class UserTenants:
     """A cache of the tenants of users, filled in the background."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._known: Recent[str, str] = Recent(KEPT)
+        self._known: LruCache[str, str] = LruCache(KEPT)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, user: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from libs.common.bus import NobodyAnswers, RpcClient
-from libs.common.contracts.frames import CarryDownlinks, Downlink
+from libs.common.bus import NoResponders, RpcClient
+from libs.common.contracts.frames import Downlink, QueueDownlinks
 from libs.common.contracts.integrations import (
     GET_INTEGRATIONS,
     Acknowledged,
@@ -47,7 +47,7 @@ Carries = Literal["", "commands", "frames"]
 """An integration carries nothing, commands unchanged, or frames that codecs encode."""
 
 
-class ShownIntegration(msgspec.Struct, frozen=True):
+class IntegrationSummary(msgspec.Struct, frozen=True):
     """An integration in answers of `device`."""
 
     name: str
@@ -58,8 +58,8 @@ class ShownIntegration(msgspec.Struct, frozen=True):
 
 
 BUILT_IN = {
-    DIRECT: ShownIntegration("Direct connection"),
-    SYSTEM: ShownIntegration("System"),
+    DIRECT: IntegrationSummary("Direct connection"),
+    SYSTEM: IntegrationSummary("System"),
 }
 """The integrations that always exist, and are known even without `management`."""
 
@@ -112,7 +112,7 @@ class Integrations:
         known = await self.known()
         return sorted(known, key=lambda one: (known[one].name or "", one))
 
-    async def known(self) -> Mapping[str, ShownIntegration]:
+    async def known(self) -> Mapping[str, IntegrationSummary]:
         """Return the integrations of lists; the last known while `management` does not answer.
 
         Devices of a stopped integration can be deleted, even if it does not support this.
@@ -123,7 +123,7 @@ class Integrations:
             log.warning("names of integrations may be outdated: %s", error)
             found = self._found
         shown = {
-            key: ShownIntegration(
+            key: IntegrationSummary(
                 known.manifest.name, _deletable(known), known.manifest.carries_frames
             )
             for key, known in found.items()
@@ -131,7 +131,7 @@ class Integrations:
         return shown or BUILT_IN
 
 
-def away(integration: str) -> str:
+def describe_stopped(integration: str) -> str:
     """Return the error message for a stopped integration."""
     return f"integration {integration} is not running"
 
@@ -153,14 +153,14 @@ class IntegrationClient:
     ) -> A:
         """Call an operation, and wait up to `seconds`; raise the integration's error.
 
-        Also raises `NobodyAnswers` if the integration is stopped, `UpstreamTimeout` after
+        Also raises `NoResponders` if the integration is stopped, `UpstreamTimeout` after
         `seconds`, and `UpstreamFailed` for an invalid answer.
         """
         subject = operation_subject(integration, operation)
         try:
             return await self._client.call(subject, request, answer, seconds)
-        except NobodyAnswers as error:
-            raise NobodyAnswers(away(integration)) from error
+        except NoResponders as error:
+            raise NoResponders(describe_stopped(integration)) from error
         except Unavailable as error:
             if not isinstance(error.__cause__, TimeoutError):
                 raise
@@ -208,7 +208,7 @@ class IntegrationClient:
 
     async def carry(self, integration: str, device: DeviceRef, some: Sequence[Downlink]) -> None:
         """Let an integration queue downlinks for a device; raise its error."""
-        wanted = CarryDownlinks(device=device, downlinks=list(some))
+        wanted = QueueDownlinks(device=device, downlinks=list(some))
         await self.ask(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:

@@ -7,12 +7,12 @@ from typing import Any, Literal, Self, TypeVar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.frames import (
-    CarryDownlinks,
-    FramesTold,
-    TellDownlink,
-    TellFrames,
-    TellLink,
-    ToldFrame,
+    DeviceFrame,
+    FramesAnswer,
+    QueueDownlinks,
+    SendDownlinkState,
+    SendFrames,
+    SendLinkState,
 )
 from libs.common.contracts.integrations import (
     ANNOUNCE_EVERY,
@@ -21,9 +21,9 @@ from libs.common.contracts.integrations import (
     CallService,
     DeviceCommand,
     DeviceRef,
+    DeviceTsl,
     GetOwnValues,
     GetTsl,
-    GotTsl,
     ListDevices,
     ListedDevices,
     Manifest,
@@ -31,16 +31,16 @@ from libs.common.contracts.integrations import (
     OwnValues,
     PropertiesUpdated,
     PutDevice,
+    SendEvent,
+    SendOwnReport,
+    SendReply,
+    SendReport,
     ServiceResult,
-    TellEvent,
-    TellOwnReport,
-    TellReply,
-    TellReport,
     announce_subject,
-    tell_subject,
+    device_subject,
 )
 from libs.common.errors import MethodNotAllowed, ThingwayError
-from libs.common.jobs import ended
+from libs.common.jobs import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +67,14 @@ class IntegrationThings:
 
         Reports with the same `report_id` within two minutes are stored once.
         """
-        told = TellReport(
+        told = SendReport(
             tenant=tenant,
             identifier=identifier,
             properties=properties,
             ts=ts,
             report_id=report_id,
         )
-        await self._rpc.call(tell_subject(self._id, "report"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "report"), told, Acknowledged)
 
     async def event(
         self,
@@ -85,10 +85,10 @@ class IntegrationThings:
         ts: int | None = None,
     ) -> None:
         """Report an event of a device."""
-        told = TellEvent(
+        told = SendEvent(
             tenant=tenant, identifier=identifier, event_id=event_id, outputs=outputs, ts=ts
         )
-        await self._rpc.call(tell_subject(self._id, "event"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "event"), told, Acknowledged)
 
     async def reply(
         self,
@@ -101,7 +101,7 @@ class IntegrationThings:
         error: str | None = None,
     ) -> None:
         """Report the result of a command."""
-        told = TellReply(
+        told = SendReply(
             tenant=tenant,
             identifier=identifier,
             command_id=command_id,
@@ -109,48 +109,48 @@ class IntegrationThings:
             outputs=outputs,
             error=error,
         )
-        await self._rpc.call(tell_subject(self._id, "reply"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "reply"), told, Acknowledged)
 
-    async def frames(self, frames: Sequence[ToldFrame]) -> FramesTold:
+    async def frames(self, frames: Sequence[DeviceFrame]) -> FramesAnswer:
         """Send up to 500 uplinks; all but the refused are accepted when this returns."""
-        told = TellFrames(frames=list(frames))
-        return await self._rpc.call(tell_subject(self._id, "frames"), told, FramesTold)
+        told = SendFrames(frames=list(frames))
+        return await self._rpc.call(device_subject(self._id, "frames"), told, FramesAnswer)
 
-    async def downlink(self, told: TellDownlink) -> None:
+    async def downlink(self, told: SendDownlinkState) -> None:
         """Report the state of a downlink."""
-        await self._rpc.call(tell_subject(self._id, "downlink"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "downlink"), told, Acknowledged)
 
-    async def link(self, told: TellLink) -> None:
+    async def link(self, told: SendLinkState) -> None:
         """Report a join, or a device's answer to a status request."""
-        await self._rpc.call(tell_subject(self._id, "link"), told, Acknowledged)
+        await self._rpc.call(device_subject(self._id, "link"), told, Acknowledged)
 
     async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
         """Set properties of the integration itself; properties that its TSL lacks are ignored."""
-        told = TellOwnReport(tenant=tenant, properties=properties)
-        await self._rpc.call(tell_subject(self._id, "own_report"), told, Acknowledged)
+        told = SendOwnReport(tenant=tenant, properties=properties)
+        await self._rpc.call(device_subject(self._id, "own_report"), told, Acknowledged)
 
     async def own_values(self, tenant: str) -> OwnValues:
         """Return the latest values of the integration itself in a tenant."""
         return await self._rpc.call(
-            tell_subject(self._id, "own_values"), GetOwnValues(tenant), OwnValues
+            device_subject(self._id, "own_values"), GetOwnValues(tenant), OwnValues
         )
 
     async def put_device(self, tenant: str, name: str, device: NewDevice) -> DeviceRef:
         """Add or update a device that the integration discovered; only for built-in ones."""
         wanted = PutDevice(tenant=tenant, name=name, device=device)
-        return await self._rpc.call(tell_subject(self._id, "put_device"), wanted, DeviceRef)
+        return await self._rpc.call(device_subject(self._id, "put_device"), wanted, DeviceRef)
 
     async def tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
         """Return the TSL document of a device."""
         wanted = GetTsl(tenant=tenant, identifier=identifier)
-        return (await self._rpc.call(tell_subject(self._id, "get_tsl"), wanted, GotTsl)).tsl
+        return (await self._rpc.call(device_subject(self._id, "get_tsl"), wanted, DeviceTsl)).tsl
 
     async def devices(self) -> AsyncIterator[DeviceRef]:
         """Yield all devices of the integration, of all tenants, by id."""
         after = 0
         while True:
             wanted = ListDevices(after=after, limit=PAGE)
-            subject = tell_subject(self._id, "list_devices")
+            subject = device_subject(self._id, "list_devices")
             found = (await self._rpc.call(subject, wanted, ListedDevices)).devices
             for device in found:
                 yield device
@@ -189,7 +189,7 @@ class Integration:
         """Send a command to a device (`carries_commands`), and report its result later."""
         raise MethodNotAllowed(f"integration {self.manifest.id} does not carry commands")
 
-    async def downlink(self, wanted: CarryDownlinks) -> None:
+    async def downlink(self, wanted: QueueDownlinks) -> None:
         """Queue frames for a device (`carries_frames`), and report their state later."""
         raise MethodNotAllowed(f"integration {self.manifest.id} does not carry frames")
 
@@ -211,7 +211,7 @@ class IntegrationHost:
         self._rpc.offer("call", CallService, _named(integration.call))
         self._rpc.offer("updated", PropertiesUpdated, _named(_acknowledged(integration.updated)))
         self._rpc.offer("command", DeviceCommand, _acknowledged(integration.command))
-        self._rpc.offer("downlink", CarryDownlinks, _acknowledged(integration.downlink))
+        self._rpc.offer("downlink", QueueDownlinks, _acknowledged(integration.downlink))
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
         """The things of the integration."""
@@ -225,7 +225,7 @@ class IntegrationHost:
     async def stop(self) -> None:
         """Stop; the platform considers it stopped when the announcement expires."""
         if self._announcing is not None:
-            await ended(self._announcing)
+            await cancel_and_wait(self._announcing)
         await self._rpc.stop()
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ from typing import cast
 
 from libs.common.store.redis import Redis
 
-TAKE = (Path(__file__).parent / "token_bucket.lua").read_text()
+TAKE_SCRIPT = (Path(__file__).parent / "token_bucket.lua").read_text()
 """The beginning of a Lua script that takes permits; the rest follows."""
 _TAKE_ONLY = "return {take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}"
 
@@ -26,7 +26,7 @@ class TokenBuckets:
     def __init__(self, redis: Redis, owner: str) -> None:
         self._redis = redis
         self._owner = owner
-        self._script = redis.register_script(TAKE + _TAKE_ONLY)
+        self._script = redis.register_script(TAKE_SCRIPT + _TAKE_ONLY)
 
     async def take(
         self, key: str, *, rate: float, burst: int, wanted: int = 1
@@ -45,7 +45,7 @@ class TokenBuckets:
         await self._redis.delete(bucket_key(self._owner, key))
 
 
-def counted_address(address: str) -> str:
+def address_key(address: str) -> str:
     """Return the address, or the /64 network of an IPv6 address, which a client owns."""
     return address if ":" not in address else _network_of(address)
 

@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.auth import SHUT_OUT, SHUT_OUT_SECONDS, Done, ShutOut
+from libs.common.contracts.auth import BLOCK_SECONDS, BLOCK_USER, BlockUser, Done
 from libs.common.contracts.limits import Limits
 from libs.common.errors import ThingwayError
-from libs.common.jobs import Beside
-from libs.common.limits.tenants import KnownLimits
-from libs.common.recent import Recent
+from libs.common.jobs import NamedTasks
+from libs.common.limits.tenants import LimitsCache
+from libs.common.lru_cache import LruCache
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Excess(NamedTuple):
 class MessageMeter:
     """Applies the limits of tenants to their devices' messages and bytes."""
 
-    def __init__(self, limits: KnownLimits, burst: float = BURST) -> None:
+    def __init__(self, limits: LimitsCache, burst: float = BURST) -> None:
         self._limits = limits
         self._burst = burst
         self._meter = Meter()
@@ -125,13 +125,13 @@ REMEMBERED_USERS = 10_000
 """Users that are remembered."""
 
 
-class Floods:
+class FloodGuard:
     """Disconnects users of the bus that send too much, in the background."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
-        self._since: Recent[str, float] = Recent(REMEMBERED_USERS)
-        self._asking = Beside()
+        self._since: LruCache[str, float] = LruCache(REMEMBERED_USERS)
+        self._asking = NamedTasks()
 
     def __len__(self) -> int:
         """Return the number of remembered users; 0 if no user has sent too much."""
@@ -140,7 +140,7 @@ class Floods:
     def shuts_out(self, user: str) -> bool:
         """Return whether a user was disconnected recently, so that late messages are ignored."""
         since = self._since.get(user)
-        return since is not None and time.monotonic() < since + SHUT_OUT_SECONDS
+        return since is not None and time.monotonic() < since + BLOCK_SECONDS
 
     def end(self, user: str) -> None:
         """Disconnect a user, unless it was disconnected recently."""
@@ -150,7 +150,7 @@ class Floods:
 
     async def _end(self, user: str) -> None:
         try:
-            await self._rpc.call(SHUT_OUT, ShutOut(user), Done, timeout=TIMEOUT)
+            await self._rpc.call(BLOCK_USER, BlockUser(user), Done, timeout=TIMEOUT)
         except ThingwayError as error:
             self._since.pop(user)
             log.warning("%s sends too much, but cannot be disconnected: %s", user, error)

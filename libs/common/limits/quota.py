@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from libs.common.contracts.limits import AskUse
+from libs.common.contracts.limits import UsageRequest
 from libs.common.errors import TooManyRequests
-from libs.common.limits.tenants import KnownLimits, count_limited
-from libs.common.limits.use import Use
-from libs.common.recent import Recent
+from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.usage import Usage
+from libs.common.lru_cache import LruCache
 
 LIFE = 1.0
 """Minimum seconds for which a count is cached."""
@@ -45,7 +45,7 @@ class Quota:
     def __init__(
         self,
         collection: Any,
-        limits: KnownLimits,
+        limits: LimitsCache,
         limit: Literal["devices", "records"],
         tenant: str = "tenant",
         **only: Any,
@@ -56,7 +56,7 @@ class Quota:
         self._limit = limit
         self._field = tenant
         self._only = only
-        self._counted: Recent[str, _Counted] = Recent(KEPT)
+        self._counted: LruCache[str, _Counted] = LruCache(KEPT)
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def take(self, tenant: str) -> None:
@@ -74,7 +74,7 @@ class Quota:
         counted = await self._count(tenant, most)
         return max(0, counted.number + wanted - most), limit_reached(self._limit, most)
 
-    async def used(self, wanted: AskUse) -> Use:
+    async def used(self, wanted: UsageRequest) -> Usage:
         """Return the number of documents of a tenant, for `report_use`."""
         most: int = getattr(await self._limits.asked(wanted.tenant), self._limit)
         return {self._limit: (await self._count(wanted.tenant, most)).number}

@@ -9,7 +9,7 @@ from opentelemetry import metrics
 from libs.common.bus import RpcClient
 from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits
 from libs.common.errors import ThingwayError
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ KEPT = 10_000
 """Tenants whose limits are cached."""
 
 
-class KnownLimits:
+class LimitsCache:
     """The limits of each tenant; the defaults until `auth` has answered.
 
     A change takes effect within `LIFE` seconds. While `auth` is unavailable, the last known limits
@@ -39,7 +39,7 @@ class KnownLimits:
     def __init__(self, rpc: RpcClient, defaults: Limits | None = None) -> None:
         self._rpc = rpc
         self._defaults = defaults or Limits()
-        self._known: Recent[str, tuple[float, Limits]] = Recent(KEPT)
+        self._known: LruCache[str, tuple[float, Limits]] = LruCache(KEPT)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, tenant: str) -> Limits:

@@ -52,7 +52,7 @@ def end_with_parent() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def stand_back() -> None:
+def lower_priority() -> None:
     """Give this process the lowest priority.
 
     Linux may share the processor among sessions first (sched(7), autogroup). A worker has its own
@@ -63,7 +63,7 @@ def stand_back() -> None:
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
-def leave_idle_time(pid: int) -> None:
+def use_idle_time(pid: int) -> None:
     """Give a process only idle time, so that a processor that it uses counts as idle.
 
     Low priority does not suffice: if a processor looks busy, other processes queue on the next one.

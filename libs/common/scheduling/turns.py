@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from libs.common.errors import ThingwayError
-from libs.common.jobs import Beside, happened
+from libs.common.jobs import NamedTasks, wait_for_event
 from libs.common.scheduling.scheduler import FairScheduler
 from libs.common.store.mongo import StoreError
 from libs.common.store.redis import RedisError
@@ -54,7 +54,7 @@ async def take_turns(
     set. At most one step of a tenant runs at a time. A tenant whose step fails is retried with the
     next list.
     """
-    scheduler, working, wake = FairScheduler(name, workers), Beside(), wake or asyncio.Event()
+    scheduler, working, wake = FairScheduler(name, workers), NamedTasks(), wake or asyncio.Event()
     again: set[str] = set()
 
     async def work(tenant: str) -> None:
@@ -74,7 +74,7 @@ async def take_turns(
                         again.add(tenant)
             except AWAY as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
-            await happened(wake, period)
+            await wait_for_event(wake, period)
     finally:
         await working.stop()
 

@@ -9,7 +9,7 @@ import asyncio
 
 from pymongo import ReturnDocument
 
-from libs.common.store.mongo import Database, present
+from libs.common.store.mongo import Database, require_document
 
 FIRST = 1_000_000
 """The first id, large enough not to be confused with a row number."""
@@ -42,5 +42,5 @@ class IdAllocator:
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )
-        self._end = int(present(counter)["next"])
+        self._end = int(require_document(counter)["next"])
         self._next = self._end - self._block

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from pymongo import ReturnDocument
 
-from libs.common.jobs import ended
-from libs.common.store.mongo import Database, DuplicateKey, StoreError, present
+from libs.common.jobs import cancel_and_wait
+from libs.common.store.mongo import Database, DuplicateKey, StoreError, require_document
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Lease:
             )
         except DuplicateKey:
             return False
-        return bool(present(lease)["holder"] == self._holder)
+        return bool(require_document(lease)["holder"] == self._holder)
 
     async def release(self) -> None:
         """Release the lease, if this process holds it."""
@@ -102,7 +102,7 @@ class Leader:
 
     async def _end(self, *names: str) -> None:
         tasks = {name: self._tasks[name] for name in names}
-        await ended(*tasks.values())
+        await cancel_and_wait(*tasks.values())
         for name, task in tasks.items():
             del self._tasks[name]
             if not task.cancelled() and task.exception() is not None:

@@ -90,7 +90,7 @@ INDEX_NOT_FOUND = 27
 """MongoDB's error code for a missing index."""
 
 
-def present(document: Document | None) -> Document:
+def require_document(document: Document | None) -> Document:
     """Return a document that must exist, for example after an upsert."""
     if document is None:
         raise RuntimeError("MongoDB did not return the document that it wrote")
@@ -102,7 +102,7 @@ LONGEST_SEARCH = 1024
 replace one character by four."""
 
 
-def pattern_of(text: str, field: str = "keyword") -> str:
+def literal_pattern(text: str, field: str = "keyword") -> str:
     """Return a regular expression that matches `text` literally.
 
     MongoDB rejects patterns with NUL, but accepts its escape. Raises `InvalidInput` for the input
@@ -113,9 +113,9 @@ def pattern_of(text: str, field: str = "keyword") -> str:
     return re.escape(text).replace("\0", r"\x00")
 
 
-def containing(text: str, field: str = "keyword") -> dict[str, str]:
-    """Return the condition "contains `text`", ignoring case; raise as `pattern_of` does."""
-    return {"$regex": pattern_of(text, field), "$options": "i"}
+def contains_text(text: str, field: str = "keyword") -> dict[str, str]:
+    """Return the condition "contains `text`", ignoring case; raise as `literal_pattern` does."""
+    return {"$regex": literal_pattern(text, field), "$options": "i"}
 
 
 async def create_missing(database: Database, name: str, **options: Any) -> None:
@@ -129,7 +129,7 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
             raise
 
 
-def among(keys: Sequence[bytes]) -> Document:
+def key_range(keys: Sequence[bytes]) -> Document:
     """Return the condition that `_id` of a clustered collection is one of close `keys`.
 
     With bounds, MongoDB 6 reads the range from the first to the last key; without them, the whole
@@ -138,7 +138,7 @@ def among(keys: Sequence[bytes]) -> Document:
     return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
 
 
-async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
+async def existing_keys(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
     """Return the `keys` that exist in a clustered collection; each is looked up separately."""
     there: list[Document] = [
         {"$documents": [{"key": key} for key in keys]},
@@ -327,7 +327,7 @@ MOST_DAYS = 24_855
 """Maximum days in MongoDB's 32 bits of seconds."""
 
 
-async def keep_for(database: Database, collection: str, field: str, days: int) -> None:
+async def set_retention(database: Database, collection: str, field: str, days: int) -> None:
     """Keep documents for `days` after the time in `field`; 0 keeps them for ever.
 
     Expired documents are deleted within minutes; documents without the field are kept. Every

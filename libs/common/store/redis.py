@@ -105,7 +105,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Coalescing(Generic[Q, A]):
+class RequestBatcher(Generic[Q, A]):
     """Combines the requests of one iteration of the event loop into one round trip.
 
     The gateway handles 1.3 times as many requests/s as with one Redis GET each (measured).

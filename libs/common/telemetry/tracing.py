@@ -31,7 +31,7 @@ _UNTRACED = nullcontext(INVALID_SPAN)
 """The context manager for untraced code in an untraced task, which costs next to nothing."""
 
 
-class Doors:
+class Sampling:
     """The share (0 to 1) of new traces in this process that are recorded."""
 
     share = 0.0
@@ -60,15 +60,15 @@ def share_from(environ: Mapping[str, str]) -> float:
 
 def record_share() -> None:
     """Record the share of new traces that the environment sets."""
-    Doors.share = share_from(os.environ)
+    Sampling.share = share_from(os.environ)
 
 
-def is_chosen() -> bool:
+def is_sampled() -> bool:
     """Return whether a trace that begins now is recorded."""
-    return random.random() < Doors.share  # noqa: S311 - not a secret
+    return random.random() < Sampling.share  # noqa: S311 - not a secret
 
 
-def header_of(span: Span) -> str:
+def span_header(span: Span) -> str:
     """Return the `traceparent` for messages of `span`; empty if it is not recorded."""
     context = span.get_span_context()
     if not context.trace_flags.sampled:
@@ -78,7 +78,7 @@ def header_of(span: Span) -> str:
 
 def current_trace() -> str:
     """Return the `traceparent` of this task; empty without a trace."""
-    return header_of(trace.get_current_span())
+    return span_header(trace.get_current_span())
 
 
 def trace_header(value: str | None = None) -> dict[str, str]:
@@ -87,7 +87,7 @@ def trace_header(value: str | None = None) -> dict[str, str]:
     return {TRACE: value} if value else {}
 
 
-def trace_of(headers: Mapping[str, str] | None) -> str:
+def read_trace(headers: Mapping[str, str] | None) -> str:
     """Return the `traceparent` of a message; empty without one."""
     return headers.get(TRACE, "") if headers else ""
 
@@ -100,7 +100,7 @@ def span_context(value: str) -> SpanContext:
     return trace.get_current_span(found).get_span_context()
 
 
-def begin(
+def start_span(
     name: str,
     kind: SpanKind,
     value: str = "",
@@ -120,37 +120,37 @@ def begin(
     )
 
 
-def door(name: str, kind: SpanKind, remote: str = "") -> AbstractContextManager[Span]:
+def begin_trace(name: str, kind: SpanKind, remote: str = "") -> AbstractContextManager[Span]:
     """Begin a trace at an entry point, if it is sampled.
 
     `remote` is the `traceparent` of an external client. The trace has a link to it, but neither its
     id nor its sampling decision is used.
     """
-    if not is_chosen():
+    if not is_sampled():
         return _inside(INVALID_SPAN)
     other = span_context(remote)
-    return _inside(begin(name, kind, links=[Link(other)] if other.is_valid else ()))
+    return _inside(start_span(name, kind, links=[Link(other)] if other.is_valid else ()))
 
 
-def continued(
+def continue_trace(
     name: str, kind: SpanKind, value: str, attributes: Attributes = None
 ) -> AbstractContextManager[Span]:
     """Continue the trace of a message; without one, run untraced."""
-    return _inside(begin(name, kind, value, attributes=attributes) if value else INVALID_SPAN)
+    return _inside(start_span(name, kind, value, attributes=attributes) if value else INVALID_SPAN)
 
 
-def step(
+def trace_step(
     name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes = None
 ) -> AbstractContextManager[Span]:
     """Record a step of this task's trace, if it has one."""
     value = current_trace()
-    return _inside(begin(name, kind, value, attributes=attributes)) if value else _UNTRACED
+    return _inside(start_span(name, kind, value, attributes=attributes)) if value else _UNTRACED
 
 
-def batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
+def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
     """Begin a separate trace of a batch, with links to the traces of its items."""
     links = [Link(one) for value in values if value and (one := span_context(value)).is_valid]
-    return _inside(begin(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
+    return _inside(start_span(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
 
 
 def _inside(span: Span) -> AbstractContextManager[Span]:
@@ -165,14 +165,14 @@ def _current(span: Span) -> Iterator[Span]:
     try:
         yield span
     except BaseException as error:
-        failed(span, type(error).__name__)
+        mark_failed(span, type(error).__name__)
         raise
     finally:
         contexts.detach(token)
         span.end()
 
 
-def failed(span: Span, kind: str) -> None:
+def mark_failed(span: Span, kind: str) -> None:
     """Mark `span` as failed; `kind` is a word, because error messages may contain secrets."""
     span.set_status(StatusCode.ERROR)
     span.set_attribute("error.type", kind)

@@ -25,7 +25,7 @@ from libs.common.store.mongo import (
     Document,
     DuplicateKey,
     Session,
-    containing,
+    contains_text,
     find_page,
 )
 from services.auth.accounts.users import ID_BLOCK
@@ -237,7 +237,7 @@ class RoleStore:
         """Return one page of the roles matching `keyword`, and the number of all."""
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
-            query["name"] = containing(keyword)
+            query["name"] = contains_text(keyword)
         found, total = await find_page(
             self._roles, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit
         )

@@ -16,9 +16,9 @@ from libs.common.store.mongo import (
     Document,
     DuplicateKey,
     Session,
-    containing,
+    contains_text,
     find_page,
-    present,
+    require_document,
 )
 from services.auth.audit import Subject
 
@@ -200,7 +200,7 @@ class UserStore:
             )
         except DuplicateKey as error:
             raise _email_exists() from error
-        return msgspec.convert(present(document), StoredUser)
+        return msgspec.convert(require_document(document), StoredUser)
 
     async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
         """Replace the hash unless the password has changed meanwhile."""
@@ -243,7 +243,7 @@ class UserStore:
         fields: Mapping[str, int] | None,
     ) -> tuple[list[Document], int]:
         if keyword:
-            part = containing(keyword)
+            part = contains_text(keyword)
             query["$or"] = [{"nickname": part}, {"email": part}]
         order = wanted.order(columns)
         return await find_page(self._users, query, order, wanted.skip, wanted.limit, fields)

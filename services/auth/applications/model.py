@@ -8,7 +8,7 @@ import msgspec
 from libs.common.bus.accounts import application_user
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import Application
-from libs.common.http.console import PageRequest, Shown
+from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Kind, Principal
 from libs.common.identity.networks import is_inside
 from services.auth.audit import Subject
@@ -124,7 +124,7 @@ class ApplicationSearch(PageRequest):
     """Part of the name or client id, ignoring case."""
 
 
-class ShownApplication(Shown):
+class ShownApplication(ResponseModel):
     """An application without its secret."""
 
     application_id: str
@@ -137,7 +137,7 @@ class ShownApplication(Shown):
     """Unix time in ms."""
 
 
-class ShownSecret(Shown):
+class ShownSecret(ResponseModel):
     """An application with its secret, which is shown only once."""
 
     application_id: str

@@ -9,23 +9,23 @@ from msgspec.structs import replace
 
 from libs.common.bus import RpcClient, RpcServer
 from libs.common.contracts.auth import (
-    GIVE_DEVICE,
-    TAKE_DEVICE,
+    ASSIGN_DEVICE,
+    RECLAIM_DEVICE,
     Application,
     ApplicationRef,
     Applications,
     ApplicationSecret,
+    AssignDevice,
     CreateApplication,
     Done,
-    GiveDevice,
     ListApplications,
     OwnedDevice,
-    TakeDevice,
+    ReclaimDevice,
 )
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.http.console import name_of
+from libs.common.http.console import parse_name
 from libs.common.identity import Caller, Kind
-from libs.common.identity.networks import normalised
+from libs.common.identity.networks import normalize_network
 from libs.common.store.mongo import Session
 from services.auth.accounts.tenants import TenantStore
 from services.auth.applications.model import (
@@ -57,7 +57,7 @@ class ApplicationService:
 
         Raises `InvalidInput`, `Conflict`, and `NotFound` if the tenant does not exist.
         """
-        name = name_of(wanted.name, most=MAX_NAME)
+        name = parse_name(wanted.name, most=MAX_NAME)
         allowed = parse_allow_list(wanted.allowed_addresses)
         if not await self.tenants.exists(caller.tenant):
             raise NotFound(f"tenant `{caller.tenant}` does not exist", field="tenant")
@@ -109,7 +109,7 @@ class ApplicationService:
         Without events, its NATS connections are closed. Raises `InvalidInput`, `NotFound` and
         `Conflict`.
         """
-        name = name_of(wanted.name, most=MAX_NAME)
+        name = parse_name(wanted.name, most=MAX_NAME)
 
         def alter(before: StoredApplication) -> StoredApplication:
             events = before.events if wanted.events is None else wanted.events
@@ -161,16 +161,16 @@ class ApplicationService:
         Idempotent. Each repetition is recorded, so that no assignment is missing after a crash.
         """
         application = await self.get(caller, application_id)
-        wanted = GiveDevice(application.tenant, device_id, application.id, application.name)
-        device = await self.rpc.call(GIVE_DEVICE, wanted, OwnedDevice)
+        wanted = AssignDevice(application.tenant, device_id, application.id, application.name)
+        device = await self.rpc.call(ASSIGN_DEVICE, wanted, OwnedDevice)
         await self._record_device(caller, application, "device_given", device_id, device)
 
     async def reclaim_device(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Return a device of the application to the users; raises as `assign_device`."""
         application = await self.get(caller, application_id)
         user_id = caller.principal.user_id
-        wanted = TakeDevice(application.tenant, device_id, application.id, user_id)
-        device = await self.rpc.call(TAKE_DEVICE, wanted, OwnedDevice)
+        wanted = ReclaimDevice(application.tenant, device_id, application.id, user_id)
+        device = await self.rpc.call(RECLAIM_DEVICE, wanted, OwnedDevice)
         await self._record_device(caller, application, "device_taken", device_id, device)
 
     async def _record_device(
@@ -224,7 +224,7 @@ def parse_allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for at, text in enumerate(addresses):
         try:
-            found[normalised(text)] = None
+            found[normalize_network(text)] = None
         except ValueError as error:
             raise InvalidInput(str(error), field=f"allowed_addresses[{at}]") from error
     return tuple(found)

@@ -6,7 +6,14 @@ import msgspec
 
 from libs.common.errors import Conflict
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Session,
+    contains_text,
+    find_page,
+)
 from services.auth.accounts.users import ID_BLOCK
 from services.auth.applications.model import ApplicationSearch, StoredApplication
 
@@ -63,7 +70,7 @@ class ApplicationStore:
         """Return one page of the matching applications and the number of all."""
         query: Document = {"tenant": tenant}
         if wanted.keyword:
-            part = containing(wanted.keyword)
+            part = contains_text(wanted.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
         found, total = await find_page(
             self._applications, query, wanted.order(_COLUMNS), wanted.skip, wanted.limit

@@ -23,8 +23,8 @@ from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.identity.users import TENANT_LIFE, tenant_key
-from libs.common.jobs import Beside
-from libs.common.limits import TAKE, bucket_key
+from libs.common.jobs import NamedTasks
+from libs.common.limits import TAKE_SCRIPT, bucket_key
 from libs.common.store.redis import Redis
 from services.auth.callout.permissions import MAX_SHARED_CLIENTS, Admission
 from services.auth.connections import (
@@ -89,8 +89,8 @@ class AdmissionRegistry:
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
-        self._admit = redis.register_script(TAKE + script)
-        self._deleting = Beside()
+        self._admit = redis.register_script(TAKE_SCRIPT + script)
+        self._deleting = NamedTasks()
 
     async def admit(
         self, admission: Admission, connection: Connection, client_id: str | None

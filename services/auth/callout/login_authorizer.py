@@ -5,13 +5,13 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
-from libs.common.contracts.auth import Connection, Way
+from libs.common.contracts.auth import Connection, LoginProtocol
 from libs.common.contracts.integrations import LOGIN_PREFIX
-from libs.common.contracts.mqtt import login_of
+from libs.common.contracts.mqtt import mqtt_client_user
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
 from libs.common.identity.header import PassVerifier
-from libs.common.limits.tenants import KnownLimits, count_limited
+from libs.common.limits.tenants import LimitsCache, count_limited
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.bus_credentials import (
@@ -51,7 +51,7 @@ class LoginAuthorizer:
     integrations: IntegrationLoginStore
     registry: AdmissionRegistry
     connections: UserConnections
-    limits: KnownLimits
+    limits: LimitsCache
     refused: RefusedLoginRecorder
     passes: PassVerifier
     clients: MqttClients
@@ -146,7 +146,7 @@ class LoginAuthorizer:
         if not found.tenant:
             return None
         return Admission(
-            login_of(access_key),
+            mqtt_client_user(access_key),
             client_permissions(access_key),
             derive_credential(found.credential),
             found.tenant,
@@ -155,7 +155,7 @@ class LoginAuthorizer:
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self.passes.verify(key)
-        over: Way = "MQTT" if mqtt else "NATS"
+        over: LoginProtocol = "MQTT" if mqtt else "NATS"
         if certificate is None:
             found, shown = await self.devices.log_in(sn, key, over), ""
         else:

@@ -4,19 +4,25 @@ Devices over MQTT use the account of JetStream, because MQTT can set neither a r
 header. All other connections use the account `OUTSIDE`, where only `gateway-bus` receives their
 messages (docs/decisions/0020).
 
-Each identity receives replies below its own inbox prefix (`libs.common.bus.accounts.inbox`).
+Each identity receives replies below its own inbox prefix (`libs.common.bus.accounts.inbox_prefix`).
 """
 
 import msgspec
 
 from libs.common.bus import EVENTS
-from libs.common.bus.accounts import ACCOUNT, OUTSIDE, application_user, device_inbox, inbox
+from libs.common.bus.accounts import (
+    ACCOUNT,
+    OUTSIDE,
+    application_user,
+    device_inbox_prefix,
+    inbox_prefix,
+)
 from libs.common.bus.subjects import is_token, outside_topics, partitioned, up
 from libs.common.contracts.integrations import (
-    OUTSIDE_MAY_TELL,
+    EXTERNAL_OPERATIONS,
     announce_subject,
-    login_of,
-    tell_subject,
+    device_subject,
+    integration_user,
 )
 
 CHANNELS = ("report", "event", "reply")
@@ -74,7 +80,7 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     """
     sn = _token(sn, "the SN")
     mapped = [partitioned(sn, channel, "*") for channel in CHANNELS]
-    answers = "$MQTT.sub.>" if mqtt else f"{device_inbox(sn)}.>"
+    answers = "$MQTT.sub.>" if mqtt else f"{device_inbox_prefix(sn)}.>"
     return Permissions(
         publish=(*(up(sn, channel) for channel in CHANNELS), *(mapped if mqtt else ())),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
@@ -117,7 +123,7 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.API.CONSUMER.MSG.NEXT.{consumer}",
             f"$JS.ACK.{consumer}.>",
         ),
-        subscribe=(f"event.{tenant}.>", f"{inbox(application_user(client_id))}.>"),
+        subscribe=(f"event.{tenant}.>", f"{inbox_prefix(application_user(client_id))}.>"),
     )
 
 
@@ -132,8 +138,11 @@ def integration_permissions(integration: str) -> Permissions:
     return Permissions(
         publish=(
             announce_subject(integration),
-            *(tell_subject(integration, operation) for operation in OUTSIDE_MAY_TELL),
+            *(device_subject(integration, operation) for operation in EXTERNAL_OPERATIONS),
         ),
-        subscribe=(f"rpc.integration.{integration}.>", f"{inbox(login_of(integration))}.>"),
+        subscribe=(
+            f"rpc.integration.{integration}.>",
+            f"{inbox_prefix(integration_user(integration))}.>",
+        ),
         answers=True,
     )

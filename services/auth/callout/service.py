@@ -18,8 +18,8 @@ from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyPair
 from libs.common.contracts.auth import Connection
 from libs.common.errors import TooManyRequests
-from libs.common.identity.users import TenantsOfUsers
-from libs.common.jobs import Beside
+from libs.common.identity.users import UserTenants
+from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler, LaneFull
 from services.auth.callout.jwt import (
     AuthorizationRequest,
@@ -55,14 +55,14 @@ class Callout:
     """The callout subscription. Replicas share the requests as one queue group."""
 
     def __init__(
-        self, bus: Bus, authorizer: LoginAuthorizer, key: KeyPair, tenants: TenantsOfUsers
+        self, bus: Bus, authorizer: LoginAuthorizer, key: KeyPair, tenants: UserTenants
     ) -> None:
         self._bus = bus
         self._authorizer = authorizer
         self._key = key
         self._tenants = tenants
         self._log_ins = FairScheduler("bus log-ins", CONCURRENCY, items=WAITING)
-        self._delayed = Beside()
+        self._delayed = NamedTasks()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus import NobodyAnswers, RpcClient
+from libs.common.bus import NoResponders, RpcClient
 from libs.common.contracts import names
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import (
@@ -56,7 +56,7 @@ class ResourceOwners:
         wanted = names.DescribeIntegrations(tenant, None if ids is None else list(ids), keyword)
         try:
             found = await self.rpc.call(names.INTEGRATIONS, wanted, names.DescribedIntegrations)
-        except NobodyAnswers:
+        except NoResponders:
             return []
         return found.integrations
 
@@ -66,7 +66,7 @@ class ResourceOwners:
         """Return dashboards sorted by name; empty if no service offers dashboards."""
         try:
             return await self._request_dashboards(tenant, ids, keyword)
-        except NobodyAnswers:
+        except NoResponders:
             return []
 
     async def _request_dashboards(
@@ -90,7 +90,7 @@ class ResourceOwners:
                 part = wanted[first : first + BATCH]
                 try:
                     found = await self._find_existing(kind, tenant, part)
-                except NobodyAnswers:
+                except NoResponders:
                     found = part
                 existing |= {Resource(kind, each) for each in found}
         return [resource for resource in resources if resource not in existing]

@@ -7,7 +7,7 @@ import msgspec
 
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.http.console import LARGEST_PAGE, PageRequest, Shown
+from libs.common.http.console import LARGEST_PAGE, PageRequest, ResponseModel
 from libs.common.http.ids import NamedId, parse_id
 from services.auth.accounts.grants import Resource
 
@@ -31,14 +31,14 @@ class ResourceSearch(PageRequest, kw_only=True):
     resource_type: ResourceType | None = None
 
 
-class ShownResource(Shown):
+class ShownResource(ResponseModel):
     """A resource that a role is granted."""
 
     resource_id: str
     resource_type: ResourceType
 
 
-class RoleIntegration(Shown):
+class RoleIntegration(ResponseModel):
     """An integration that a role is granted, with its devices and entities."""
 
     integration_id: str
@@ -47,14 +47,14 @@ class RoleIntegration(Shown):
     entity_num: int
 
 
-class CandidateIntegration(Shown):
+class CandidateIntegration(ResponseModel):
     """An integration that a role could be granted."""
 
     integration_id: str
     integration_name: str
 
 
-class CandidateDevice(Shown):
+class CandidateDevice(ResponseModel):
     """A device that a role could be granted.
 
     `created_at` is in ms; the user is its creator.
@@ -77,7 +77,7 @@ class RoleDevice(CandidateDevice, kw_only=True):
     """Whether a grant of its integration or group includes it."""
 
 
-class RoleDashboard(Shown):
+class RoleDashboard(ResponseModel):
     """A dashboard.
 
     `created_at` is in ms; the user is its creator.

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.http import RequestCaller
-from libs.common.http.console import Page, delete, get, ids_of, post, put
+from libs.common.http.console import Page, delete, distinct_ids, get, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
@@ -103,7 +103,7 @@ async def set_role_menus(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
 ) -> dict[str, str]:
     """Replace the menus of a role."""
-    await roles.set_menus(caller, role_id, ids_of(data.menu_ids))
+    await roles.set_menus(caller, role_id, distinct_ids(data.menu_ids))
     return {}
 
 
@@ -151,7 +151,7 @@ async def add_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Assign a role to users."""
-    await roles.add_members(caller, role_id, ids_of(data.user_ids))
+    await roles.add_members(caller, role_id, distinct_ids(data.user_ids))
     return {}
 
 
@@ -160,7 +160,7 @@ async def remove_role_members(
     caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Remove a role from users."""
-    await roles.remove_members(caller, role_id, ids_of(data.user_ids))
+    await roles.remove_members(caller, role_id, distinct_ids(data.user_ids))
     return {}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.errors import Conflict, InvalidInput, MalformedRequest, NotFound
-from libs.common.http.console import Ids, PageRequest, Shown, name_of
+from libs.common.http.console import Ids, PageRequest, ResponseModel, parse_name
 from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
@@ -62,7 +62,7 @@ class RoleMade(msgspec.Struct):
     role_id: str
 
 
-class ShownRole(Shown):
+class ShownRole(ResponseModel):
     """A role. Counts are strings; `created_at` is in ms."""
 
     role_id: str
@@ -73,7 +73,7 @@ class ShownRole(Shown):
     role_integration_count: str
 
 
-class ShownMember(Shown):
+class ShownMember(ResponseModel):
     """A user of a role."""
 
     role_id: str
@@ -82,7 +82,7 @@ class ShownMember(Shown):
     user_email: str
 
 
-class ShownCandidate(Shown):
+class ShownCandidate(ResponseModel):
     """A user without a role."""
 
     user_id: str
@@ -133,7 +133,7 @@ class RoleService:
         """
         role = Role(
             id=await self.accounts.roles.next_id(),
-            name=name_of(wanted.name, most=MAX_NAME),
+            name=parse_name(wanted.name, most=MAX_NAME),
             description=_description(wanted.description or ""),
             created_at=datetime.now(UTC),
         )
@@ -148,7 +148,7 @@ class RoleService:
 
     async def update(self, caller: Caller, role_id: int, wanted: RoleBody) -> None:
         """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
-        name = name_of(wanted.name, most=MAX_NAME)
+        name = parse_name(wanted.name, most=MAX_NAME)
         description = None if wanted.description is None else _description(wanted.description)
 
         async def update_role(change: Change) -> None:

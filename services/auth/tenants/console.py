@@ -7,7 +7,7 @@ from litestar.openapi.spec import OpenAPIType, Parameter, Schema
 from litestar.params import JSONBody
 
 from libs.common.errors import InvalidInput
-from libs.common.http import RequestCaller, Requester, open_api
+from libs.common.http import RequestCaller, RequestPrincipal, open_api
 from libs.common.http.console import get, put
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import Connection
@@ -50,19 +50,21 @@ class TenantHandlers:
 
 
 @open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
-async def get_limits(principal: Requester, limits: Limits) -> TenantUse:
+async def get_limits(principal: RequestPrincipal, limits: Limits) -> TenantUse:
     """Get the limits of the application and its tenant, with their usage."""
     return await limits.get_usage(principal)
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])
-async def get_tenant_limits(principal: Requester, limits: Limits) -> TenantUse:
+async def get_tenant_limits(principal: RequestPrincipal, limits: Limits) -> TenantUse:
     """Get the limits of the tenant and of the caller, with their usage."""
     return await limits.get_usage(principal)
 
 
 @get("/tenant/settings", guards=[super_admins], tags=["Tenant settings"])
-async def get_tenant_settings(principal: Requester, tenant_settings: Settings) -> TenantSettings:
+async def get_tenant_settings(
+    principal: RequestPrincipal, tenant_settings: Settings
+) -> TenantSettings:
     """Get the settings of the tenant."""
     return await tenant_settings.get(principal.tenant)
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import to_ms
-from libs.common.contracts.limits import AskUse, GetLimits, Limits, SetLimits, TenantLimits
-from libs.common.decoding import worded
+from libs.common.contracts.limits import GetLimits, Limits, SetLimits, TenantLimits, UsageRequest
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
-from libs.common.limits.use import UseQuestions
+from libs.common.limits.usage import UsageCollector
 from services.auth.accounts.tenants import TenantStore
 from services.auth.audit import Subject
 from services.auth.changes import Change, Changes, operator
@@ -58,7 +58,7 @@ class TenantLimitsService:
     changes: Changes
     tenants: TenantStore
     defaults: Limits
-    questions: UseQuestions
+    questions: UsageCollector
 
     async def get(self, wanted: GetLimits) -> TenantLimits:
         """Return the limits of a tenant; the defaults if it does not exist."""
@@ -88,7 +88,7 @@ class TenantLimitsService:
 
         Raises as `UseQuestions.ask`.
         """
-        asked = AskUse(caller.tenant, caller.kind, caller.subject)
+        asked = UsageRequest(caller.tenant, caller.kind, caller.subject)
         used = {**await self.questions.ask(asked), **await self.tenants.count_usage(caller.tenant)}
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
@@ -114,4 +114,4 @@ def _check(name: str, value: int | None) -> None:
     try:
         msgspec.convert({} if value is None else {name: value}, Limits)
     except msgspec.ValidationError as error:
-        raise InvalidInput(worded(str(error)).reason, field=name) from error
+        raise InvalidInput(parse_validation_error(str(error)).reason, field=name) from error

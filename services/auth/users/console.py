@@ -7,8 +7,8 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 from litestar.params import FromPath, JSONBody
 
-from libs.common.http import HttpRequest, RequestCaller, Requester
-from libs.common.http.console import Page, delete, get, ids_of, post, put
+from libs.common.http import HttpRequest, RequestCaller, RequestPrincipal
+from libs.common.http.console import Page, delete, distinct_ids, get, post, put
 from libs.common.http.guards import super_admins, users
 from libs.common.http.ids import PathId
 from libs.common.http.request import address_of, principal_of, request_id_of
@@ -77,7 +77,7 @@ async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> TenantS
 
 
 @get(guards=[users])
-async def get_current_user(principal: Requester, directory: Directory) -> Profile:
+async def get_current_user(principal: RequestPrincipal, directory: Directory) -> Profile:
     """Get the current user with the available pages and functions."""
     return await directory.get_profile(principal)
 
@@ -91,7 +91,7 @@ async def change_own_password(
 
 
 @get("/sessions", guards=[users])
-async def list_own_sessions(principal: Requester, sessions: Sessions) -> list[OwnSession]:
+async def list_own_sessions(principal: RequestPrincipal, sessions: Sessions) -> list[OwnSession]:
     """List up to 100 active sessions of the caller, the current one first."""
     return await sessions.list(principal)
 
@@ -106,7 +106,7 @@ async def end_own_session(
 
 @post("/members/search")
 async def search_users(
-    principal: Requester, directory: Directory, data: JSONBody[UserSearch | None] = None
+    principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
 ) -> list[ShownUser] | Page[ShownUser]:
     """Search users by part of their nickname or e-mail address."""
     wanted = data or UserSearch()
@@ -162,13 +162,13 @@ async def delete_users(
     caller: RequestCaller, people: People, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
     """Delete users and revoke their tokens immediately. Unknown ids are ignored."""
-    await people.delete(caller, ids_of(data.user_id_list))
+    await people.delete(caller, distinct_ids(data.user_id_list))
     return {}
 
 
 @get("/members/{user_id:str}/menus")
 async def list_user_menus(
-    principal: Requester, directory: Directory, user_id: PathId
+    principal: RequestPrincipal, directory: Directory, user_id: PathId
 ) -> list[ShownMenu]:
     """List the pages and functions available to a user."""
     return flatten_menus(await directory.list_menus(principal, user_id))

@@ -5,7 +5,7 @@ import secrets
 import string
 
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.http.console import name_of
+from libs.common.http.console import parse_name
 
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 
@@ -31,7 +31,7 @@ def validate_email(text: str) -> str:
 
 def validate_nickname(text: str) -> str:
     """Return the stripped nickname; raise `InvalidInput` for `nickname`."""
-    return name_of(text, "nickname", 127)
+    return parse_name(text, "nickname", 127)
 
 
 SHORTEST, LONGEST = 8, 63

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.access import ResourceType
 from libs.common.envelope import Answer
-from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.console import Ids, PageRequest, ResponseModel
 from libs.common.http.ids import NamedId
 from services.auth.menus import MenuNode
 
@@ -77,7 +77,7 @@ class RoleName(msgspec.Struct):
     role_name: str
 
 
-class ShownUser(Shown):
+class ShownUser(ResponseModel):
     """A user in lists."""
 
     tenant_id: str
@@ -107,7 +107,7 @@ class Profile(msgspec.Struct, kw_only=True):
     """Whether the user may set values and call services of visible devices."""
 
 
-class OwnSession(Shown, kw_only=True):
+class OwnSession(ResponseModel, kw_only=True):
     """A session of the caller. Times are in ms."""
 
     session_id: str

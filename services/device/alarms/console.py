@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
-from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import Id, PathId
@@ -56,7 +56,7 @@ MOST_NAMED = 1000
     example={"keyword": "", "open": True, "page_size": 10, "page_number": 1},
 )
 async def search_alarms(
-    principal: Requester,
+    principal: RequestPrincipal,
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
 ) -> Streamed[Page[ShownAlarm]]:
@@ -69,7 +69,7 @@ async def search_alarms(
 
 @post("/count", guards=[READERS], example={"open": True})
 async def count_alarms(
-    principal: Requester,
+    principal: RequestPrincipal,
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
 ) -> AlarmNumbers:
@@ -79,7 +79,7 @@ async def count_alarms(
 
 @post("/claim", guards=[EDITORS], example={"alarm_ids": []})
 async def claim_alarms(
-    principal: Requester, alarms: NamedDependency[AlarmService], data: JSONBody[ClaimAlarms]
+    principal: RequestPrincipal, alarms: NamedDependency[AlarmService], data: JSONBody[ClaimAlarms]
 ) -> None:
     """Claim alarms: all unclaimed ones of a device, or selected ones."""
     await alarms.claim(principal, data)
@@ -87,7 +87,7 @@ async def claim_alarms(
 
 @post("/clear", guards=[EDITORS], example={"alarm_ids": []})
 async def clear_alarms(
-    principal: Requester, alarms: NamedDependency[AlarmService], data: JSONBody[ClearAlarms]
+    principal: RequestPrincipal, alarms: NamedDependency[AlarmService], data: JSONBody[ClearAlarms]
 ) -> None:
     """Clear alarms by hand; a rule may raise new ones after a return to normal."""
     await alarms.clear(principal, data)
@@ -127,21 +127,23 @@ async def export_alarms(
 
 @post("/search", guards=[READERS], example={"keyword": "hot", "page_size": 10, "page_number": 1})
 async def search_alarm_rules(
-    principal: Requester, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
+    principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
 ) -> Page[ShownRule]:
     """Search alarm rules; rules of products require access to all devices."""
     return await alarm_rules.search(principal, data or SearchRules())
 
 
 @get("/{rule_id:str}", guards=[READERS])
-async def get_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> ShownRule:
+async def get_alarm_rule(
+    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId
+) -> ShownRule:
     """Return an alarm rule."""
     return await alarm_rules.get(principal, rule_id)
 
 
 @post("/", guards=[EDITORS], example=RULE)
 async def create_alarm_rule(
-    principal: Requester, alarm_rules: Rules, data: JSONBody[PutRule]
+    principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[PutRule]
 ) -> RuleRef:
     """Create an alarm rule of a device or a product.
 
@@ -153,14 +155,16 @@ async def create_alarm_rule(
 
 @put("/{rule_id:str}", guards=[EDITORS], example=RULE)
 async def replace_alarm_rule(
-    principal: Requester, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
+    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
 ) -> None:
     """Replace an alarm rule; a change of its condition ends its alarms."""
     await alarm_rules.replace(principal, rule_id, data)
 
 
 @delete("/{rule_id:str}", guards=[EDITORS])
-async def delete_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> None:
+async def delete_alarm_rule(
+    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId
+) -> None:
     """Delete an alarm rule and end its alarms, which remain in the list."""
     await alarm_rules.delete(principal, rule_id)
 

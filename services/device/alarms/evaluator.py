@@ -31,7 +31,7 @@ from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
 from libs.common.scheduling.turns import Steps, take_turns
-from libs.common.telemetry.tracing import batch, trace_of
+from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.device.alarms import row_sources
 from services.device.alarms.decision import decide_silence, find_start
 from services.device.alarms.evaluations import (
@@ -261,7 +261,7 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
     """Return the consumer that all replicas share; it acknowledges stored results."""
 
     async def evaluate_messages(messages: list[Msg]) -> None:
-        with batch("alarms batch", [trace_of(message.headers) for message in messages]):
+        with trace_batch("alarms batch", [read_trace(message.headers) for message in messages]):
             events = ((message.subject, message.data) for message in messages)
             waiting = await evaluator.evaluate_events(event_tenant(messages[0]), events)
             late = {one.reply for one in messages if int(one.subject.split(".")[3]) in waiting}

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.bus.fitting import fitted
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import alarm_event, look_event
@@ -35,10 +35,12 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
 decode_request = msgspec.json.Decoder(EvaluationRequest).decode
 
 
-def request_message(request: EvaluationRequest, key: str, headers: dict[str, str]) -> Outgoing:
+def request_message(
+    request: EvaluationRequest, key: str, headers: dict[str, str]
+) -> OutgoingMessage:
     """Return the message `event.{tenant}.look.{deviceId}`; `key` is of the uplink."""
     subject = look_event(request.tenant, request.device_id)
-    return Outgoing(subject, msgspec.json.encode(request), f"l-{key}", headers)
+    return OutgoingMessage(subject, msgspec.json.encode(request), f"l-{key}", headers)
 
 
 def alarm_changed(

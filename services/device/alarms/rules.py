@@ -12,9 +12,9 @@ from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits, count_limited
+from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, containing, find_page
+from libs.common.store.mongo import Database, Document, contains_text, find_page
 from services.device.alarms.model import (
     Condition,
     EventCondition,
@@ -37,7 +37,7 @@ DELETED_MS = 60_000
 class RuleStore:
     """Reads and writes rules."""
 
-    def __init__(self, database: Database, limits: KnownLimits) -> None:
+    def __init__(self, database: Database, limits: LimitsCache) -> None:
         self._rules = database["alarm_rules"]
         self._limits = limits
         self._quota = Quota(self._rules, limits, "records")
@@ -161,7 +161,7 @@ class AlarmRules:
         if not grants.everything:
             query["$and"] = [{"device": {"$in": await self._visible_ids(principal.tenant, grants)}}]
         if wanted.keyword:
-            query["name"] = containing(wanted.keyword)
+            query["name"] = contains_text(wanted.keyword)
         if wanted.device_id is not None:
             query["device"] = wanted.device_id
         if wanted.product is not None:

@@ -51,7 +51,7 @@ class SearchAlarms(PageRequest, kw_only=True):
     rule_id: Id | None = None
 
 
-class ShownAlarm(console.Shown, kw_only=True):
+class ShownAlarm(console.ResponseModel, kw_only=True):
     """An alarm in a list; times in ms."""
 
     id: str
@@ -136,7 +136,7 @@ class RuleRef(msgspec.Struct):
     id: str
 
 
-class ShownRule(console.Shown, kw_only=True):
+class ShownRule(console.ResponseModel, kw_only=True):
     """An alarm rule; times in ms."""
 
     id: str

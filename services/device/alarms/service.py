@@ -11,12 +11,12 @@ import msgspec
 
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.http.console import Page, ids_of
-from libs.common.http.streaming import Streamed, in_parts, in_pieces
+from libs.common.http.console import Page, distinct_ids
+from libs.common.http.streaming import Streamed, join_pieces, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import csv_lines, safe_cell
-from libs.common.store.mongo import Document, containing
+from libs.common.store.mongo import Document, contains_text
 from libs.common.tsl import Tsl
 from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
@@ -78,7 +78,9 @@ class AlarmService:
             return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
 
         rows = self.store.queries.read(query, order, skip, wanted.size)
-        return wanted.streamed_page(in_parts(rows, complete), await self.store.queries.total(query))
+        return wanted.streamed_page(
+            map_batches(rows, complete), await self.store.queries.total(query)
+        )
 
     async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
         """Return how many alarms a search finds."""
@@ -109,7 +111,7 @@ class AlarmService:
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
         else:
-            query["_id"] = {"$in": ids_of(body.alarm_ids or [])}
+            query["_id"] = {"$in": distinct_ids(body.alarm_ids or [])}
             query.update(await self._visibility(principal.tenant, grants))
         while ids := await self.store.queries.ids(query, MOST_AT_ONCE):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
@@ -119,7 +121,7 @@ class AlarmService:
         """Clear alarms by hand; ignore cleared and hidden ones."""
         query: Document = {
             "tenant": principal.tenant,
-            "_id": {"$in": ids_of(body.alarm_ids)},
+            "_id": {"$in": distinct_ids(body.alarm_ids)},
             **await self._visibility(principal.tenant, await self.grants.of(principal)),
         }
         ids = await self.store.queries.ids(query, MOST_AT_ONCE)
@@ -135,7 +137,7 @@ class AlarmService:
             raise InvalidInput(
                 f"must be the name of a time zone. Got {timezone}", field="timezone"
             ) from error
-        return in_pieces(self._lines(await self._query(principal, wanted), zone))
+        return join_pieces(self._lines(await self._query(principal, wanted), zone))
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([HEAD])
@@ -150,10 +152,10 @@ class AlarmService:
         query: Document = {"tenant": principal.tenant, **seen}
         conditions: list[Document] = []
         if wanted.keyword:
-            part = containing(wanted.keyword)
+            part = contains_text(wanted.keyword)
             conditions.append({"$or": [{"content": part}, {"deviceName": part}]})
         if wanted.device_ids:
-            conditions.append({"device": {"$in": ids_of(wanted.device_ids)}})
+            conditions.append({"device": {"$in": distinct_ids(wanted.device_ids)}})
         if wanted.alarm_status and len(set(wanted.alarm_status)) == 1:
             unclaimed = wanted.alarm_status[0]
             conditions.append({"claimedAt": None if unclaimed else {"$ne": None}})

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import trace_header
 from services.device.alarms.condition_checks import bounded
@@ -81,7 +81,7 @@ class RuleAlarmTrigger(AlarmTrigger):
     def __init__(self, rule_index: RuleIndexCache) -> None:
         self._rule_index = rule_index
 
-    async def messages_for_batch(self, batch: Batch) -> list[Outgoing]:
+    async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return requests for a stored batch; raise `StoreError`."""
         index = await self._rule_index.index()
         return list(_batch_messages(index, batch)) if batch.reports or batch.events else []
@@ -96,7 +96,7 @@ class RuleAlarmTrigger(AlarmTrigger):
         return [OutboxEntry(one.subject, one.payload, headers=one.headers) for one in messages]
 
 
-def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[Outgoing]:
+def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[OutgoingMessage]:
     for report in batch.reports:
         thing = report.thing
         if thing.device and index.has_rules(thing.tenant):
@@ -115,7 +115,7 @@ def _subject(thing: Thing) -> tuple[str, int, str]:
 
 def _request_messages(
     index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, found: Iterable[RuleMatch]
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingMessage]:
     if each := list(found):
         until = time.monotonic() + UNCERTAIN_SECONDS
         request = EvaluationRequest(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
-from libs.common.process import Parts, provided_routers
+from libs.common.process import PackageParts, create_routers
 from services.device.alarms.console import ROUTERS
 from services.device.alarms.evaluator import DueStateSweep, Evaluator, build_consumer
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
@@ -33,7 +33,7 @@ class AlarmsPackage:
 
     store: AlarmStore
     eraser: AlarmEraser
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_alarms(
@@ -61,8 +61,8 @@ def wire_alarms(
     return AlarmsPackage(
         store=store,
         eraser=AlarmEraser(store, rules),
-        parts=Parts(
-            routers=provided_routers(handlers, others=ROUTERS),
+        parts=PackageParts(
+            routers=create_routers(handlers, others=ROUTERS),
             tasks=[build_consumer(bus, evaluator).run],
             jobs={"alarms": DueStateSweep(rules, store, evaluator, devices, values).run},
         ),

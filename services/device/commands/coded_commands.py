@@ -7,7 +7,7 @@ from pymongo import ReturnDocument
 
 from libs.common.contracts.frames import DownlinkState
 from libs.common.store.mongo import Collection as Stored
-from libs.common.store.mongo import Document, present
+from libs.common.store.mongo import Document, require_document
 from services.device.commands.model import OPEN, Command, SentDownlink
 
 FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
@@ -41,7 +41,9 @@ class CodedCommands:
             {**identity, "downlinks": {"$exists": False}, "status": {"$in": OPEN}},
             {"$set": {"downlinks": msgspec.to_builtins(made)}},
         )
-        kept = present(await self._commands.find_one(identity, {"downlinks": 1, "status": 1}))
+        kept = require_document(
+            await self._commands.find_one(identity, {"downlinks": 1, "status": 1})
+        )
         if kept["status"] not in OPEN:
             return []
         return msgspec.convert(kept["downlinks"], list[SentDownlink])

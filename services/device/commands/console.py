@@ -12,8 +12,8 @@ from litestar.params import JSONBody
 from libs.common.contracts.events import TaskStatus
 from libs.common.envelope import console_code
 from libs.common.errors import NotFound, ThingwayError
-from libs.common.http import Requester
-from libs.common.http.console import Page, PageRequest, Shown, get, ids_of, post
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import Page, PageRequest, ResponseModel, distinct_ids, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
@@ -146,7 +146,7 @@ class ConfiguredDevices(msgspec.Struct):
     example={"device_id_list": [], "properties": {"interval": 60}},
 )
 async def configure_each_device(
-    principal: Requester,
+    principal: RequestPrincipal,
     configurator: NamedDependency[BatchConfigurator],
     data: JSONBody[ConfigureDevices],
 ) -> ConfiguredDevices:
@@ -154,7 +154,7 @@ async def configure_each_device(
 
     Offline devices receive the update when they connect.
     """
-    ids = ids_of(data.device_id_list)
+    ids = distinct_ids(data.device_id_list)
     results = await configurator.configure(principal, ids, data.properties)
     return ConfiguredDevices([_shown(one, results[one]) for one in ids])
 
@@ -166,7 +166,7 @@ class FindCommands(PageRequest, kw_only=True):
     status: Annotated[list[TaskStatus], msgspec.Meta(max_length=5)] | None = None
 
 
-class ShownCommand(Shown, kw_only=True):
+class ShownCommand(ResponseModel, kw_only=True):
     """A command of a device and its result; times are in ms."""
 
     id: str
@@ -197,7 +197,7 @@ class ShownCommand(Shown, kw_only=True):
     example={"page_size": 20, "page_number": 1},
 )
 async def find_device_commands(
-    principal: Requester,
+    principal: RequestPrincipal,
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
@@ -229,7 +229,7 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
 
 @get("/device/{device_id:str}/tsl", guards=[holders(Function.DEVICE_VIEW)])
 async def get_device_tsl(
-    principal: Requester, device_commands: Commands, device_id: PathId
+    principal: RequestPrincipal, device_commands: Commands, device_id: PathId
 ) -> TslDocument:
     """Return the thing specification (TSL) that the device follows."""
     return await device_commands.tsl(principal, device_id)
@@ -237,7 +237,7 @@ async def get_device_tsl(
 
 @post("/device/{device_id:str}/properties", guards=[holders(Function.DEVICE_EDIT)])
 async def set_device_properties(
-    principal: Requester,
+    principal: RequestPrincipal,
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[SetProperties],
@@ -251,7 +251,7 @@ async def set_device_properties(
 
 @post("/device/{device_id:str}/services/call", guards=[holders(Function.DEVICE_EDIT)])
 async def call_service_of_device(
-    principal: Requester,
+    principal: RequestPrincipal,
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[CallDeviceService],

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.clock import to_ms
 from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
@@ -215,7 +215,7 @@ class Delivery:
         entries = [entry for command in commands for entry in command_messages(command)]
         await self.bus.publish(
             [
-                Outgoing(entry.subject, entry.payload, headers=entry.headers)
+                OutgoingMessage(entry.subject, entry.payload, headers=entry.headers)
                 for entry in entries
                 if entry.stream
             ]

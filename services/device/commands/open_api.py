@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import HttpRequest, Requester, ok
+from libs.common.http import HttpRequest, RequestPrincipal, ok
 from libs.common.http.ids import Id
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import operations_of
@@ -54,7 +54,7 @@ def task_address(task_id: int) -> dict[str, str]:
 )
 async def update_device_properties(
     request: HttpRequest,
-    principal: Requester,
+    principal: RequestPrincipal,
     commands: Commands,
     device_id: DeviceId,
     data: JSONBody[UpdateProperties],
@@ -68,7 +68,7 @@ async def update_device_properties(
 
 @get("/devices/{device_id:str}/config", tags=["Devices"])
 async def get_device_config(
-    principal: Requester, commands: Commands, device_id: DeviceId
+    principal: RequestPrincipal, commands: Commands, device_id: DeviceId
 ) -> Config:
     """Return the configuration of a device in the shape that a task accepts."""
     return await commands.config(principal, device_id)
@@ -82,7 +82,7 @@ async def get_device_config(
 )
 async def call_device_service(
     request: HttpRequest,
-    principal: Requester,
+    principal: RequestPrincipal,
     commands: Commands,
     device_id: DeviceId,
     data: JSONBody[CallService],
@@ -103,7 +103,7 @@ async def call_device_service(
     tags=["Tasks"],
 )
 async def create_tasks(
-    principal: Requester, commands: Commands, data: JSONBody[CreateTasks]
+    principal: RequestPrincipal, commands: Commands, data: JSONBody[CreateTasks]
 ) -> CreatedTasks:
     """Configure one or several devices, one task per device."""
     relations = await commands.create_tasks(principal, data)
@@ -111,7 +111,7 @@ async def create_tasks(
 
 
 @get("/tasks/{task_id:str}", tags=["Tasks"])
-async def get_task(principal: Requester, commands: Commands, task_id: TaskId) -> Task:
+async def get_task(principal: RequestPrincipal, commands: Commands, task_id: TaskId) -> Task:
     """Return the state of a configuration task or service call."""
     return await commands.task(principal, task_id)
 

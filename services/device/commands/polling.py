@@ -14,12 +14,12 @@ from nats.aio.subscription import Subscription
 
 from libs.common.bus import Bus
 from libs.common.bus.subjects import down_command
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.guards import devices
 from libs.common.http.open_api import get
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
-from libs.common.jobs import happened
+from libs.common.jobs import wait_for_event
 from services.device.commands.model import utc_now
 from services.device.commands.store import CommandStore
 from services.device.telemetry.http_presence import HttpPresence
@@ -70,7 +70,7 @@ class CommandPolls:
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
                     return Commands([one.to_wire() for one in taken if one.is_deliverable])
-                await happened(arrived, left)
+                await wait_for_event(arrived, left)
                 arrived.clear()
         return Commands([])
 
@@ -101,7 +101,7 @@ class CommandPolls:
 
 @get("/commands", waits=True)
 async def fetch_commands(
-    principal: Requester,
+    principal: RequestPrincipal,
     command_polls: NamedDependency[CommandPolls],
     sn: FromPath[str],
     wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,

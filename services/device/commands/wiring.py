@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from libs.common.process import Parts, provided_routers, start_and_stop
+from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.store.ids import IdAllocator
 from services.device.commands.completion import CommandCanceller, CommandCompletion
 from services.device.commands.console import ROUTER as CONSOLE
@@ -40,7 +40,7 @@ class CommandsPackage:
     service: CommandService
     store: CommandStore
     canceller: CommandCanceller
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_commands(
@@ -78,8 +78,8 @@ def wire_commands(
         service=service,
         store=store,
         canceller=CommandCanceller(store, bus),
-        parts=Parts(
-            routers=provided_routers(handlers, open_api=[OPEN_API], others=[POLLING, CONSOLE]),
+        parts=PackageParts(
+            routers=create_routers(handlers, open_api=[OPEN_API], others=[POLLING, CONSOLE]),
             resources=[start_and_stop(polls.start, polls.stop)],
             jobs={"delivery": delivery.run, "wiping": CommandWiper(store.write_only, bus).run},
         ),

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from libs.common.errors import InvalidInput
 from libs.common.http.console import PageRequest
 from libs.common.http.ids import parse_id
-from libs.common.integrations.client import ShownIntegration
+from libs.common.integrations.client import IntegrationSummary
 from libs.common.things import EntityType, ValueType
 from services.device.entities.schemas import AdvancedSearch, ColumnFilter
 from services.device.entities.search_filters import (
@@ -59,7 +59,7 @@ class NameResolver:
     """Resolves names in a filter."""
 
     tenant: str
-    integrations: Mapping[str, ShownIntegration]
+    integrations: Mapping[str, IntegrationSummary]
     groups: GroupStore
     tags: EntityTags
 

@@ -9,8 +9,8 @@ from litestar.response import Stream
 from msgspec import UNSET
 
 from libs.common.clock import to_ms
-from libs.common.http import HttpRequest, Requester, principal_of
-from libs.common.http.console import Page, get, ids_of, post, put
+from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http.console import Page, distinct_ids, get, post, put
 from libs.common.http.guards import commanders, holders, users
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import operations_of
@@ -81,7 +81,7 @@ FINDERS = (
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
-    principal: Requester,
+    principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
 ) -> Streamed[list[ShownEntity] | Page[ShownEntity]]:
@@ -95,7 +95,7 @@ async def search_entities(
     example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
 )
 async def search_entities_by_columns(
-    principal: Requester,
+    principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
 ) -> Streamed[Page[ShownEntity]]:
@@ -108,19 +108,19 @@ async def search_entities_by_columns(
 
 @post("/batch-get-status", guards=[holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
-    principal: Requester, entities: Entities, data: JSONBody[AskStatus]
+    principal: RequestPrincipal, entities: Entities, data: JSONBody[AskStatus]
 ) -> Streamed[dict[str, LatestValue]]:
     """Return latest values by id of entities that the caller may see.
 
     The value of an entity without one is empty.
     """
-    ids = ids_of(data.entity_ids)
+    ids = distinct_ids(data.entity_ids)
     return await entities.statuses(principal, ids)
 
 
 @get("/{entity_id:str}/children", guards=[holders(*READERS, Function.INTEGRATION_VIEW)])
 async def list_entity_children(
-    principal: Requester, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: Entities, entity_id: PathId
 ) -> list[ShownEntity]:
     """List members of an OBJECT, inputs of a service, or outputs of an event."""
     return await entities.children(principal, entity_id)
@@ -128,7 +128,7 @@ async def list_entity_children(
 
 @get("/{entity_id:str}/meta", guards=[users])
 async def get_entity_meta(
-    principal: Requester, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: Entities, entity_id: PathId
 ) -> EntityMeta:
     """Return the metadata of an entity."""
     return await entities.meta(principal, entity_id)
@@ -136,7 +136,7 @@ async def get_entity_meta(
 
 @get("/{entity_id:str}/status", guards=[holders(*READERS)])
 async def get_entity_status(
-    principal: Requester, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: Entities, entity_id: PathId
 ) -> EntityStatus:
     """Return the latest value of a property; empty without a value or grant."""
     return await entities.status(principal, entity_id)
@@ -146,7 +146,7 @@ async def get_entity_status(
     "/history/search", guards=[holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)]
 )
 async def search_entity_history(
-    principal: Requester,
+    principal: RequestPrincipal,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
 ) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
@@ -156,7 +156,7 @@ async def search_entity_history(
 
 @post("/history/aggregate", guards=[holders(*READERS)])
 async def aggregate_entity_history(
-    principal: Requester,
+    principal: RequestPrincipal,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[AggregateHistory],
 ) -> Aggregate:
@@ -200,7 +200,7 @@ async def export_entity_history(
 
 @post("/property/update", guards=[commanders], waits=True)
 async def update_entity_properties(
-    principal: Requester,
+    principal: RequestPrincipal,
     entity_writer: NamedDependency[EntityWriter],
     data: JSONBody[UpdateEntities],
 ) -> None:
@@ -233,7 +233,7 @@ async def call_entity_services(
 
 @post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)])
 async def create_entity(
-    principal: Requester, custom_entities: Custom, data: JSONBody[CreateEntity]
+    principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[CreateEntity]
 ) -> EntityMeta:
     """Create an entity `system.integration.{identifier}`, or a child of one."""
     return await custom_entities.create(principal, data)
@@ -241,7 +241,10 @@ async def create_entity(
 
 @put("/{entity_id:str}", guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)])
 async def update_entity(
-    principal: Requester, custom_entities: Custom, entity_id: PathId, data: JSONBody[UpdateEntity]
+    principal: RequestPrincipal,
+    custom_entities: Custom,
+    entity_id: PathId,
+    data: JSONBody[UpdateEntity],
 ) -> None:
     """Rename an entity, or change the attributes of a custom property."""
     await custom_entities.update(principal, entity_id, data)
@@ -249,7 +252,7 @@ async def update_entity(
 
 @post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)])
 async def delete_entities(
-    principal: Requester, custom_entities: Custom, data: JSONBody[DeleteEntities]
+    principal: RequestPrincipal, custom_entities: Custom, data: JSONBody[DeleteEntities]
 ) -> None:
     """Delete custom entities with their children; ignore other ids."""
     await custom_entities.delete(principal, data)
@@ -268,21 +271,21 @@ Tags = NamedDependency[EntityTags]
 
 @post("/search", guards=[users], example={"keyword": "zone", "page_size": 10, "page_number": 1})
 async def find_entity_tags(
-    principal: Requester, entity_tags: Tags, data: JSONBody[FindTags | None] = None
+    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[FindTags | None] = None
 ) -> Page[ShownTag]:
     """Search tags of the tenant, newest first."""
     return await entity_tags.search(principal, data or FindTags())
 
 
 @get("/number", guards=[users])
-async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumber:
+async def count_entity_tags(principal: RequestPrincipal, entity_tags: Tags) -> TagNumber:
     """Count the tags of the tenant; at most 300."""
     return TagNumber(await entity_tags.count(principal))
 
 
 @post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
 async def create_entity_tag(
-    principal: Requester, entity_tags: Tags, data: JSONBody[WrittenTag]
+    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[WrittenTag]
 ) -> TagRef:
     """Create a tag."""
     return TagRef(str(await entity_tags.create(principal, data)))
@@ -290,7 +293,7 @@ async def create_entity_tag(
 
 @put("/{tag_id:str}", guards=[MANAGERS])
 async def update_entity_tag(
-    principal: Requester, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
+    principal: RequestPrincipal, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
 ) -> None:
     """Change name, colour and description of a tag."""
     await entity_tags.update(principal, tag_id, data)
@@ -298,14 +301,16 @@ async def update_entity_tag(
 
 @post("/delete", guards=[MANAGERS], example={"ids": []})
 async def delete_entity_tags(
-    principal: Requester, entity_tags: Tags, data: JSONBody[DeleteTags]
+    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[DeleteTags]
 ) -> None:
     """Delete tags, also from entities; ignore unknown ids."""
     await entity_tags.delete(principal, data.ids)
 
 
 @post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])
-async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBody[MapTags]) -> None:
+async def map_entity_tags(
+    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[MapTags]
+) -> None:
     """Add, replace or remove tags of entities that the caller may see, all or none."""
     await entity_tags.map(principal, data)
 

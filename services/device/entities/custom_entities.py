@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
+from libs.common.contracts.flows import FlowServiceAnswer, PutFlowService, RemoveFlowService
 from libs.common.errors import Conflict, InvalidInput
-from libs.common.http.console import ids_of
+from libs.common.http.console import distinct_ids
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantsOverRpc
+from libs.common.identity.grants import GrantsClient
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
 from libs.common.things import LAST_MEMBER, SYSTEM, number_of, thing_of
@@ -54,7 +54,7 @@ class CustomEntityStore:
         mongo: Mongo,
         own: OwnThings,
         latest: LatestValues,
-        limits: KnownLimits,
+        limits: LimitsCache,
         ids: IdAllocator,
     ) -> None:
         self._mongo = mongo
@@ -205,7 +205,7 @@ class CustomEntities:
     store: CustomEntityStore
     entities: EntityService
     directory: EntityDirectory
-    grants: GrantsOverRpc
+    grants: GrantsClient
     tags: TagStore
 
     async def create(self, principal: Principal, body: CreateEntity) -> EntityMeta:
@@ -248,7 +248,7 @@ class CustomEntities:
 
         The service of a flow rejects the request: it is deleted with its flow.
         """
-        found = await self.directory.by_ids(principal.tenant, ids_of(body.entity_ids))
+        found = await self.directory.by_ids(principal.tenant, distinct_ids(body.entity_ids))
         custom = {key: entity for key, entity in found.items() if entity.customized}
         for entity in custom.values():
             if entity.thing.flow is not None:
@@ -269,18 +269,18 @@ class CustomEntities:
         await self.tags.forget(sorted(gone))
         await self.grants.forget_entities(principal.tenant, sorted(gone))
 
-    async def put_flow_service(self, wanted: PutFlowService) -> Settled:
+    async def put_flow_service(self, wanted: PutFlowService) -> FlowServiceAnswer:
         """Create or update the service of a flow; raise `Conflict`."""
         await self.store.put_flow_service(wanted)
-        return Settled()
+        return FlowServiceAnswer()
 
-    async def remove_flow_service(self, wanted: RemoveFlowService) -> Settled:
+    async def remove_flow_service(self, wanted: RemoveFlowService) -> FlowServiceAnswer:
         """Delete the service of a flow, if it exists."""
         known = await self.store.remove_flow_service(wanted.tenant, wanted.flow_id)
         gone = _entity_ids(of_thing(known)) if known else []
         await self.tags.forget(gone)
         await self.grants.forget_entities(wanted.tenant, gone)
-        return Settled()
+        return FlowServiceAnswer()
 
 
 def _entity_ids(thing: EntityThing) -> list[int]:

@@ -13,10 +13,10 @@ import msgspec
 
 from libs.common.clock import from_ms, now_ms
 from libs.common.errors import InvalidInput
-from libs.common.http.console import Page, ids_of
-from libs.common.http.streaming import Streamed, in_pieces
+from libs.common.http.console import Page, distinct_ids
+from libs.common.http.streaming import Streamed, join_pieces
 from libs.common.identity import Principal
-from libs.common.integrations.client import Integrations, ShownIntegration
+from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.entities.history_store import Record, Span, ValueSource, ValueStore
 from services.device.entities.schemas import (
@@ -63,9 +63,9 @@ class EntityHistory:
         given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
         if not given:
             raise InvalidInput("entity_id is required", field="entity_id")
-        if len(ids_of(given)) > MOST_ENTITIES:
+        if len(distinct_ids(given)) > MOST_ENTITIES:
             raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
-        entities = await self.entities.find_visible(principal, ids_of(given))
+        entities = await self.entities.find_visible(principal, distinct_ids(given))
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self.store.page(sources, span, body.skip, limit)
@@ -206,19 +206,19 @@ class EntityExport:
         Raises before the first line: `InvalidInput`, `NotFound` for a hidden entity, `Forbidden`
         for a user without any grant.
         """
-        wanted = ids_of(ids)
+        wanted = distinct_ids(ids)
         if not 1 <= len(wanted) <= MOST_EXPORTED:
             raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
         span, times = self.history.span(start, end), _parse_zone(zone)
         entities = await self.entities.find_all(principal, wanted)
         integrations = await self.integrations.known()
-        return in_pieces(self._lines(entities, span, integrations, times))
+        return join_pieces(self._lines(entities, span, integrations, times))
 
     async def _lines(
         self,
         entities: Sequence[Entity],
         span: Span,
-        integrations: Mapping[str, ShownIntegration],
+        integrations: Mapping[str, IntegrationSummary],
         zone: tzinfo,
     ) -> AsyncGenerator[bytes, None]:
         yield csv_lines([COLUMNS])

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from libs.common.bus import RpcServer
-from libs.common.bus.hops import led_by
+from libs.common.bus.hops import carrying_hops
 from libs.common.contracts.entities import (
     MOST,
     CalledServices,
@@ -118,7 +118,7 @@ class EntityRpc:
                 update.error = update.error or error
 
     async def _write(self, update: FlowUpdate) -> None:
-        with led_by(update.hops):
+        with carrying_hops(update.hops):
             try:
                 await self.writer.write(
                     _platform(update.tenant),
@@ -139,7 +139,7 @@ class EntityRpc:
         missing = _missing(wanted.exchange, found)
         if missing:
             raise missing
-        with led_by(wanted.hops):
+        with carrying_hops(wanted.hops):
             who = _platform(wanted.tenant)
             called = await self.caller.call_entities(
                 who, wanted.exchange, found, dry_run=wanted.dry_run

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.envelope import Answer
 from libs.common.http import console
-from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.console import Ids, PageRequest, ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
@@ -56,7 +56,7 @@ class TagRef(msgspec.Struct):
     id: str
 
 
-class EntityTag(Shown, kw_only=True):
+class EntityTag(ResponseModel, kw_only=True):
     """A tag of an entity."""
 
     id: str
@@ -165,7 +165,7 @@ class WorkflowRef(msgspec.Struct):
     name: str
 
 
-class ShownEntity(Shown, kw_only=True):
+class ShownEntity(ResponseModel, kw_only=True):
     """An entity in a list; times in ms."""
 
     entity_id: str
@@ -197,7 +197,7 @@ class ShownEntity(Shown, kw_only=True):
     """
 
 
-class EntityMeta(Shown, kw_only=True):
+class EntityMeta(ResponseModel, kw_only=True):
     """Metadata of an entity; times in ms."""
 
     id: str
@@ -216,7 +216,7 @@ class EntityMeta(Shown, kw_only=True):
     updated_at: int
 
 
-class EntityStatus(Shown, kw_only=True):
+class EntityStatus(ResponseModel, kw_only=True):
     """Latest value of an entity; empty without a value.
 
     `timestamp` is the time of the value: ms, as text. `updated_at` is its older name.
@@ -234,7 +234,7 @@ class AskStatus(msgspec.Struct):
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_STATUS)]
 
 
-class LatestValue(Shown, kw_only=True):
+class LatestValue(ResponseModel, kw_only=True):
     """Latest value of an entity; empty without a value. `timestamp`: ms, as text."""
 
     value: Any = None
@@ -279,7 +279,7 @@ class ValueCount(msgspec.Struct, kw_only=True):
     count: int
 
 
-class Aggregate(Shown, kw_only=True):
+class Aggregate(ResponseModel, kw_only=True):
     """An aggregate; empty without values. Only COUNT has `count_result`."""
 
     value: Any = None

@@ -9,11 +9,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from libs.common.clock import to_ms
-from libs.common.http.console import Page, PageRequest, ids_of
-from libs.common.http.streaming import Streamed, begun_with, each, in_parts
+from libs.common.http.console import Page, PageRequest, distinct_ids
+from libs.common.http.streaming import Streamed, chain_rows, iterate_rows, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
-from libs.common.integrations.client import Integrations, ShownIntegration
+from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.things import entity_id
 from services.device.entities.advanced_search import (
     AdvancedFilter,
@@ -63,7 +63,7 @@ MOST_WITH_EVENTS = 200
 """Rows of a page up to which events have outputs: each kind needs a query."""
 MAX_ENTITIES = 10_000
 """Maximum entities of a response."""
-ShownIntegrations = Mapping[str, ShownIntegration]
+ShownIntegrations = Mapping[str, IntegrationSummary]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class EntitySearch:
         page = await self._page(await self._build_request(principal, body, integrations), body)
         show = partial(self._show_rows, principal.tenant, integrations)
         return Streamed(
-            replace(page, content=[]) if body.paged else [], in_parts(each(page.content), show)
+            replace(page, content=[]) if body.paged else [],
+            map_batches(iterate_rows(page.content), show),
         )
 
     async def search_advanced(
@@ -129,9 +130,9 @@ class EntitySearch:
             await self._add_values(entities, rows, with_events=with_events)
             return rows
 
-        rows = in_parts(each(page.content), show, VALUES_TOGETHER)
+        rows = map_batches(iterate_rows(page.content), show, VALUES_TOGETHER)
         first = await self._key_rows(principal, body, integrations)
-        return Streamed(replace(page, content=[]), begun_with(first, rows))
+        return Streamed(replace(page, content=[]), chain_rows(first, rows))
 
     async def _key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
@@ -155,7 +156,7 @@ class EntitySearch:
     async def _build_request(
         self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
     ) -> SearchRequest:
-        ids = None if body.entity_ids is None else ids_of(body.entity_ids)
+        ids = None if body.entity_ids is None else distinct_ids(body.entity_ids)
         if body.entity_keys is not None:
             known = await self.directory.by_keys(principal.tenant, body.entity_keys)
             named = {entity.id for entity in known.values()}

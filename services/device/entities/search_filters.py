@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from libs.common.integrations.client import ShownIntegration
-from libs.common.store.mongo import containing, pattern_of
+from libs.common.integrations.client import IntegrationSummary
+from libs.common.store.mongo import contains_text, literal_pattern
 from libs.common.things import device_key, member_key
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
@@ -95,7 +95,7 @@ class Keyword:
     def __init__(
         self,
         text: str,
-        integrations: Mapping[str, ShownIntegration],
+        integrations: Mapping[str, IntegrationSummary],
         *,
         names: bool = True,
         keys: bool = True,
@@ -104,7 +104,7 @@ class Keyword:
         self._text = text
         self._lower = text.lower()
         self._names, self._keys = names, keys
-        self._find = re.compile(pattern_of(text), re.IGNORECASE).search
+        self._find = re.compile(literal_pattern(text), re.IGNORECASE).search
         self._named = {
             one
             for one, known in integrations.items()
@@ -143,7 +143,7 @@ class Keyword:
 
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions; a device that meets one has only matching entities."""
-        found: list[dict[str, Any]] = [{"name": containing(self._text)}] if self._names else []
+        found: list[dict[str, Any]] = [{"name": contains_text(self._text)}] if self._names else []
         whole: set[str] = set(self._named)
         if self._keys:
             found += self._with_keys(integrations, whole)
@@ -156,21 +156,21 @@ class Keyword:
         body = self._lower.removesuffix(".")
         end = "$" if body != self._lower else ""
         if "." not in body:
-            yield {"snKey": {"$regex": pattern_of(body.upper()) + end}}
+            yield {"snKey": {"$regex": literal_pattern(body.upper()) + end}}
         for integration in integrations:
             before = device_key(integration, "").lower()
             if self._lower in before:
                 whole.add(integration)
                 continue
             for serial in _serial_prefixes(body, before):
-                begins = {"$regex": f"^{pattern_of(serial.upper())}{end}"}
+                begins = {"$regex": f"^{literal_pattern(serial.upper())}{end}"}
                 yield {"integration": integration, "snKey": begins}
 
     def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
         """Return the condition on devices whose keys end with `head`."""
         found: list[dict[str, Any]] = []
         if "." not in head:
-            found.append({"snKey": {"$regex": f"{pattern_of(head.upper())}$"}})
+            found.append({"snKey": {"$regex": f"{literal_pattern(head.upper())}$"}})
         found.extend(
             {"integration": integration, "snKey": serial.upper()}
             for integration in integrations
@@ -215,7 +215,7 @@ class KeyPrefix:
             if before.startswith(self._lower):
                 found.append({"integration": integration})
             elif rest != self._lower and "." not in rest:
-                serial = {"$regex": f"^{pattern_of(rest.upper())}"}
+                serial = {"$regex": f"^{literal_pattern(rest.upper())}"}
                 found.append({"integration": integration, "snKey": serial})
         return found
 
@@ -290,10 +290,10 @@ def text_matches(operator: str, text: str, name: str | None) -> bool:
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
     """Return the condition that a stored field matches an operator."""
     conditions: dict[str, Any] = {
-        "CONTAINS": containing(text, FIELD),
+        "CONTAINS": contains_text(text, FIELD),
         "EQ": {"$eq": text},
-        "START_WITH": {"$regex": f"^{pattern_of(text, FIELD)}", "$options": "i"},
-        "END_WITH": {"$regex": f"{pattern_of(text, FIELD)}$", "$options": "i"},
+        "START_WITH": {"$regex": f"^{literal_pattern(text, FIELD)}", "$options": "i"},
+        "END_WITH": {"$regex": f"{literal_pattern(text, FIELD)}$", "$options": "i"},
     }
     positive = conditions[NEGATED.get(operator, operator)]
     return {field_name: {"$not": positive} if operator in NEGATED else positive}
@@ -308,7 +308,7 @@ class TextFilter:
 
     @classmethod
     def from_source_name(
-        cls, name: str | None, integrations: Mapping[str, ShownIntegration]
+        cls, name: str | None, integrations: Mapping[str, IntegrationSummary]
     ) -> "TextFilter":
         """Return a filter by part of a device or integration name; None matches all."""
         found = cls()
@@ -317,7 +317,7 @@ class TextFilter:
             found.conditions.append(
                 {
                     "$or": [
-                        {"name": containing(name, "entity_source_name")},
+                        {"name": contains_text(name, "entity_source_name")},
                         {"integration": {"$in": named}},
                     ]
                 }
@@ -335,7 +335,7 @@ class TextFilter:
 
 
 def find_integrations(
-    operator: str, text: str, integrations: Mapping[str, ShownIntegration]
+    operator: str, text: str, integrations: Mapping[str, IntegrationSummary]
 ) -> Sequence[str]:
     """Return the integrations whose names match an operator."""
     return sorted(

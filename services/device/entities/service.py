@@ -11,10 +11,10 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.decoding import copy_fields
 from libs.common.errors import Forbidden, InvalidInput, NotFound
-from libs.common.http.streaming import Streamed, each, in_parts
+from libs.common.http.streaming import Streamed, iterate_rows, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.integrations.client import Integrations, ShownIntegration
+from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.jobs import gather_limited
 from libs.common.store.mongo import Document
 from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS, SYSTEM
@@ -258,7 +258,7 @@ class EntityService:
             values = await self._latest(principal.tenant, entities)
             return [(str(one.id), value) for one, value in zip(entities, values, strict=True)]
 
-        return Streamed({}, in_parts(each(seen), read, VALUES_TOGETHER))
+        return Streamed({}, map_batches(iterate_rows(seen), read, VALUES_TOGETHER))
 
     async def _filter_visible(
         self, principal: Principal, entities: Mapping[int, Entity]
@@ -315,7 +315,7 @@ def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
-def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:
+def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary]) -> ShownEntity:
     """Return the row of an entity in a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)

@@ -13,11 +13,11 @@ import msgspec
 from pymongo import DeleteOne, UpdateOne
 
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.http.console import Page, ids_of
+from libs.common.http.console import Page, distinct_ids
 from libs.common.identity import Principal
 from libs.common.jobs import gather_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing, find_page
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, contains_text, find_page
 from libs.common.things import LAST_MEMBER, entity_id
 from services.device.entities.schemas import (
     MOST_OF_ENTITY,
@@ -94,7 +94,7 @@ class TagStore(ThingDataStore):
         """Return a page of tags in order, and how many match."""
         query: Document = {"tenant": tenant}
         if wanted.keyword:
-            text = containing(wanted.keyword)
+            text = contains_text(wanted.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
         order = wanted.order(COLUMNS)
         found, total = await find_page(self._tags, query, order, wanted.skip, wanted.size)
@@ -264,7 +264,7 @@ class EntityTags:
 
     async def delete(self, principal: Principal, ids: Iterable[int]) -> None:
         """Delete tags, also from entities; ignore unknown ids."""
-        await self._store.delete(principal.tenant, ids_of(list(ids)))
+        await self._store.delete(principal.tenant, distinct_ids(list(ids)))
 
     async def map(self, principal: Principal, wanted: MapTags) -> None:
         """Change tags of entities; ignore hidden entities.
@@ -275,10 +275,10 @@ class EntityTags:
         for field in _NEEDS[wanted.operation]:
             if not getattr(wanted, field):
                 raise InvalidInput(f"is required by {wanted.operation}", field=field)
-        entities = await self._entities.find_all(principal, ids_of(wanted.entity_ids))
+        entities = await self._entities.find_all(principal, distinct_ids(wanted.entity_ids))
         adds = "added_tag_ids" in _NEEDS[wanted.operation]
-        added = ids_of(wanted.added_tag_ids or ()) if adds else []
-        removed = frozenset(ids_of(wanted.removed_tag_ids or ()))
+        added = distinct_ids(wanted.added_tag_ids or ()) if adds else []
+        removed = frozenset(distinct_ids(wanted.removed_tag_ids or ()))
 
         def change(current: list[int]) -> list[int]:
             after = _apply_operation(wanted.operation, current, added, removed)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
-from libs.common.identity.grants import GrantsOverRpc
-from libs.common.process import Parts, provided_routers
+from libs.common.identity.grants import GrantsClient
+from libs.common.process import PackageParts, create_routers
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.entities.console import ROUTER as ENTITIES
@@ -48,7 +48,7 @@ def wire_entities(
     telemetry: TelemetryPackage,
     commands: CommandsPackage,
     alarms: AlarmsPackage,
-) -> Parts:
+) -> PackageParts:
     """Construct operations on entities and their handlers."""
     settings, mongo = clients.settings, clients.mongo
     devices, thing_store, directory = things.devices, things.thing_store, members.directory
@@ -87,7 +87,7 @@ def wire_entities(
     custom_store = CustomEntityStore(
         mongo, thing_store, telemetry.values, clients.limits, things.ids
     )
-    custom = CustomEntities(custom_store, service, directory, GrantsOverRpc(clients.rpc), tag_store)
+    custom = CustomEntities(custom_store, service, directory, GrantsClient(clients.rpc), tag_store)
     store = ValueStore(mongo)
     history = EntityHistory(service, store, telemetry.retention, settings.retention_days)
     EntityRpc(
@@ -119,4 +119,4 @@ def wire_entities(
         custom_entities=custom,
         entity_tags=tags,
     )
-    return Parts(routers=provided_routers(handlers, others=[ENTITIES, TAGS]))
+    return PackageParts(routers=create_routers(handlers, others=[ENTITIES, TAGS]))

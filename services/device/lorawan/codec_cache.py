@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
 from services.device.lorawan.codec_worker import Call
@@ -33,7 +33,7 @@ class CodecCache:
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._known: Recent[ProductKey, tuple[float, CachedCodec]] = Recent(MAX_CODECS)
+        self._known: LruCache[ProductKey, tuple[float, CachedCodec]] = LruCache(MAX_CODECS)
 
     async def find_all(self, keys: Iterable[ProductKey]) -> dict[ProductKey, CachedCodec]:
         """Return the codecs of products.

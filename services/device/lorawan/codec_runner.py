@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.sandbox.workers import (
     ask_worker,
     kill_worker,
@@ -53,7 +53,7 @@ class Budget:
     def __init__(self, most: float, rate: float) -> None:
         self._most = most
         self._rate = rate
-        self._accounts: Recent[object, _Account] = Recent(MAX_ACCOUNTS)
+        self._accounts: LruCache[object, _Account] = LruCache(MAX_ACCOUNTS)
 
     def left(self, key: object, frames: int, now: float) -> float:
         """Return the seconds that `frames` may take at `now` (monotonic), or 0."""

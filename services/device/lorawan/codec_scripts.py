@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from libs.common.clock import ms_of
+from libs.common.clock import normalize_ms
 from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_TS
@@ -270,7 +270,7 @@ def _read_time(row: dict[str, Any]) -> float | None:
         told = parse_number(told)
     if not isinstance(told, int | float) or isinstance(told, bool):
         return None
-    ts = ms_of(told)
+    ts = normalize_ms(told)
     return ts if abs(ts) <= MAX_TS else None
 
 

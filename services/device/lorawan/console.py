@@ -4,7 +4,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
@@ -34,7 +34,7 @@ from services.device.things.product_model import ProductCodec, PutHealing
 
 @post_search("/{device_id:str}/frames/search")
 async def find_device_frames(
-    principal: Requester,
+    principal: RequestPrincipal,
     frames: NamedDependency[FrameService],
     device_id: PathId,
     data: JSONBody[FindFrames | None] = None,
@@ -48,7 +48,7 @@ FRAME_ROUTER = Router("/device", route_handlers=[find_device_frames], tags=["Dev
 
 @post_search("/{device_id:str}/gaps/search")
 async def find_device_gaps(
-    principal: Requester,
+    principal: RequestPrincipal,
     gaps: NamedDependency[GapService],
     device_id: PathId,
     data: JSONBody[FindGaps | None] = None,
@@ -67,7 +67,10 @@ _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
 
 @post("/{model:str}/codec/redecode", guards=_MANAGERS, example={"dry": True})
 async def redecode_frames_of_product(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
+    principal: RequestPrincipal,
+    redecodes: Redecodes,
+    model: FromPath[str],
+    data: JSONBody[StartRedecode],
 ) -> Redecode:
     """Start decoding stored frames of a product again, in the background.
 
@@ -78,7 +81,7 @@ async def redecode_frames_of_product(
 
 @get("/{model:str}/codec/redecode", guards=_READERS)
 async def get_redecode_of_product(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode | None:
     """Return the last re-decode job of a product, or null."""
     return await redecodes.last(principal, model)
@@ -86,7 +89,7 @@ async def get_redecode_of_product(
 
 @delete("/{model:str}/codec/redecode", guards=_MANAGERS)
 async def stop_redecode_of_product(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
@@ -97,7 +100,7 @@ Codecs = NamedDependency[CodecService]
 
 @get("/{model:str}/codec", guards=_READERS)
 async def get_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
     """Return the codec of a product."""
     return await codec_service.get(principal, model)
@@ -105,7 +108,10 @@ async def get_codec_of_product(
 
 @put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE, waits=True)
 async def save_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutCodec],
 ) -> ProductCodec:
     """Replace the codec of a product.
 
@@ -116,7 +122,7 @@ async def save_codec_of_product(
 
 @delete("/{model:str}/codec", guards=_MANAGERS)
 async def remove_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> None:
     """Remove the codec of a product."""
     await codec_service.delete(principal, model)
@@ -124,7 +130,10 @@ async def remove_codec_of_product(
 
 @post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL, waits=True)
 async def try_codec_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[TryCodec],
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored or sent."""
     return await codec_service.test_codec(principal, model, data)
@@ -132,7 +141,7 @@ async def try_codec_of_product(
 
 @get("/{model:str}/codec/healing", guards=_READERS)
 async def get_healing_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
     """Return how often devices are asked for missing readings."""
     return await codec_service.healing(principal, model)
@@ -140,7 +149,10 @@ async def get_healing_of_product(
 
 @put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)
 async def save_healing_of_product(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutHealing],
 ) -> Healing:
     """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)

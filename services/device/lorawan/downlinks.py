@@ -13,7 +13,7 @@ import msgspec
 
 from libs.common.bus import RpcServer
 from libs.common.clock import to_ms
-from libs.common.contracts.frames import MOST_DOWNLINKS, TellDownlink
+from libs.common.contracts.frames import MOST_DOWNLINKS, SendDownlinkState
 from libs.common.contracts.integrations import Acknowledged
 from libs.common.errors import NotFound
 from services.device.commands.model import (
@@ -130,9 +130,9 @@ class DownlinkStateRpc:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.downlink.{integration}`."""
-        rpc.offer_each("downlink", TellDownlink, self.on_downlink_state)
+        rpc.offer_each("downlink", SendDownlinkState, self.on_downlink_state)
 
-    async def on_downlink_state(self, integration: str, report: TellDownlink) -> Acknowledged:
+    async def on_downlink_state(self, integration: str, report: SendDownlinkState) -> Acknowledged:
         """Store a state, and publish the reply that it implies; raise `NotFound`."""
         device = await self.devices.with_identifier(report.tenant, integration, report.identifier)
         if device is None:
@@ -154,11 +154,11 @@ class DownlinkStateRpc:
         return Acknowledged()
 
 
-def _unknown(report: TellDownlink) -> NotFound:
+def _unknown(report: SendDownlinkState) -> NotFound:
     return NotFound(f"downlink {report.downlink} does not exist", field="downlink")
 
 
-def _build_reply(command: Command, report: TellDownlink) -> dict[str, Any] | None:
+def _build_reply(command: Command, report: SendDownlinkState) -> dict[str, Any] | None:
     """Return the reply that downlink states imply; None while the command is open."""
     downlinks = command.downlinks or []
     reply = {"commandId": command.id}

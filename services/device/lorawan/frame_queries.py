@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.common.decoding import copy_fields
-from libs.common.http.streaming import cut_page, in_parts
+from libs.common.http.streaming import cut_page, map_batches
 from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.lorawan.frame_store import FrameStore, frame_of
@@ -57,7 +57,7 @@ class FrameService:
             ]
 
         rows = self.store.list_before(window.first, window.last, size + 1)
-        shown, last = await cut_page(in_parts(rows, with_values, VALUES_TOGETHER), size, _record)
+        shown, last = await cut_page(map_batches(rows, with_values, VALUES_TOGETHER), size, _record)
         return shown, None if last is None else encode_key(last[0]["_id"])
 
 

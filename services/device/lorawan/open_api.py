@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import operations_of
 from services.device.lorawan.codec_service import CodecService
@@ -37,7 +37,7 @@ Codecs = NamedDependency[CodecService]
 
 @get("/{model:str}/codec")
 async def get_product_codec(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
     """Return the codec of a product."""
     return await codec_service.get(principal, model)
@@ -45,7 +45,10 @@ async def get_product_codec(
 
 @put("/{model:str}/codec", example=EXAMPLE, waits=True)
 async def put_product_codec(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutCodec],
 ) -> ProductCodec:
     """Replace the codec of a product.
 
@@ -56,7 +59,7 @@ async def put_product_codec(
 
 @delete("/{model:str}/codec")
 async def delete_product_codec(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> str:
     """Remove the codec of a product; return the model."""
     return await codec_service.delete(principal, model)
@@ -64,7 +67,10 @@ async def delete_product_codec(
 
 @post("/{model:str}/codec/test", example=TRIAL, waits=True)
 async def try_product_codec(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[TryCodec],
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored or sent."""
     return await codec_service.test_codec(principal, model, data)
@@ -72,7 +78,7 @@ async def try_product_codec(
 
 @get("/{model:str}/codec/healing")
 async def get_product_healing(
-    principal: Requester, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
     """Return how often devices are asked for missing readings."""
     return await codec_service.healing(principal, model)
@@ -80,7 +86,10 @@ async def get_product_healing(
 
 @put("/{model:str}/codec/healing", example=HEALING)
 async def put_product_healing(
-    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
+    principal: RequestPrincipal,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutHealing],
 ) -> Healing:
     """Set how often devices are asked for missing readings; off by default."""
     return await codec_service.put_healing(principal, model, data)
@@ -95,7 +104,7 @@ CODEC_ROUTER = Router(
 
 @get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])
 async def list_device_frames(
-    principal: Requester,
+    principal: RequestPrincipal,
     frames: NamedDependency[FrameService],
     device_id: DeviceId,
     start_time: StartTime = None,
@@ -109,7 +118,7 @@ async def list_device_frames(
 
 @get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])
 async def list_device_gaps(
-    principal: Requester,
+    principal: RequestPrincipal,
     gaps: NamedDependency[GapService],
     device_id: DeviceId,
     start_time: StartTime = None,
@@ -126,7 +135,10 @@ Redecodes = NamedDependency[RedecodeService]
 
 @post("/{model:str}/codec/redecode", example={"dry": True})
 async def redecode_product_frames(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
+    principal: RequestPrincipal,
+    redecodes: Redecodes,
+    model: FromPath[str],
+    data: JSONBody[StartRedecode],
 ) -> Redecode:
     """Start decoding stored frames of a product again, in the background.
 
@@ -137,7 +149,7 @@ async def redecode_product_frames(
 
 @get("/{model:str}/codec/redecode")
 async def get_product_redecode(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
     """Return the last re-decode job of a product."""
     return await redecodes.get(principal, model)
@@ -145,7 +157,7 @@ async def get_product_redecode(
 
 @delete("/{model:str}/codec/redecode")
 async def stop_product_redecode(
-    principal: Requester, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)

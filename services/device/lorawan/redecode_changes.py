@@ -10,7 +10,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import OutboxEntry
 from libs.common.bus.publishing import chunks
-from libs.common.store.mongo import Document, among
+from libs.common.store.mongo import Document, key_range
 from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import Difference
 from services.device.telemetry.batch import past_key
@@ -84,7 +84,7 @@ class HistoryChanges:
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
         """Yield deletions of stale records, and of records about to be inserted."""
         for week, keys in group_by_week((*self.stale, *self.rows)):
-            yield week, DeleteMany({"_id": among(keys)})
+            yield week, DeleteMany({"_id": key_range(keys)})
 
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
         """Yield replacements of changed records, by week."""
@@ -99,7 +99,7 @@ class HistoryChanges:
         """Yield updates of the stored frames."""
         yield from self.frames
         if self.same:
-            yield UpdateMany({"_id": among(self.same)}, {"$set": {"c": self.stamp}})
+            yield UpdateMany({"_id": key_range(self.same)}, {"$set": {"c": self.stamp}})
 
 
 def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
@@ -113,7 +113,7 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
             together = [row.key for row in some]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
             change = {"$arrayElemAt": [{"$literal": [row.properties for row in some]}, place]}
-            yield week, UpdateMany({"_id": among(together)}, [{"$set": {"p": change}}])
+            yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
 
 
 def is_plain(row: Document, judged: DecodeResult) -> bool:

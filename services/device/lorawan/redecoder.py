@@ -11,7 +11,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany
 
 from libs.common.bus.outbox import Outbox
 from libs.common.clock import now_ms
-from libs.common.store.mongo import Document, Mongo, Session, among
+from libs.common.store.mongo import Document, Mongo, Session, key_range
 from services.device.lorawan.codec_cache import CachedCodec
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
@@ -256,7 +256,7 @@ class Redecoder:
         for one in writes:
             for week, keys in group_by_week(one.assumed):
                 partition = self.mongo.database[collection_name(week)]
-                rows = partition.find({"_id": among(keys)}, {"_id": 1}, session=session)
+                rows = partition.find({"_id": key_range(keys)}, {"_id": 1}, session=session)
                 lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
                 if lacks:
                     new = [{"_id": key, "p": one.assumed[key]} for key in lacks]

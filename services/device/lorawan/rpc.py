@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.bus import Bus, Outgoing, RpcServer
+from libs.common.bus import Bus, OutgoingMessage, RpcServer
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import (
     MOST_FRAMES,
     Frame,
-    FramesTold,
+    FramesAnswer,
     RefusedFrame,
-    TellLink,
+    SendLinkState,
 )
 from libs.common.contracts.integrations import Acknowledged, IdentifierText, Tenant
 from libs.common.decoding import INVALID_JSON
@@ -76,16 +76,16 @@ class FrameRpc:
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{frames|link}.{integration}`."""
         rpc.offer_each("frames", SentFrames, self.frames)
-        rpc.offer_each("link", TellLink, self.link)
+        rpc.offer_each("link", SendLinkState, self.link)
 
-    async def frames(self, integration: str, sent: SentFrames) -> FramesTold:
+    async def frames(self, integration: str, sent: SentFrames) -> FramesAnswer:
         """Publish frames for ingest; reject those of devices of other integrations."""
         payloads = [one.payload(index) for index, one in enumerate(sent.frames)]
         things = await self._things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
         await self.bus.publish(
             [
-                Outgoing(
+                OutgoingMessage(
                     up(thing.sn, CHANNEL),
                     payload,
                     headers=trace | sender_headers(thing.tenant, integration),
@@ -95,7 +95,7 @@ class FrameRpc:
             ]
         )
         await self.presence.heard_all(one for one in things if one)
-        return FramesTold(
+        return FramesAnswer(
             [
                 RefusedFrame(index=index, reason=_unknown(integration, one.identifier))
                 for index, (one, thing) in enumerate(zip(sent.frames, things, strict=True))
@@ -103,7 +103,7 @@ class FrameRpc:
             ]
         )
 
-    async def link(self, integration: str, told: TellLink) -> Acknowledged:
+    async def link(self, integration: str, told: SendLinkState) -> Acknowledged:
         """Store that a device has joined, or the state of its link."""
         (thing,) = await self._things(integration, [told])
         if thing is None:
@@ -115,7 +115,7 @@ class FrameRpc:
         return Acknowledged()
 
     async def _things(
-        self, integration: str, told: Sequence[SentFrame | TellLink]
+        self, integration: str, told: Sequence[SentFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
         found = await self.directory.by_sn({one.identifier for one in told}, DEVICE_SECONDS)
@@ -129,7 +129,7 @@ class FrameRpc:
         ]
 
 
-def _fact(told: TellLink, ts: int) -> tuple[str, Any, int]:
+def _fact(told: SendLinkState, ts: int) -> tuple[str, Any, int]:
     """Return field, value and time (ms) of a fact in the device's record."""
     if told.kind == "JOINED":
         return "joined", ts, ts

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
-from libs.common.process import Parts, provided_routers
+from libs.common.process import PackageParts, create_routers
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_cache import CodecCache, CommandEncoder
@@ -46,7 +46,7 @@ class CodecsPackage:
     service: CodecService
     frames: FrameStore
     encoder: DownlinkEncoder
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_codecs(clients: Clients, *, things: ThingsPackage) -> CodecsPackage:
@@ -59,7 +59,7 @@ def wire_codecs(clients: Clients, *, things: ThingsPackage) -> CodecsPackage:
         service=CodecService(things.products, things.specifications, workers),
         frames=frames,
         encoder=CodecDownlinkEncoder(encoder=CommandEncoder(cache, workers), frames=frames),
-        parts=Parts(resources=[workers]),
+        parts=PackageParts(resources=[workers]),
     )
 
 
@@ -69,7 +69,7 @@ class FramesPackage:
 
     decoder: FrameDecoder
     thing_data: Sequence[ThingDataStore]
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_frames(clients: Clients, *, things: ThingsPackage, retention: Retention) -> FramesPackage:
@@ -86,7 +86,7 @@ def wire_frames(clients: Clients, *, things: ThingsPackage, retention: Retention
             frame_days=settings.frame_retention_days,
         ),
         thing_data=[frames, GapStore(database), HealingStore(database)],
-        parts=Parts(resources=[workers]),
+        parts=PackageParts(resources=[workers]),
     )
 
 
@@ -106,7 +106,7 @@ class LorawanPackage:
 
     redecodes: RedecodeStore
     healer: Healer
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_lorawan(
@@ -171,8 +171,8 @@ def wire_lorawan(
     return LorawanPackage(
         redecodes=redecodes,
         healer=healer,
-        parts=Parts(
-            routers=provided_routers(
+        parts=PackageParts(
+            routers=create_routers(
                 handlers,
                 open_api=[
                     CODEC_OPEN_API,

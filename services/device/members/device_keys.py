@@ -9,7 +9,7 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
-    FirstKeyWanted,
+    IssueFirstKey,
     LastRefusedLogin,
 )
 from libs.common.errors import Forbidden, NotFound, ThingwayError, Unavailable
@@ -43,7 +43,7 @@ class CredentialsOverRpc:
 
         A repeatable key is returned again for 10 minutes, until the device logs in.
         """
-        device = FirstKeyWanted(sn, device_id, tenant, repeatable)
+        device = IssueFirstKey(sn, device_id, tenant, repeatable)
         subject = "rpc.auth.issue_first_device_credentials"
         return (await self._rpc.call(subject, device, FirstDeviceKey)).key
 

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, LAST_DECLARED, ValueType
@@ -252,7 +252,7 @@ def _naming(collection: str, field: str) -> Document:
 class ShapeKeeper:
     """Keeps the shapes of devices in step with what they report; one per ingest process."""
 
-    def __init__(self, store: ShapeStore, devices: DeviceStore, limits: KnownLimits) -> None:
+    def __init__(self, store: ShapeStore, devices: DeviceStore, limits: LimitsCache) -> None:
         self._store = store
         self._devices = devices
         self._limits = limits

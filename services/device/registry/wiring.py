@@ -5,10 +5,10 @@ from functools import partial
 
 from libs.common.bus import RpcServer
 from libs.common.contracts.names import DescribeGroups
-from libs.common.identity.grants import GrantsOverRpc
-from libs.common.identity.users import People
-from libs.common.limits.use import report_use
-from libs.common.process import Parts, provided_routers, start_and_stop
+from libs.common.identity.grants import GrantsClient
+from libs.common.identity.users import UserNames
+from libs.common.limits.usage import report_usage
+from libs.common.process import PackageParts, create_routers, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.commands.wiring import CommandsPackage
 from services.device.lorawan.codec_service import CodecService
@@ -79,12 +79,12 @@ def wire_registry(
     alarms: AlarmsPackage,
     codecs: CodecsPackage,
     lorawan: LorawanPackage,
-) -> Parts:
+) -> PackageParts:
     """Construct the operations on devices, products, templates, groups and imports."""
     settings, mongo, bus = clients.settings, clients.mongo, clients.bus
     devices, groups, grants = things.devices, things.groups, clients.grants
     integrations, integration_client = clients.integrations, clients.integration_client
-    credentials, forgetting = members.credentials, GrantsOverRpc(clients.rpc)
+    credentials, forgetting = members.credentials, GrantsClient(clients.rpc)
     leaving = Leaving(credentials, commands.canceller)
     records = RpsStore(mongo, clients.limits)
     orphans = Orphans(devices, records, ApplicationsOverRpc(clients.rpc), leaving)
@@ -106,7 +106,7 @@ def wire_registry(
         leaving=leaving,
         forgetting=forgetting,
         rpc=clients.rpc,
-        people=People(clients.rpc),
+        people=UserNames(clients.rpc),
     )
     adder = DeviceAdder(
         integrations=integrations,
@@ -181,8 +181,8 @@ def wire_registry(
             credentials=credentials,
         ),
     )
-    return Parts(
-        routers=provided_routers(
+    return PackageParts(
+        routers=create_routers(
             handlers,
             open_api=[PRODUCT_OPEN_API, DEVICE_OPEN_API, RPS_OPEN_API],
             others=[
@@ -196,7 +196,7 @@ def wire_registry(
                 GROUPS,
             ],
         ),
-        resources=[start_and_stop(partial(report_use, bus, devices.used, "device"))],
+        resources=[start_and_stop(partial(report_usage, bus, devices.used, "device"))],
         jobs={
             "erasing": eraser.run,
             "orphans": partial(orphans.run, bus),

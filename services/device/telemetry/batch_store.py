@@ -17,7 +17,7 @@ from libs.common.store.mongo import (
     DuplicateKey,
     Mongo,
     Session,
-    keys_in,
+    existing_keys,
 )
 from services.device.telemetry.batch import Batch
 from services.device.telemetry.device_events import EVENTS
@@ -205,7 +205,7 @@ class ReportStore:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
         for name, some in keys.items():
-            known |= {(name, key) for key in await keys_in(self._database, name, some)}
+            known |= {(name, key) for key in await existing_keys(self._database, name, some)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 
 

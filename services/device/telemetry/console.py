@@ -16,14 +16,14 @@ from litestar.params import JSONBody
 from nats.errors import Error as NatsError
 
 from libs.common.bus import DEAD, EVENTS, UPLINK, Bus
-from libs.common.bus.retained_messages import newest
+from libs.common.bus.retained_messages import read_newest
 from libs.common.bus.streams import PARTITIONS
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.events import Connect, DeviceConnection
 from libs.common.errors import Unavailable
-from libs.common.http import Requester
-from libs.common.http.console import Shown, get
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import ResponseModel, get
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import PathId
 from libs.common.identity import Principal
@@ -51,7 +51,7 @@ class ConnectionEvent(msgspec.Struct, kw_only=True):
     status: Connect
 
 
-class ConnectionEvents(Shown, kw_only=True):
+class ConnectionEvents(ResponseModel, kw_only=True):
     """Comings and goings, the newest first."""
 
     content: list[ConnectionEvent]
@@ -73,7 +73,7 @@ class Connections:
         subjects = [device_event(device.tenant, device.id, one) for one in ("online", "offline")]
         before = None if wanted.next_key is None else int(wanted.next_key)
         size = wanted.page_size
-        found = await newest(self._bus, EVENTS, subjects, size + 1, before)
+        found = await read_newest(self._bus, EVENTS, subjects, size + 1, before)
         told = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
         return ConnectionEvents(
             content=[
@@ -90,7 +90,7 @@ _decode = msgspec.json.Decoder(DeviceConnection).decode
 
 @post_search("/{device_id:str}/connections/search")
 async def find_device_connections(
-    principal: Requester,
+    principal: RequestPrincipal,
     connections: NamedDependency[Connections],
     device_id: PathId,
     data: JSONBody[FindConnections | None] = None,
@@ -180,7 +180,7 @@ class LedgerReader:
 
 @get("/ledger", guards=[super_admins])
 async def get_ledger(
-    principal: Requester, ledger_reader: NamedDependency[LedgerReader]
+    principal: RequestPrincipal, ledger_reader: NamedDependency[LedgerReader]
 ) -> LedgerReading | None:
     """Every message of a device is counted once: what was accepted is stored, refused or waits.
 

@@ -15,7 +15,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.http.streaming import cut_page
@@ -113,7 +113,7 @@ def _record(row: Document) -> EventRecord:
 
 @post_search("/{device_id:str}/events/search")
 async def find_device_events(
-    principal: Requester,
+    principal: RequestPrincipal,
     device_events: NamedDependency[EventService],
     device_id: PathId,
     data: JSONBody[FindEvents | None] = None,

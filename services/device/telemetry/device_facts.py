@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from services.device.telemetry.batch import GoodReport
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
@@ -39,7 +39,7 @@ class Facts:
         self._products = products
         self._places: dict[tuple[str, str], str] = {}
         self._read = -LIFE
-        self._written: Recent[int, float] = Recent(KEPT)
+        self._written: LruCache[int, float] = LruCache(KEPT)
 
     async def note(self, reports: Iterable[GoodReport]) -> None:
         """Write changed facts of the devices of a batch, whose latest values are written."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.fitting import fitted
-from libs.common.bus.hops import hops_header, hops_of
+from libs.common.bus.hops import hops_header, read_hops
 from libs.common.bus.subjects import dead_uplink, device_event, thing_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import (
@@ -82,7 +82,7 @@ _LARGEST = 2**63
 _encoder = msgspec.json.Encoder()
 
 
-def batch_events(batch: Batch) -> Iterator[Outgoing]:
+def batch_events(batch: Batch) -> Iterator[OutgoingMessage]:
     """Every event that a stored batch causes; the same ones at every redelivery."""
     now = now_ms()
     for report in batch.reports:
@@ -114,8 +114,8 @@ def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
     }
 
 
-def _reported(report: GoodReport, now: int) -> Outgoing:
-    headers = hops_header(hops_of(report.uplink.message.headers))
+def _reported(report: GoodReport, now: int) -> OutgoingMessage:
+    headers = hops_header(read_hops(report.uplink.message.headers))
     headers |= trace_header(report.uplink.trace)
     event_id = f"r-{report.uplink.key}"
     return reported(report.thing, report.ts, report.properties, event_id, now, headers)
@@ -128,10 +128,10 @@ def reported(
     event_id: str,
     now: int,
     headers: dict[str, str] | None = None,
-) -> Outgoing:
+) -> OutgoingMessage:
     """`event.{tenant}.(device|thing).{id}.reported`; times are ms."""
     body = PropertiesReported(**_header(thing, ts, event_id, now), properties=properties)
-    return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers or {})
+    return OutgoingMessage(_subject(thing, "reported"), fitted(body), event_id, headers or {})
 
 
 def _rejected(
@@ -142,12 +142,12 @@ def _rejected(
     now: int,
     *,
     whole: bool = False,
-) -> Outgoing:
+) -> OutgoingMessage:
     event_id = f"x-{uplink.key}"
     header = _header(thing, ts, event_id, now)
     body = PropertiesRejected(**header, faults=_listed(faults), whole=whole)
     subject = _subject(thing, "rejected")
-    return Outgoing(subject, fitted(body), event_id, trace_header(uplink.trace))
+    return OutgoingMessage(subject, fitted(body), event_id, trace_header(uplink.trace))
 
 
 def _listed(faults: list[TslFault]) -> list[Fault]:
@@ -175,7 +175,7 @@ def _plain(value: object) -> bool | int | float | str | None:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _event(event: GoodEvent, now: int) -> Outgoing:
+def _event(event: GoodEvent, now: int) -> OutgoingMessage:
     thing = event.thing
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
@@ -186,10 +186,12 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
         outputs=event.outputs,
     )
     subject = _subject(thing, "event")
-    return Outgoing(subject, fitted(body), event_id, trace_header(event.uplink.trace))
+    return OutgoingMessage(subject, fitted(body), event_id, trace_header(event.uplink.trace))
 
 
-def dead(uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault]) -> Outgoing:
+def dead(
+    uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault]
+) -> OutgoingMessage:
     """`dead.uplink.{sn}`: the message, without write-only values, and why it was refused."""
     payload = masked_payload(uplink, thing, faults)
     text, encoded = _as_text(payload[:KEPT_PAYLOAD])
@@ -203,10 +205,10 @@ def dead(uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault
         truncated=len(payload) > KEPT_PAYLOAD,
         faults=_listed(faults),
     )
-    return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
+    return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 
 
-def dead_summary(uplink: Uplink, number: int, most: int) -> Outgoing:
+def dead_summary(uplink: Uplink, number: int, most: int) -> OutgoingMessage:
     """`dead.uplink.{sn}`: that refused messages are not kept; `uplink` is the latest."""
     body = Dead(
         reason=f"{number} refused messages are not kept: more than {most} bytes of them in a day",
@@ -216,7 +218,7 @@ def dead_summary(uplink: Uplink, number: int, most: int) -> Outgoing:
         payload="",
         truncated=True,
     )
-    return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
+    return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
 
 
 def _as_text(kept: bytes) -> tuple[str, bool]:

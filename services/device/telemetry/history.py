@@ -15,11 +15,11 @@ from litestar.params import QueryParameter
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.console import post
 from libs.common.http.guards import holders
 from libs.common.http.open_api import get
-from libs.common.http.streaming import begun_with, cut_page, each
+from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Document, page_stages, read_rows
@@ -75,7 +75,7 @@ class HistoryStore:
         )
         if device is None or not device.data_storage:
             await rows.aclose()
-            return None if device is None else each([])
+            return None if device is None else iterate_rows([])
         tsl, kept = await asyncio.gather(
             self.tsls.find(device.tenant, device.model, device.tsl_version),
             self.retention.oldest(device.tenant, device.model),
@@ -84,7 +84,7 @@ class HistoryStore:
         if first is not None and not span.newest_first and _time(first) < oldest:
             await rows.aclose()
             rows, first = self._scan(replace(span, start=oldest), after, size), None
-        return self._readable(begun_with([first] if first else [], rows), oldest, tsl)
+        return self._readable(chain_rows([first] if first else [], rows), oldest, tsl)
 
     async def _readable(
         self, rows: AsyncGenerator[Document, None], oldest: int, tsl: Tsl
@@ -244,7 +244,7 @@ PageKey = Annotated[str | None, QueryParameter(name="pageKey", max_length=64)]
 
 @get("/device/openapi/v1/devices/{device_id:str}/properties/history", tags=["Devices"])
 async def get_property_history(
-    principal: Requester,
+    principal: RequestPrincipal,
     history: NamedDependency[HistoryService],
     device_id: DeviceId,
     start_time: StartTime = None,

@@ -9,12 +9,12 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
-from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
-from libs.common.http import HttpRequest, Requester
+from libs.common.http import HttpRequest, RequestPrincipal
 from libs.common.http.guards import devices
 from libs.common.http.ids import Id
 from libs.common.http.open_api import post
@@ -97,7 +97,9 @@ class EdgeService:
                 waiter = await stack.enter_async_context(StoredWaiter(self.bus, len(accepted)))
                 headers[HEADER] = waiter.subject
             subject = up(thing.sn, channel)
-            await publish_all(self.bus, [Outgoing(subject, raw, None, headers) for raw in accepted])
+            await publish_all(
+                self.bus, [OutgoingMessage(subject, raw, None, headers) for raw in accepted]
+            )
             await self.presence.heard(thing)
             if waiter is None:
                 return Accepted(len(accepted), refused)
@@ -200,7 +202,11 @@ Wait = Annotated[
     waits=True,
 )
 async def report_properties(
-    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+    request: HttpRequest,
+    principal: RequestPrincipal,
+    edge: Edge,
+    sn: FromPath[str],
+    wait: Wait = None,
 ) -> Accepted:
     """What was measured, one report or an array of up to 1000."""
     return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
@@ -214,7 +220,11 @@ async def report_properties(
     waits=True,
 )
 async def report_event(
-    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+    request: HttpRequest,
+    principal: RequestPrincipal,
+    edge: Edge,
+    sn: FromPath[str],
+    wait: Wait = None,
 ) -> Accepted:
     """What happened, one event of the TSL or an array of up to 1000."""
     return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
@@ -228,7 +238,11 @@ async def report_event(
     waits=True,
 )
 async def answer_command(
-    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+    request: HttpRequest,
+    principal: RequestPrincipal,
+    edge: Edge,
+    sn: FromPath[str],
+    wait: Wait = None,
 ) -> Accepted:
     """What became of commands, one answer or an array of up to 1000."""
     return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)

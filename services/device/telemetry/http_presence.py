@@ -10,8 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from libs.common.clock import from_ms, now_ms
-from libs.common.jobs import Beside
-from libs.common.recent import Recent
+from libs.common.jobs import NamedTasks
+from libs.common.lru_cache import LruCache
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.presence_store import PresenceStore
@@ -31,7 +31,7 @@ class Silence:
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._of: Recent[tuple[str, str], tuple[float, float | None]] = Recent(KEPT_PRODUCTS)
+        self._of: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(KEPT_PRODUCTS)
 
     async def life_of(self, thing: Thing) -> float | None:
         """Seconds, None where the product has no limit; raise `StoreError`."""
@@ -73,13 +73,13 @@ class HttpPresence:
         self._store = store
         self._life = life
         self._silence = silence
-        self._quiet: Recent[int, float] = Recent(KEPT)
+        self._quiet: LruCache[int, float] = LruCache(KEPT)
         """Until when (monotonic) a device need not be noted again."""
         self._spoke: dict[int, _Spoke] = {}
         """The last time of those whose note is not written yet."""
         self._together: set[int] = set()
         """Those that are just being noted together."""
-        self._noting = Beside()
+        self._noting = NamedTasks()
         self._scheduler = FairScheduler("presence over HTTP", NOTES, items=KEPT)
 
     async def heard(self, thing: Thing) -> None:

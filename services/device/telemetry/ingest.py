@@ -24,14 +24,14 @@ from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.limits.meter import Excess
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import (
-    batch,
-    begin,
-    continued,
-    failed,
-    header_of,
-    is_chosen,
-    step,
-    trace_of,
+    continue_trace,
+    is_sampled,
+    mark_failed,
+    read_trace,
+    span_header,
+    start_span,
+    trace_batch,
+    trace_step,
 )
 from libs.common.things import GENERIC
 from libs.common.tsl import MASK
@@ -64,10 +64,10 @@ class ReportSpans:
 
     def _begun(self, uplink: Uplink) -> Uplink:
         """Begin the span of one that goes on with a trace, or begins one: MQTT has no headers."""
-        parent = trace_of(uplink.message.headers)
-        if not parent and not is_chosen():
+        parent = read_trace(uplink.message.headers)
+        if not parent and not is_sampled():
             return uplink
-        span = begin(
+        span = start_span(
             NAME,
             SpanKind.CONSUMER,
             parent,
@@ -80,17 +80,17 @@ class ReportSpans:
             },
         )
         self._spans[uplink.sequence] = span
-        return msgspec.structs.replace(uplink, trace=header_of(span))
+        return msgspec.structs.replace(uplink, trace=span_header(span))
 
     @contextmanager
     def joined(self) -> Iterator[None]:
         """One span around what is done for all of them; theirs end with it."""
-        with batch("ingest batch", [one.trace for one in self.uplinks]) as span:
+        with trace_batch("ingest batch", [one.trace for one in self.uplinks]) as span:
             try:
                 yield
             except BaseException as error:
                 for one in self._spans.values():
-                    failed(one, type(error).__name__)
+                    mark_failed(one, type(error).__name__)
                 raise
             finally:
                 for one in self._spans.values():
@@ -101,7 +101,7 @@ class ReportSpans:
         """Note which of them were refused."""
         for uplink in uplinks:
             if uplink.trace:
-                failed(self._spans[uplink.sequence], "refused")
+                mark_failed(self._spans[uplink.sequence], "refused")
 
 
 REPLIES = 16
@@ -214,13 +214,13 @@ class Ingest:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         with spans.joined():
-            batch, uplinks = await self._sort(spans.uplinks, apart=apart)
+            trace_batch, uplinks = await self._sort(spans.uplinks, apart=apart)
             if len(uplinks) < len(spans.uplinks):
                 replies = {one.message.reply for one in uplinks}
                 messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
-            await self._close_commands(batch)
-            await self._finish(uplinks, batch, messages)
-            spans.refuse([one.uplink for one in batch.refused])
+            await self._close_commands(trace_batch)
+            await self._finish(uplinks, trace_batch, messages)
+            spans.refuse([one.uplink for one in trace_batch.refused])
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
@@ -231,47 +231,47 @@ class Ingest:
         if not apart:
             beyond = self.quota.beyond(uplinks, things)
             uplinks = await self.slow.part(uplinks, things, beyond)
-        batch = sort_batch(uplinks, things, self.retention_ms, beyond)
-        if batch.unread:
-            with step("read frames", SpanKind.INTERNAL):
-                late = await self.frames.decode(batch, wait=apart)
+        trace_batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+        if trace_batch.unread:
+            with trace_step("read frames", SpanKind.INTERNAL):
+                late = await self.frames.decode(trace_batch, wait=apart)
             if late:
                 uplinks = await self.slow.part(uplinks, things, beyond, late)
-                batch.keep_only(uplinks)
-        await self._reject_beyond(batch)
-        return batch, uplinks
+                trace_batch.keep_only(uplinks)
+        await self._reject_beyond(trace_batch)
+        return trace_batch, uplinks
 
-    async def _reject_beyond(self, batch: Batch) -> None:
+    async def _reject_beyond(self, trace_batch: Batch) -> None:
         """Reject properties with which latest values of a thing would be too large together."""
         reports = [
             (one.thing.id, one.as_of, one.properties)
-            for one in (*batch.reports, *remembered(batch.frames))
+            for one in (*trace_batch.reports, *remembered(trace_batch.frames))
             if self.latest.may_exceed(one.thing.id, len(one.uplink.payload))
             or one.uplink.channel == "frame"
         ]
         if reports and (names := await self.latest.beyond(reports)):
-            batch.reject(names, BEYOND)
+            trace_batch.reject(names, BEYOND)
 
-    async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
-        with step("store batch", SpanKind.CLIENT):
-            if batch.frames:  # the store finds those that came before
-                await self.store.store(batch)
-                await self._show(batch)
+    async def _finish(self, uplinks: list[Uplink], trace_batch: Batch, messages: list[Msg]) -> None:
+        with trace_step("store batch", SpanKind.CLIENT):
+            if trace_batch.frames:  # the store finds those that came before
+                await self.store.store(trace_batch)
+                await self._show(trace_batch)
             else:
-                await asyncio.gather(self.store.store(batch), self._show(batch))
-        with step("announce batch", SpanKind.PRODUCER):
-            await self._announce(batch)
-        if batch.frames:
-            await self.commands.confirm_by_reports(batch.reports)
+                await asyncio.gather(self.store.store(trace_batch), self._show(trace_batch))
+        with trace_step("announce batch", SpanKind.PRODUCER):
+            await self._announce(trace_batch)
+        if trace_batch.frames:
+            await self.commands.confirm_by_reports(trace_batch.reports)
         await acknowledge(self.bus.client, messages)
-        await notify(self.bus, uplinks, batch)
+        await notify(self.bus, uplinks, trace_batch)
 
-    async def _show(self, batch: Batch) -> None:
+    async def _show(self, trace_batch: Batch) -> None:
         """Update shapes, latest values, and then the facts, which are read from those.
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        reports = [*batch.reports, *remembered(batch.frames)]
+        reports = [*trace_batch.reports, *remembered(trace_batch.frames)]
         shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
         own = [one for one in reports if one.ts >= one.thing.owned_since]
         arrivals: dict[int, int] = {}
@@ -281,33 +281,33 @@ class Ingest:
         await self.latest.apply(latest, arrivals)
         await self.facts.note([report for report in own if report.thing.device])
 
-    async def _close_commands(self, batch: Batch) -> None:
+    async def _close_commands(self, trace_batch: Batch) -> None:
         """Deal with the replies: those of one thing in order, those of several together.
 
         What came later is what the thing has, also where the ms of arrival is the same.
         """
         by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
-        for uplink, thing in batch.replies:
+        for uplink, thing in trace_batch.replies:
             by_thing.setdefault(thing.id, []).append((uplink, thing))
         answers = list(by_thing.values())
         for first in range(0, len(answers), REPLIES):
             refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
-            batch.refused += [one for some in refused for one in some]
+            trace_batch.refused += [one for some in refused for one in some]
 
     async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[Refused]:
         """Deal with replies one after another; return those that are refused."""
         refused = []
         for uplink, thing in replies:
-            with continued("close command", SpanKind.INTERNAL, uplink.trace):
+            with continue_trace("close command", SpanKind.INTERNAL, uplink.trace):
                 reason = await self.commands.close_by_reply(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused
 
-    async def _announce(self, batch: Batch) -> None:
-        pointers = await self.alarms.messages_for_batch(batch)
-        await publish_each(self.bus, [*batch_events(batch), *pointers])
-        await publish_each(self.bus, self.refusals.entries(batch))
+    async def _announce(self, trace_batch: Batch) -> None:
+        pointers = await self.alarms.messages_for_batch(trace_batch)
+        await publish_each(self.bus, [*batch_events(trace_batch), *pointers])
+        await publish_each(self.bus, self.refusals.entries(trace_batch))
 
 
 def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pymongo import DeleteOne, ReplaceOne
 
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Document, Session
 from libs.common.store.mongo import Collection as Stored
 from services.device.telemetry import folded_values
@@ -69,7 +69,7 @@ class LatestValues(ThingDataStore):
     def __init__(self, database: Database) -> None:
         self._latest = database["latest"]
         self._parts = database[PARTS]
-        self._divided: Recent[int, int] = Recent(KNOWN)
+        self._divided: LruCache[int, int] = LruCache(KNOWN)
         """Things that have parts."""
 
     async def apply(

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.mongo import CLUSTERED, Collection, Database, Document, among, create_missing
+from libs.common.store.mongo import (
+    CLUSTERED,
+    Collection,
+    Database,
+    Document,
+    create_missing,
+    key_range,
+)
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -64,7 +71,7 @@ class Partitions:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
-            rows = self.collection(week).find({"_id": among(some)}, batch_size=len(some) + 1)
+            rows = self.collection(week).find({"_id": key_range(some)}, batch_size=len(some) + 1)
             found |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return found
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.store.mongo import Document
 from services.device.telemetry.batch import Batch, GoodReport, KeptFrame
 from services.device.telemetry.uplink import Uplink
@@ -48,7 +48,7 @@ class AlarmTrigger(Protocol):
     """Finds the alarms that values may open or close."""
 
     @abstractmethod
-    async def messages_for_batch(self, batch: Batch) -> list[Outgoing]:
+    async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return messages for the alarms that a stored batch may open or close.
 
         Raises `StoreError` when the rules cannot be read.

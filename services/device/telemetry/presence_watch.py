@@ -23,8 +23,8 @@ from libs.common.bus.accounts import ACCOUNTS, MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
-from libs.common.jobs import ended, happened
-from libs.common.recent import Recent
+from libs.common.jobs import cancel_and_wait, wait_for_event
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import CHUNK, PresenceStore
@@ -62,7 +62,7 @@ class Look:
         self.ended = False
 
     async def next(self) -> Stretch:
-        """The next stretch; `ended` tells whether it is the last."""
+        """The next stretch; `cancel_and_wait` tells whether it is the last."""
         offset = max(0, self._position - OVERLAP)
         page = await self._account.page(self._server, offset)
         while offset and (not page.number or page.first > self._seen):
@@ -115,7 +115,7 @@ class PresenceWatch:
         self._heard = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
-        self._ended: Recent[Connection, None] = Recent(QUEUE)
+        self._ended: LruCache[Connection, None] = LruCache(QUEUE)
         """Connections that have ended; a page that was on its way may still show them."""
         self._system_reconnects = 0
         self._missing: dict[str, float] = {}
@@ -134,7 +134,7 @@ class PresenceWatch:
         try:
             await asyncio.gather(*tasks)
         finally:
-            await ended(*tasks)
+            await cancel_and_wait(*tasks)
             for subscription in subscriptions:
                 if not self._system.client.is_closed:
                     await subscription.unsubscribe()
@@ -191,7 +191,7 @@ class PresenceWatch:
         for server in answering:
             await self._look_through(server, hurried=hurried)
         await self._end_servers(await self._store.servers() - answering)
-        await happened(self._lost, ROUND)
+        await wait_for_event(self._lost, ROUND)
 
     async def _look_through(self, server: str, *, hurried: bool) -> None:
         look = Look(self._account, server)
@@ -202,7 +202,7 @@ class PresenceWatch:
             await self._compare(server, stretch)
             await self._close_greedy(stretch.users)
             if not (hurried or look.ended):
-                await happened(self._lost, took / LOAD)
+                await wait_for_event(self._lost, took / LOAD)
 
     async def _compare(self, server: str, stretch: Stretch) -> None:
         """Make known what a page shows, and end what it lacks and is closed."""

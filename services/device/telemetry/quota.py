@@ -18,13 +18,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from nats.aio.msg import Msg
 
-from libs.common.bus import Bus, Outgoing, RpcClient, publish_each
+from libs.common.bus import Bus, OutgoingMessage, RpcClient, publish_each
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.limits.meter import BURST, Excess, Floods, MessageMeter, Meter
-from libs.common.limits.tenants import KnownLimits, count_limited
+from libs.common.limits.meter import BURST, Excess, FloodGuard, MessageMeter, Meter
+from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.tsl import Fault
 from services.device.telemetry.batch import Batch, Refused
 from services.device.telemetry.events import dead, dead_summary
@@ -43,9 +43,9 @@ TOLD_EVERY = 60.0
 class Quota:
     """Finds the messages of a batch that are too many."""
 
-    def __init__(self, limits: KnownLimits, rpc: RpcClient) -> None:
+    def __init__(self, limits: LimitsCache, rpc: RpcClient) -> None:
         self._meter = MessageMeter(limits, BURST + SLACK)
-        self._floods = Floods(rpc)
+        self._floods = FloodGuard(rpc)
 
     def beyond(self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]) -> dict[int, Excess]:
         """The messages that are refused, by sequence; shuts out the devices that sent them."""
@@ -76,17 +76,17 @@ class Quota:
 class Refusals:
     """Makes the entries of `DEAD`."""
 
-    def __init__(self, limits: KnownLimits) -> None:
+    def __init__(self, limits: LimitsCache) -> None:
         self._limits = limits
         self._meter = Meter()
         self._left_out: Counter[str] = Counter()
         self._told: dict[str, float] = {}
 
-    def entries(self, batch: Batch) -> list[Outgoing]:
+    def entries(self, batch: Batch) -> list[OutgoingMessage]:
         """The entries for a batch."""
         return [entry for refused in batch.refused if (entry := self._entry(refused)) is not None]
 
-    def _entry(self, refused: Refused) -> Outgoing | None:
+    def _entry(self, refused: Refused) -> OutgoingMessage | None:
         tenant = refused.thing.tenant if refused.thing else ""
         entry = dead(refused.uplink, refused.thing, refused.reason, refused.faults)
         most = (self._limits.of(tenant) if tenant else Limits()).dead_bytes

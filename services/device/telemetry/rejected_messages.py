@@ -14,13 +14,13 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.bus import DEAD, EVENTS, Bus
-from libs.common.bus.retained_messages import Kept, newest
+from libs.common.bus.retained_messages import RetainedMessage, read_newest
 from libs.common.bus.subjects import dead_uplink, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
 from libs.common.decoding import copy_fields
-from libs.common.http import Requester
-from libs.common.http.console import Shown
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import ResponseModel
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
@@ -42,7 +42,7 @@ class FindRefusals(msgspec.Struct, kw_only=True):
     """A part of the reason, in any case, or of the path of a value that was refused."""
 
 
-class Refusal(Shown, kw_only=True):
+class Refusal(ResponseModel, kw_only=True):
     """One message of which something was refused."""
 
     id: str
@@ -60,7 +60,7 @@ class Refusal(Shown, kw_only=True):
     truncated: bool = False
 
 
-class RefusalPage(Shown, kw_only=True):
+class RefusalPage(ResponseModel, kw_only=True):
     """Refusals, the newest first."""
 
     content: list[Refusal]
@@ -93,14 +93,18 @@ class Refusals:
         most = LOOKED_THROUGH if wanted.reason else wanted.page_size + 1
         subject = device_event(device.tenant, device.id, "rejected")
         dead, events = await asyncio.gather(
-            newest(self._bus, DEAD, [dead_uplink(device.sn)], most, dead_before),
-            newest(self._bus, EVENTS, [subject], most, event_before),
+            read_newest(self._bus, DEAD, [dead_uplink(device.sn)], most, dead_before),
+            read_newest(self._bus, EVENTS, [subject], most, event_before),
         )
         return _page(device, wanted, dead, events, most)
 
 
 def _page(
-    device: Device, wanted: FindRefusals, dead: Sequence[Kept], events: Sequence[Kept], most: int
+    device: Device,
+    wanted: FindRefusals,
+    dead: Sequence[RetainedMessage],
+    events: Sequence[RetainedMessage],
+    most: int,
 ) -> RefusalPage:
     """Both, in the order of time, up to the end of the page.
 
@@ -141,13 +145,13 @@ def _read_key(key: str | None) -> tuple[int | None, int | None]:
     return int(dead), int(events)
 
 
-def _of_dead(one: Kept) -> Refusal:
+def _of_dead(one: RetainedMessage) -> Refusal:
     body = _dead(one.message.data)
     channel = body.subject.rpartition(".")[2]
     return copy_fields(Refusal, body, id=f"d{one.sequence}", channel=channel, whole=True)
 
 
-def _of_event(one: Kept) -> Refusal | None:
+def _of_event(one: RetainedMessage) -> Refusal | None:
     """None for the event of what is in `DEAD`, too."""
     body = _rejected(one.message.data)
     if body.whole:
@@ -170,7 +174,7 @@ def _fits(refusal: Refusal, device: Device, reason: str | None) -> bool:
 
 @post_search("/{device_id:str}/refusals/search")
 async def find_device_refusals(
-    principal: Requester,
+    principal: RequestPrincipal,
     refusals: NamedDependency[Refusals],
     device_id: PathId,
     data: JSONBody[FindRefusals | None] = None,

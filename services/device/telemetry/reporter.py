@@ -20,7 +20,7 @@ from uuid import uuid4
 import msgspec
 from nats.aio.msg import Msg
 
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput, UpstreamTimeout
@@ -134,7 +134,9 @@ class Reporter:
         """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
         headers = trace_header() | hops_header(current_hops())
-        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, known_as, headers)])
+        await self._bus.publish(
+            [OutgoingMessage(up(thing.sn, channel), payload, known_as, headers)]
+        )
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties as of now; they are stored and in force when this returns.
@@ -158,7 +160,7 @@ class Reporter:
         async with StoredWaiter(self._bus, len(reports)) as waiter:
             await self._bus.publish(
                 [
-                    Outgoing(
+                    OutgoingMessage(
                         up(report.thing.sn, "report"),
                         msgspec.json.encode({"properties": report.properties}),
                         headers={

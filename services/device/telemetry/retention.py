@@ -20,9 +20,9 @@ from typing import Any
 from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
-from libs.common.jobs import together
-from libs.common.limits.tenants import KnownLimits, count_limited
-from libs.common.recent import Recent
+from libs.common.jobs import run_until_first_ends
+from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import Steps, repeat, take_turns
 from libs.common.store.mongo import Collection
 from services.device.telemetry.ledger import Ledger
@@ -52,11 +52,11 @@ KEPT = 10_000
 class Retention:
     """The days of tenants and products; a change is known within seconds."""
 
-    def __init__(self, products: ProductStore, limits: KnownLimits, days: int) -> None:
+    def __init__(self, products: ProductStore, limits: LimitsCache, days: int) -> None:
         self._products = products
         self._limits = limits
         self._days = days
-        self._of: Recent[tuple[str, str], tuple[float, int]] = Recent(KEPT)
+        self._of: LruCache[tuple[str, str], tuple[float, int]] = LruCache(KEPT)
 
     async def oldest(self, tenant: str, model: str = "") -> int:
         """From when on (ms) history of a product's devices is kept; `model` "" is no product."""
@@ -93,7 +93,7 @@ class HistoryRows:
     devices: DeviceLists
     own: OwnThings
     partitions: Partitions
-    limits: KnownLimits
+    limits: LimitsCache
     kept_days: int
 
     async def days(self) -> dict[str, float]:
@@ -160,7 +160,7 @@ class Sweeps:
     async def run(self) -> None:
         """Work once an hour, for ever; run by the lease holder."""
         shorter = take_turns("retention", WORKERS, self.tenants, self.shorter, PERIOD)
-        await together(shorter, repeat(self.once, PERIOD, "retention waits"))
+        await run_until_first_ends(shorter, repeat(self.once, PERIOD, "retention waits"))
 
     async def once(self) -> None:
         """Do what is for all tenants alike, or for none any more; what is cheap first."""

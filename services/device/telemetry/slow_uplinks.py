@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus
 from libs.common.bus.laned import LanedMessages
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.things import DIRECT
 from services.device.telemetry.uplink import Uplink, read_uplink
 from services.device.things.model import Thing
@@ -37,7 +37,7 @@ class SlowCodecs:
         self._messages = LanedMessages(
             bus, "slow codecs", self._tenant_of, handle, BATCH, TENANTS, BATCH
         )
-        self._tenants: Recent[str, str] = Recent(KNOWN)
+        self._tenants: LruCache[str, str] = LruCache(KNOWN)
 
     async def run(self) -> None:
         """Keep messages that wait from being sent again, until cancelled."""

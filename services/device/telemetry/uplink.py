@@ -7,7 +7,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus.rpc import TENANT
 from libs.common.bus.streams import UPLINKS
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
 from libs.common.tsl import Event, Fault, InvalidValues, Refusal, Report
@@ -146,7 +146,7 @@ def read_reply(raw: bytes) -> tuple[Reply, int]:
     try:
         reply = msgspec.json.decode(raw, type=Reply)
     except (ValueError, RecursionError) as error:
-        wrong = worded(str(error))
+        wrong = parse_validation_error(str(error))
         raise InvalidInput(wrong.reason, field=wrong.place or "reply") from error
     command_id = parse_id(reply.command_id, "commandId")
     if reply.status not in {"SUCCESS", "FAILED"}:

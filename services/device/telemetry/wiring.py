@@ -7,7 +7,7 @@ from functools import partial
 from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
 from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
-from libs.common.process import Parts, provided_routers, start_and_stop
+from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
 from services.device.members.shapes import ShapeKeeper, ShapeStore
 from services.device.settings import Clients
@@ -101,7 +101,7 @@ class TelemetryPackage:
     retention: Retention
     reporter: Reporter
     presence: HttpPresence
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_telemetry(
@@ -152,8 +152,8 @@ def wire_telemetry(
         retention=stores.retention,
         reporter=Reporter(bus),
         presence=presence,
-        parts=Parts(
-            routers=provided_routers(
+        parts=PackageParts(
+            routers=create_routers(
                 handlers,
                 open_api=[get_property_history],
                 others=[EDGE, REFUSALS, EVENTS, CONNECTIONS, LEDGER, STREAM_STATES],
@@ -170,7 +170,7 @@ class IngestPackage:
 
     ingest: Ingest
     metrics: UplinkMetrics
-    parts: Parts
+    parts: PackageParts
 
 
 def wire_ingest(
@@ -233,7 +233,7 @@ def wire_ingest(
     return IngestPackage(
         ingest=ingest,
         metrics=metrics,
-        parts=Parts(
+        parts=PackageParts(
             tasks=[
                 *(consumer.run for consumer in consumers),
                 ingest.slow.run,

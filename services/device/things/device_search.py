@@ -24,10 +24,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from bson.regex import Regex
 
-from libs.common.http.streaming import each
-from libs.common.jobs import Beside
-from libs.common.recent import Recent
-from libs.common.store.mongo import Collection, pattern_of
+from libs.common.http.streaming import iterate_rows
+from libs.common.jobs import NamedTasks
+from libs.common.lru_cache import LruCache
+from libs.common.store.mongo import Collection, literal_pattern
 from libs.common.things import DIRECT
 from services.device.things.model import Device
 from services.device.things.visibility import Condition
@@ -93,8 +93,8 @@ class Totals(Generic[T]):
         self._devices = devices
         self._counted = count
         self._size = size
-        self._known: Recent[bytes, tuple[float, T]] = Recent(kept)
-        self._counting = Beside()
+        self._known: LruCache[bytes, tuple[float, T]] = LruCache(kept)
+        self._counting = NamedTasks()
 
     async def of(
         self, condition: dict[str, Any], hint: str | None = None, *, anew: bool = False
@@ -260,7 +260,7 @@ class DevicePages:
             return await self._at_once(query, index)
         total = await self._totals.of(query.filter, index)
         if total <= query.skip:
-            return each([]), total
+            return iterate_rows([]), total
         everybody = await self._totals.of(query.scope)
         walked = (query.skip + query.limit) * everybody // total
         if query.order[0][0] == "name" and query.texts:
@@ -280,7 +280,7 @@ class DevicePages:
         rows = await self._devices.aggregate(stages, hint=index)
         async for row in rows:
             return self._with_ids(row["ids"]), row["total"]
-        return each([]), 0
+        return iterate_rows([]), 0
 
     async def _number(self, query: Query, lead: Lead) -> int:
         """How many devices a lead has, up to `MANY` for each of its conditions."""
@@ -330,7 +330,7 @@ class DevicePages:
         if query.hint:
             page["hint"] = query.hint
         if not query.skip and 0 < query.limit <= READ_TOGETHER:
-            return each(await _read(self._devices.find(query.filter, WHOLE, **page)))
+            return iterate_rows(await _read(self._devices.find(query.filter, WHOLE, **page)))
         keys = self._devices.find(query.filter, {"_id": 1}, **page)
         return self._with_ids([key["_id"] async for key in keys])
 
@@ -365,4 +365,4 @@ def _having(gram: str, condition: Condition) -> Condition:
 
 def _with(gram: str) -> Condition:
     """The condition that a device has a gram, or one that begins with this."""
-    return {"grams": gram if len(gram) == LENGTH else Regex("^" + pattern_of(gram))}
+    return {"grams": gram if len(gram) == LENGTH else Regex("^" + literal_pattern(gram))}

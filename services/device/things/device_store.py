@@ -24,7 +24,7 @@ from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
 from libs.common.things import DIRECT
 from services.device.things.deleted_things import RemovedThings, ThingDataStore
@@ -58,7 +58,7 @@ class DeviceStore:
     """Reads and writes devices; one per process."""
 
     def __init__(
-        self, mongo: Mongo, outbox: Outbox, limits: KnownLimits, values: ThingDataStore
+        self, mongo: Mongo, outbox: Outbox, limits: LimitsCache, values: ThingDataStore
     ) -> None:
         self._mongo = mongo
         self._outbox = outbox

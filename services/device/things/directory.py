@@ -15,9 +15,9 @@ from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Forbidden, NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import GrantReader
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document
-from libs.common.things import integration_key, own_sn, own_thing
+from libs.common.things import integration_key, internal_sn, internal_thing
 from libs.common.tsl import Tsl
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_not_found
@@ -37,7 +37,7 @@ class ThingDirectory:
     def __init__(self, database: Database, devices: DeviceStore, tsls: Tsls) -> None:
         self._devices = devices
         self._tsls = tsls
-        self._by_sn: Recent[str, Thing] = Recent(KEPT)
+        self._by_sn: LruCache[str, Thing] = LruCache(KEPT)
         self._sn_keys: dict[int, str] = {}
         self.own = OwnThings(database, tsls)
 
@@ -66,7 +66,7 @@ class ThingDirectory:
         missing: dict[str, str] = {}
         own: dict[str, int] = {}
         for sn in sns:
-            thing_id = own_thing(sn)
+            thing_id = internal_thing(sn)
             if thing_id is not None:
                 own[sn] = thing_id
                 continue
@@ -164,7 +164,7 @@ def _own(own: OwnThing) -> Thing:
     """A thing that is no device, as reports see it."""
     return Thing(
         id=own.id,
-        sn=own_sn(own.id),
+        sn=internal_sn(own.id),
         tenant=own.tenant,
         model="",
         tsl_version="",

@@ -14,7 +14,14 @@ import msgspec
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http import console
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing, find_page
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Session,
+    contains_text,
+    find_page,
+)
 
 GROUP_FIELD = "group_name"
 """Where a device names its group."""
@@ -68,7 +75,7 @@ class GroupRef(msgspec.Struct):
     id: str
 
 
-class ShownGroup(console.Shown, kw_only=True):
+class ShownGroup(console.ResponseModel, kw_only=True):
     """A group in a list."""
 
     id: str
@@ -103,7 +110,7 @@ class GroupStore:
         """A page of the groups, in order, and how many match in all."""
         query = _named(tenant)
         if wanted.name:
-            query["$and"] = [{"name": containing(wanted.name, "name")}]
+            query["$and"] = [{"name": contains_text(wanted.name, "name")}]
         order = wanted.order(COLUMNS)
         found, total = await find_page(self._groups, query, order, wanted.skip, wanted.size)
         return {group["_id"]: group["name"] for group in found}, total

@@ -14,8 +14,15 @@ import msgspec
 
 from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Database, Document, DuplicateKey, Mongo, Session, present
+from libs.common.limits.tenants import LimitsCache
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Mongo,
+    Session,
+    require_document,
+)
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
     prefix_taken,
@@ -109,7 +116,7 @@ class HealingProduct:
 class ProductStore:
     """Reads and writes the products of tenants."""
 
-    def __init__(self, mongo: Mongo, devices: DeviceStore, tsls: Tsls, limits: KnownLimits) -> None:
+    def __init__(self, mongo: Mongo, devices: DeviceStore, tsls: Tsls, limits: LimitsCache) -> None:
         self._mongo = mongo
         self._products = mongo.database["products"]
         self._tsls = tsls
@@ -219,7 +226,9 @@ class ProductStore:
             upsert=True,
             session=session,
         )
-        return _product(present(await self._products.find_one({"_id": identity}, session=session)))
+        return _product(
+            require_document(await self._products.find_one({"_id": identity}, session=session))
+        )
 
     async def _explain(self, wanted: Wanted, error: DuplicateKey) -> None:
         """Raise a conflict of prefixes as such; a product made meanwhile is tried again."""

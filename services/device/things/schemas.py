@@ -99,7 +99,7 @@ class DeleteDevices(msgspec.Struct):
     device_id_list: DeviceIds
 
 
-class DeviceResult(console.Shown, kw_only=True):
+class DeviceResult(console.ResponseModel, kw_only=True):
     """What became of one device of a selection."""
 
     device_id: str

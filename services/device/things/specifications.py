@@ -26,7 +26,7 @@ from zlib import crc32
 import msgspec
 
 from libs.common.errors import InvalidInput
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 from libs.common.things import GENERIC, LAST_DECLARED
 from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
@@ -58,7 +58,7 @@ class Tsls:
 
     def __init__(self, database: Database) -> None:
         self._tsls = database["tsls"]
-        self._compiled: Recent[str, Tsl] = Recent(KEPT)
+        self._compiled: LruCache[str, Tsl] = LruCache(KEPT)
 
     def known(self, content_hash: str) -> Tsl | None:
         """The TSL of a content, when it is compiled."""

@@ -16,7 +16,7 @@ import msgspec
 from pymongo import ReturnDocument
 
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import Collection, Database, Document, Mongo, Session, present
+from libs.common.store.mongo import Collection, Database, Document, Mongo, Session, require_document
 from libs.common.tsl import Tsl
 from services.device.things.specifications import Tsls
 
@@ -67,7 +67,7 @@ class OwnThings:
         Raises `DuplicateKey` when somebody else makes it this moment.
         """
         change = {"$set": fields, "$setOnInsert": first}
-        return present(
+        return require_document(
             await self._things.find_one_and_update(
                 key, change, upsert=True, return_document=ReturnDocument.AFTER
             )

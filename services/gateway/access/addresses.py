@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from litestar.types import HTTPScope
 
-from libs.common.limits import counted_address
+from libs.common.limits import address_key
 from libs.common.settings import SettingsInvalid
 
 
@@ -23,7 +23,7 @@ class Origin(NamedTuple):
     @property
     def limit_key(self) -> str:
         """Return the key of the rate limit: the address, or the /64 network of an IPv6 address."""
-        return counted_address(self.address)
+        return address_key(self.address)
 
 
 def _text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:

@@ -11,7 +11,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
 from libs.common.decoding import INVALID_JSON
-from libs.common.http.static import Static
+from libs.common.http.static import StaticDocument
 from services.gateway.docs.document import Api, Document, alone, merge
 from services.gateway.routes import Route
 
@@ -37,18 +37,20 @@ class Catalogue:
         self._routes = routes
         self._seen: dict[str, Document] = {}
         self._merged: Document = {}
-        self._written: dict[Api | None, Static] = {}
+        self._written: dict[Api | None, StaticDocument] = {}
         self._until = 0.0
         self._lock = asyncio.Lock()
 
-    async def document(self, api: Api | None = None) -> Static:
+    async def document(self, api: Api | None = None) -> StaticDocument:
         """Return the document of all public operations, or of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
                 await self._renew()
             if api not in self._written:
                 document = self._merged if api is None else alone(self._merged, api)
-                self._written[api] = Static(msgspec.json.encode(document), "application/json")
+                self._written[api] = StaticDocument(
+                    msgspec.json.encode(document), "application/json"
+                )
             return self._written[api]
 
     async def _renew(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from libs.common.errors import MalformedRequest, UnsupportedMedia
-from libs.common.http.static import CODINGS, PACKET, wanted
+from libs.common.http.static import CODINGS, PACKET, choose_coding
 
 _RAW = -15
 """Raw deflate without a zlib header, which some clients send as `deflate`."""
@@ -89,7 +89,7 @@ def encoder_for(fields: list[Field], asked: Mapping[bytes, bytes], method: str) 
     ):
         return None
     fields.append((b"vary", b"Accept-Encoding"))
-    coding = wanted(asked.get(b"accept-encoding", b""))
+    coding = choose_coding(asked.get(b"accept-encoding", b""))
     if coding is None or method == "HEAD":
         return None
     fields[:] = [_of_encoded(field) for field in fields if field[0] != b"content-length"]

@@ -15,10 +15,10 @@ from libs.common.bus.accounts import (
     PULL_LIFE,
     STREAM,
     application_user,
-    device_inbox,
-    inbox,
+    device_inbox_prefix,
+    inbox_prefix,
 )
-from libs.common.contracts.integrations import login_of
+from libs.common.contracts.integrations import integration_user
 from libs.common.decoding import INVALID_JSON
 
 LONGEST_MESSAGE_ID = 256
@@ -51,12 +51,12 @@ def sender_of(subject: str) -> Sender:
     """Return the sender of a `subject` that matches `RELAYED`."""
     parts = subject.split(".")
     if parts[0] == "thing":
-        return Sender(parts[1], f"{device_inbox(parts[1])}.")
+        return Sender(parts[1], f"{device_inbox_prefix(parts[1])}.")
     if parts[0] == "$JS":
         user = application_user(parts[parts.index(STREAM) + 1])
     else:
-        user = login_of(parts[-1])
-    return Sender(user, f"{inbox(user)}.")
+        user = integration_user(parts[-1])
+    return Sender(user, f"{inbox_prefix(user)}.")
 
 
 def checked_reply(sender: Sender, reply: str) -> str:

@@ -17,13 +17,13 @@ from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import ACKS, RELAYED, REPORTS, TOLD, relayed
+from libs.common.bus.accounts import ACKS, INTEGRATION_MESSAGES, RELAYED, REPORTS, relay_subject
 from libs.common.bus.publishing import publish_frame, write_frames
-from libs.common.identity.users import TenantsOfUsers
-from libs.common.limits.meter import Floods, MessageMeter, Meter
+from libs.common.identity.users import UserTenants
+from libs.common.limits.meter import FloodGuard, MessageMeter, Meter
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling import FairQueue
-from libs.common.telemetry.tracing import door, trace_header, trace_of
+from libs.common.telemetry.tracing import begin_trace, read_trace, trace_header
 from services.gateway.relay.rules import (
     RefusedError,
     Sender,
@@ -46,7 +46,7 @@ relaying."""
 class RelayQuota:
     """Counts the messages of each sender in this process."""
 
-    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, floods: Floods) -> None:
+    def __init__(self, messages: MessageMeter, tenants: UserTenants, floods: FloodGuard) -> None:
         self._messages = messages
         self._others = Meter()
         self._refused = Meter()
@@ -97,7 +97,7 @@ log = logging.getLogger(__name__)
 
 QUEUE = "relay"
 """The queue group of all replicas."""
-TRACED = frozenset((REPORTS, *TOLD))
+TRACED = frozenset((REPORTS, *INTEGRATION_MESSAGES))
 """Subjects whose messages begin a trace."""
 READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
 """Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
@@ -183,7 +183,7 @@ class Relay:
             self._quota.take(pattern, sender, len(message.data))
             if pattern not in TRACED:
                 return _passed_on(pattern, sender, message)
-            with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
+            with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
                 return _passed_on(pattern, sender, message)
         except RefusedError as refused:
             _refused.add(1, {"subject": pattern, "code": refused.code})
@@ -193,7 +193,7 @@ class Relay:
 def _passed_on(pattern: str, sender: Sender, message: Msg) -> bytes:
     body = checked_body(pattern, message.subject, message.data)
     headers = kept_headers(sender, message.headers) | trace_header()
-    return publish_frame(relayed(message.subject), body, headers, message.reply)
+    return publish_frame(relay_subject(message.subject), body, headers, message.reply)
 
 
 def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:

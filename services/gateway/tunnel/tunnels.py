@@ -34,9 +34,9 @@ from libs.common.identity import (
     Principal,
 )
 from libs.common.identity.tokens import token_hash
-from libs.common.limits.use import Held
+from libs.common.limits.usage import HeldSlots
 from libs.common.telemetry.logs import name_lines
-from libs.common.tls import trusting_for
+from libs.common.tls import client_context_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.concurrency import LATER, ConcurrencyLimiter
@@ -84,7 +84,7 @@ class Tunnels:
     def __post_init__(self) -> None:
         """Register the metric of open tunnels."""
         url, ca_file = self.upstream, self.ca_file
-        self._tls = None if url is None else trusting_for(str(url), ca_file)
+        self._tls = None if url is None else client_context_for(str(url), ca_file)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway.gateway.websockets",
             [lambda _: [metrics.Observation(self.open_tunnels)]],
@@ -131,7 +131,7 @@ class Tunnels:
             raise no_store() from error
         return principal
 
-    def _hold(self, principal: Principal | None, origin: Origin) -> Held:
+    def _hold(self, principal: Principal | None, origin: Origin) -> HeldSlots:
         if principal is None:
             return self.concurrency.nameless_websocket(origin.limit_key)
         return self.concurrency.websocket(principal)
@@ -161,7 +161,7 @@ class Client(End):
         self._tunnels = tunnels
         self._connections = connections
         self._opening: asyncio.Task[None] | None = None
-        self._held: Held | None = None
+        self._held: HeldSlots | None = None
         self._lost = False
         self.when_lost: Callable[[], None] | None = None
         self.scope: Any = {}
@@ -184,7 +184,7 @@ class Client(End):
         else:
             super().data_received(data)
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldSlots) -> None:
         """Occupy slots until the connection is closed."""
         self._held = held
         self._tunnels.open_tunnels += 1

@@ -27,7 +27,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
-from libs.common.jobs import happened
+from libs.common.jobs import wait_for_event
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.simulation import SimulatedDevice
 from libs.common.things import GENERIC, device_key
@@ -186,7 +186,7 @@ class Simulator(Integration):
     async def _next_turn(self) -> None:
         due = self._wheel.next()
         wait = None if due is None else max(0.0, due - time.monotonic())
-        await happened(self._turned, wait)
+        await wait_for_event(self._turned, wait)
 
     async def _keep_looking(self) -> None:
         while True:
@@ -197,7 +197,7 @@ class Simulator(Integration):
                 log.warning("simulator: the devices cannot be listed: %s", error)
                 self._look.set()
             await asyncio.sleep(LOOK_PAUSE)
-            await happened(self._look, LOOK_EVERY)
+            await wait_for_event(self._look, LOOK_EVERY)
 
     async def _look_around(self) -> None:
         found = {device.device_id: device async for device in self._things.devices()}

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from msgspec.structs import asdict
 
 from libs.common.contracts.entities import ResolvedEntity
-from libs.common.contracts.names import AskCanvas, DescribedDevice, DeviceCanvas
+from libs.common.contracts.names import DescribedDevice, DeviceCanvas, GetDeviceCanvas
 from libs.common.device_client import DeviceClient
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
-from libs.common.http.console import ids_of, name_of
+from libs.common.http.console import distinct_ids, parse_name
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, Grants
@@ -73,7 +73,7 @@ class CanvasService:
 
         The name of a dashboard's main canvas is the name of the dashboard.
         """
-        name = name_of(wanted.name)
+        name = parse_name(wanted.name)
         canvas, _ = await self._visible(user, canvas_id, SAVES)
         name = checked_name(name, canvas.name)
         content = await self._content(canvas, wanted)
@@ -85,7 +85,7 @@ class CanvasService:
         if not saved:
             raise _unknown(canvas_id)
 
-    async def find_or_create_of_device(self, wanted: AskCanvas) -> DeviceCanvas:
+    async def find_or_create_of_device(self, wanted: GetDeviceCanvas) -> DeviceCanvas:
         """Return the canvas of a device, created if missing; `device` has checked the grants."""
         tenant, device_id = wanted.tenant, wanted.device_id
         found = await self.store.find_of_device(tenant, device_id)
@@ -105,7 +105,7 @@ class CanvasService:
         self, user: Principal, dashboard_id: int, wanted: NameCanvas
     ) -> CanvasOfDashboard:
         """Add an empty canvas to a dashboard."""
-        name = checked_name(name_of(wanted.name))
+        name = checked_name(parse_name(wanted.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
         if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
             raise Conflict(
@@ -121,7 +121,7 @@ class CanvasService:
     async def remove(self, user: Principal, dashboard_id: int, wanted: DeleteCanvases) -> None:
         """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
         await self.dashboard_service.find_visible(user, dashboard_id)
-        ids = ids_of(wanted.canvas_ids)
+        ids = distinct_ids(wanted.canvas_ids)
         if dashboard_id in ids:
             raise InvalidInput(
                 "must not contain the main canvas, which cannot be deleted", field="canvas_ids"
@@ -168,8 +168,10 @@ class CanvasService:
                     f"has more than {LARGEST_WIDGET} characters as JSON",
                     field=f"widgets[{at}].data",
                 )
-        entities = await self.devices.resolve_all(canvas.tenant, ids_of(wanted.entity_ids or ()))
-        devices = ids_of(wanted.device_ids or ())
+        entities = await self.devices.resolve_all(
+            canvas.tenant, distinct_ids(wanted.entity_ids or ())
+        )
+        devices = distinct_ids(wanted.device_ids or ())
         known = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
         return Content(
             widgets=widgets,

@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import Requester, provide
+from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders, users
 from libs.common.http.ids import PathId
@@ -53,7 +53,7 @@ class DashboardHandlers:
     },
 )
 async def create_dashboard(
-    principal: Requester, dashboards: Dashboards, data: JSONBody[CreateDashboard]
+    principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[CreateDashboard]
 ) -> MainCanvas:
     """Create an empty dashboard, which every role of its creator may see."""
     return await dashboards.create(principal, data)
@@ -61,7 +61,7 @@ async def create_dashboard(
 
 @put("/dashboard/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)])
 async def update_dashboard(
-    principal: Requester,
+    principal: RequestPrincipal,
     dashboards: Dashboards,
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
@@ -76,7 +76,7 @@ async def update_dashboard(
     guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
 )
 async def delete_dashboard(
-    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
 ) -> dict[str, str]:
     """Delete a dashboard with its canvases and grants."""
     await dashboards.delete(principal, dashboard_id)
@@ -85,7 +85,7 @@ async def delete_dashboard(
 
 @post("/dashboard/batch-delete", guards=[holders(Function.DASHBOARD_DELETE)])
 async def delete_dashboards(
-    principal: Requester, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
+    principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
 ) -> None:
     """Delete dashboards with their canvases and grants; unknown ones are ignored."""
     await dashboards.delete_all(principal, data)
@@ -93,7 +93,7 @@ async def delete_dashboards(
 
 @get("/dashboard/dashboards", guards=[holders(Function.DASHBOARD_VIEW)])
 async def list_dashboards(
-    principal: Requester, dashboards: Dashboards
+    principal: RequestPrincipal, dashboards: Dashboards
 ) -> Streamed[list[ShownDashboard]]:
     """List the dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.list_visible(principal)
@@ -101,7 +101,9 @@ async def list_dashboards(
 
 @post("/dashboard/search", guards=[holders(Function.DASHBOARD_VIEW)])
 async def search_dashboards(
-    principal: Requester, dashboards: Dashboards, data: JSONBody[SearchDashboards | None] = None
+    principal: RequestPrincipal,
+    dashboards: Dashboards,
+    data: JSONBody[SearchDashboards | None] = None,
 ) -> list[FoundDashboard]:
     """List the dashboards that the caller sees: the caller's home first, then the newest."""
     wanted = data or SearchDashboards()
@@ -115,14 +117,14 @@ async def list_dashboard_covers() -> list[PresetCover]:
 
 
 @get("/dashboard/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)])
-async def get_main_canvas(principal: Requester, dashboards: Dashboards) -> MainCanvas:
+async def get_main_canvas(principal: RequestPrincipal, dashboards: Dashboards) -> MainCanvas:
     """Return the canvas of the caller's home, else of the newest dashboard; empty without any."""
     return await dashboards.main_canvas(principal)
 
 
 @post("/dashboard/{dashboard_id:str}/home", guards=[users])
 async def set_home_dashboard(
-    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
     """Make a dashboard the caller's home, in place of any other."""
     await dashboards.set_home(principal, dashboard_id)
@@ -130,14 +132,16 @@ async def set_home_dashboard(
 
 @post("/dashboard/{dashboard_id:str}/cancel-home", guards=[users])
 async def end_home_dashboard(
-    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
     """Remove a dashboard as the caller's home."""
     await dashboards.end_home(principal, dashboard_id)
 
 
 @get("/canvas/{canvas_id:str}", guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)])
-async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId) -> ShownCanvas:
+async def get_canvas(
+    principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId
+) -> ShownCanvas:
     """Return a canvas of a dashboard (`dashboard.view`) or a device (either function)."""
     return await canvases.get(principal, canvas_id)
 
@@ -148,7 +152,7 @@ async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId
     example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
-    principal: Requester, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
+    principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
 ) -> None:
     """Replace the content of a canvas; omitted widgets are deleted.
 
@@ -159,7 +163,7 @@ async def save_canvas(
 
 @get("/dashboard/{dashboard_id:str}/canvas", guards=[holders(Function.DASHBOARD_VIEW)])
 async def list_canvases(
-    principal: Requester, canvases: Canvases, dashboard_id: PathId
+    principal: RequestPrincipal, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasOfDashboard]:
     """List the canvases of a dashboard: the main one first, then the oldest."""
     return await canvases.list_of_dashboard(principal, dashboard_id)
@@ -171,7 +175,10 @@ async def list_canvases(
     example={"name": "Second page"},
 )
 async def add_canvas(
-    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[NameCanvas]
+    principal: RequestPrincipal,
+    canvases: Canvases,
+    dashboard_id: PathId,
+    data: JSONBody[NameCanvas],
 ) -> CanvasOfDashboard:
     """Add an empty canvas to a dashboard, in addition to its main canvas."""
     return await canvases.add(principal, dashboard_id, data)
@@ -181,7 +188,10 @@ async def add_canvas(
     "/dashboard/{dashboard_id:str}/canvas/batch-delete", guards=[holders(Function.DASHBOARD_EDIT)]
 )
 async def delete_canvases(
-    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[DeleteCanvases]
+    principal: RequestPrincipal,
+    canvases: Canvases,
+    dashboard_id: PathId,
+    data: JSONBody[DeleteCanvases],
 ) -> None:
     """Delete canvases of a dashboard except the main one; unknown ones are ignored."""
     await canvases.remove(principal, dashboard_id, data)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from libs.common.contracts.names import MOST_DEVICES
-from libs.common.http.console import Shown
+from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from services.management.dashboards.model import AttachType, CanvasIds, Name, ShownWidget, Widget
@@ -61,14 +61,14 @@ class DeleteDashboards(msgspec.Struct):
     dashboard_ids: CanvasIds
 
 
-class MainCanvas(Shown, kw_only=True):
+class MainCanvas(ResponseModel, kw_only=True):
     """A dashboard and its main canvas; empty if the caller sees none."""
 
     dashboard_id: str | None = None
     main_canvas_id: str | None = None
 
 
-class ShownDashboard(Shown, kw_only=True):
+class ShownDashboard(ResponseModel, kw_only=True):
     """A dashboard with its widgets in a list."""
 
     dashboard_id: str
@@ -78,7 +78,7 @@ class ShownDashboard(Shown, kw_only=True):
     widgets: list[ShownWidget]
 
 
-class FoundDashboard(Shown, kw_only=True):
+class FoundDashboard(ResponseModel, kw_only=True):
     """A dashboard in a list of tiles."""
 
     dashboard_id: str
@@ -113,7 +113,7 @@ class DeleteCanvases(msgspec.Struct):
     canvas_ids: CanvasIds
 
 
-class CanvasEntity(Shown, kw_only=True):
+class CanvasEntity(ResponseModel, kw_only=True):
     """An entity that widgets show."""
 
     entity_id: str
@@ -126,7 +126,7 @@ class CanvasEntity(Shown, kw_only=True):
     device_name: str | None = None
 
 
-class ShownCanvas(Shown, kw_only=True):
+class ShownCanvas(ResponseModel, kw_only=True):
     """Answer of `GET /canvas/{canvas_id}`; `entities` are those that the caller sees."""
 
     id: str
@@ -139,7 +139,7 @@ class ShownCanvas(Shown, kw_only=True):
     device_ids: list[str]
 
 
-class CanvasOfDashboard(Shown, kw_only=True):
+class CanvasOfDashboard(ResponseModel, kw_only=True):
     """A canvas in the list of a dashboard's canvases; `canvas_id` equals `id`."""
 
     id: str

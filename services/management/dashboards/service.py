@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from libs.common.clock import to_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
-from libs.common.http.console import ids_of, name_of
+from libs.common.http.console import distinct_ids, parse_name
 from libs.common.http.streaming import Streamed
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants, Sharing
@@ -56,7 +56,7 @@ class DashboardService:
         dashboard = Dashboard(
             id=await self._next_id(),
             tenant=user.tenant,
-            name=checked_name(name_of(wanted.name)),
+            name=checked_name(parse_name(wanted.name)),
             description=wanted.description,
             cover=await self._known(user, cover_of(wanted.cover_type, wanted.cover_data)),
             user_id=user.user_id,
@@ -72,7 +72,7 @@ class DashboardService:
 
     async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
         """Set the name and other given fields; widgets are replaced."""
-        name = name_of(wanted.name)
+        name = parse_name(wanted.name)
         dashboard = await self.find_visible(user, dashboard_id)
         widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
         if wanted.widgets is not UNSET:
@@ -97,7 +97,7 @@ class DashboardService:
     async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
         """Delete the dashboards that the user sees; the others are ignored."""
         grants = await self._sharing.of(user)
-        ids = [one for one in ids_of(wanted.dashboard_ids) if grants.dashboard(one)]
+        ids = [one for one in distinct_ids(wanted.dashboard_ids) if grants.dashboard(one)]
         if ids:
             await self._remove(user.tenant, ids)
 

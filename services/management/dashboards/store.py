@@ -15,13 +15,13 @@ from pymongo import ReturnDocument
 
 from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import (
     Document,
     DuplicateKey,
     Mongo,
     Session,
-    containing,
+    contains_text,
     read_document,
     to_document,
 )
@@ -108,7 +108,7 @@ class DashboardStore:
     """The collections `dashboards` and `home_dashboards`."""
 
     def __init__(
-        self, mongo: Mongo, limits: KnownLimits, canvases: CanvasStore, resources: ResourceStore
+        self, mongo: Mongo, limits: LimitsCache, canvases: CanvasStore, resources: ResourceStore
     ) -> None:
         self._mongo = mongo
         self._dashboards = mongo.database["dashboards"]
@@ -187,7 +187,7 @@ class DashboardStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if keyword:
-            query["name"] = containing(keyword, "name")
+            query["name"] = contains_text(keyword, "name")
         found = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
         return [msgspec.convert(document, Dashboard) async for document in found]
 

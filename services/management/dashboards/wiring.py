@@ -6,10 +6,10 @@ from litestar import Router
 
 from libs.common.bus import BatchConsumer, Bus, RpcClient, RpcServer
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.names import AskCanvas, DescribeDashboards
+from libs.common.contracts.names import DescribeDashboards, GetDeviceCanvas
 from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader, Sharing
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from services.management.dashboards.canvas_service import CanvasService
@@ -38,7 +38,7 @@ def wire(
     rpc_client: RpcClient,
     rpc_server: RpcServer,
     grants: GrantReader,
-    limits: KnownLimits,
+    limits: LimitsCache,
     resources: ResourceStore,
     devices: DeviceClient,
 ) -> Dashboards:
@@ -50,7 +50,7 @@ def wire(
     dashboards = DashboardService(store, sharing, next_id)
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
     rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
-    rpc_server.offer("canvas_of_device", AskCanvas, canvases.find_or_create_of_device)
+    rpc_server.offer("canvas_of_device", GetDeviceCanvas, canvases.find_or_create_of_device)
     return Dashboards(
         router=create_router(DashboardHandlers(dashboards, canvases)),
         consumer=create_consumer(bus, store, canvas_store),

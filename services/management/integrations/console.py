@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from libs.common.http import Requester, provide
+from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
@@ -24,7 +24,7 @@ _SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 @post("/search", guards=[_SEES])
 async def search_integrations(
-    principal: Requester,
+    principal: RequestPrincipal,
     integrations: Integrations,
     data: JSONBody[SearchIntegrations | None] = None,
 ) -> list[ShownIntegration] | Page[ShownIntegration]:
@@ -35,7 +35,7 @@ async def search_integrations(
 
 @get("/{integration_id:str}", guards=[_SEES])
 async def get_integration(
-    principal: Requester,
+    principal: RequestPrincipal,
     integrations: Integrations,
     integration_id: FromPath[str],
 ) -> IntegrationDetail:

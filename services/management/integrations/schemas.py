@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.http.console import PageRequest, Shown
+from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.things import AccessMod, EntityType, ValueType
 
 
@@ -15,7 +15,7 @@ class SearchIntegrations(PageRequest, kw_only=True):
     device_deletable: bool | None = None
 
 
-class ShownIntegration(Shown, kw_only=True):
+class ShownIntegration(ResponseModel, kw_only=True):
     """An integration in a list. The counts have two spellings, because clients use both."""
 
     id: str
@@ -32,7 +32,7 @@ class ShownIntegration(Shown, kw_only=True):
     entity_count_camel: int = msgspec.field(name="entityCount")
 
 
-class IntegrationEntity(Shown, kw_only=True):
+class IntegrationEntity(ResponseModel, kw_only=True):
     """An entity of the integration itself."""
 
     id: str

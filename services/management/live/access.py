@@ -9,15 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.limits import AskUse
+from libs.common.contracts.limits import UsageRequest
 from libs.common.contracts.mqtt import live_user
 from libs.common.errors import Unauthenticated, Unavailable
 from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader, access_key
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.identity.tokens import live_key
-from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import Claim, Counts, Held, Use, taken
+from libs.common.limits.tenants import LimitsCache
+from libs.common.limits.usage import HeldSlots, SlotCounts, SlotLimit, Usage, acquire_slots
 from libs.common.mqtt import Connect
 from libs.common.store.redis import Redis, RedisError
 from services.management.live.exchange import MqttListener
@@ -78,15 +78,15 @@ class Admission:
     """Checks CONNECT packets, and limits connections per user and tenant in this replica."""
 
     def __init__(
-        self, credentials: Credentials, user_access: UserAccess, limits: KnownLimits
+        self, credentials: Credentials, user_access: UserAccess, limits: LimitsCache
     ) -> None:
         self._credentials = credentials
         self._user_access = user_access
         self._limits = limits
-        self._open = Counts()
-        self._keys = Counts()
+        self._open = SlotCounts()
+        self._keys = SlotCounts()
 
-    async def admit(self, connect: Connect, closer: Closer) -> tuple[MqttListener, Held]:
+    async def admit(self, connect: Connect, closer: Closer) -> tuple[MqttListener, HeldSlots]:
         """Return the listener of a client, and its slots, which the caller releases.
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
@@ -101,7 +101,7 @@ class Admission:
         judged = await self._user_access.read(holder, version)
         if judged is None:
             raise Unauthenticated("the user does not exist or is disabled")
-        held = taken(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
+        held = acquire_slots(self._open, self._claims(holder, "websockets"), holder.tenant, AGAIN)
         return MqttListener(judged[0], credential, judged[1], closer), held
 
     def count_keys(self, subscriber: Subscriber, number: int) -> None:
@@ -114,16 +114,16 @@ class Admission:
         self._keys.give(claims, subscriber.counted)
         subscriber.counted = 0
         if number:
-            taken(self._keys, claims, user.tenant, AGAIN, number)
+            acquire_slots(self._keys, claims, user.tenant, AGAIN, number)
             subscriber.counted = number
 
-    def _claims(self, user: Principal, name: str) -> list[Claim]:
+    def _claims(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
         limits, each = msgspec.to_builtins(self._limits.of(user.tenant)), f"eachW{name[1:]}"
         user_claim = (_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
-    async def use(self, asked: AskUse) -> Use:
+    async def use(self, asked: UsageRequest) -> Usage:
         """Return the usage of a user and its tenant, by the name of the limit."""
         return {
             "websockets": self._open.of(asked.tenant),

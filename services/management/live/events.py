@@ -7,9 +7,15 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.publishing import acknowledge
-from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, Changed, read_change, read_known
+from libs.common.changes import (
+    KNOWN_SUBJECTS,
+    SUBJECTS,
+    EntityChange,
+    read_change,
+    read_state_change,
+)
 from libs.common.decoding import INVALID_JSON
-from libs.common.telemetry.tracing import batch, trace_of
+from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.management.live.hub import Hub
 from services.management.live.sockets import slices
 from services.management.live.subscriber import MOST_WAITING
@@ -24,7 +30,7 @@ def create_consumer(bus: Bus, hub: Hub) -> BatchConsumer:
     """Return the consumer that pushes every new change to sockets of this replica."""
 
     async def push(messages: list[Msg]) -> None:
-        with batch("live batch", [trace_of(message.headers) for message in messages]):
+        with trace_batch("live batch", [read_trace(message.headers) for message in messages]):
             if hub.listens(event_tenant(messages[0])):
                 await _push(hub, messages)
             await acknowledge(bus.client, messages)
@@ -49,13 +55,13 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
     pushed.
     """
     pause = slices()
-    changes: list[Changed] = []
+    changes: list[EntityChange] = []
     for message in messages:
         try:
             if message.subject.endswith((".reported", ".event")):
                 changes.append(read_change(message.data))
             else:
-                hub.exchange.tell(read_known(message.subject, message.data))
+                hub.exchange.tell(read_state_change(message.subject, message.data))
         except INVALID_JSON as error:
             log.warning("%s cannot be decoded: %s", message.subject, error)
         if changes and len(messages) <= MOST_WAITING:

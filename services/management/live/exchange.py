@@ -14,11 +14,11 @@ from itertools import islice
 
 import msgspec
 
-from libs.common.changes import Changed
+from libs.common.changes import EntityChange
 from libs.common.contracts.mqtt import live_topic, live_user
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from libs.common.jobs import Beside
+from libs.common.jobs import NamedTasks
 from libs.common.things import SYSTEM
 from services.management.live.numbers import Numbers
 from services.management.live.packets import publish
@@ -100,7 +100,7 @@ class Exchange:
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
         """Pages by tenant."""
         self._gathered: dict[str, _Gathered] = defaultdict(_Gathered)
-        self._telling = Beside()
+        self._telling = NamedTasks()
 
     def subscribe(self, listener: MqttListener) -> None:
         """Start sending to a page; may be repeated."""
@@ -113,7 +113,7 @@ class Exchange:
         if not self._listeners[tenant]:
             del self._listeners[tenant]
 
-    def tell(self, change: Changed) -> None:
+    def tell(self, change: EntityChange) -> None:
         """Send a change soon, if a page of its tenant is subscribed."""
         if change.tenant in self._listeners:
             self._gathered[change.tenant].add(change)
@@ -130,7 +130,7 @@ class Exchange:
             await self._tell(tenant, list(gathered.changes.values()))
             await asyncio.sleep(min(max(PAUSE, REST * (clock() - began)), LONGEST))
 
-    async def _tell(self, tenant: str, changes: list[Changed]) -> None:
+    async def _tell(self, tenant: str, changes: list[EntityChange]) -> None:
         told = _Changes()
         for change, ids in zip(changes, await self._numbers.ids(changes), strict=True):
             told.add(change, ids)
@@ -150,11 +150,11 @@ class _Gathered:
     """Collected changes of a tenant, without values."""
 
     def __init__(self) -> None:
-        self.changes: dict[str, Changed] = {}
+        self.changes: dict[str, EntityChange] = {}
         """Changes by the key of the thing."""
         self._keys = 0
 
-    def add(self, change: Changed) -> None:
+    def add(self, change: EntityChange) -> None:
         """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
         known = () if before is None else before.values
@@ -174,7 +174,7 @@ class _Changes:
         self._groups: dict[int, set[int]] = defaultdict(set)
         self._integrations: dict[str, set[int]] = defaultdict(set)
 
-    def add(self, change: Changed, ids: Iterable[int]) -> None:
+    def add(self, change: EntityChange, ids: Iterable[int]) -> None:
         """Add the ids of a change."""
         thing = change.thing
         self._all.update(ids)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from libs.common.changes import Changed
-from libs.common.decoding import INVALID_JSON, worded
+from libs.common.changes import EntityChange
+from libs.common.decoding import INVALID_JSON, parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
 
@@ -41,7 +41,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         elif self.id is not None:
             raise InvalidInput("must be absent for TENANT", field="payload.id")
 
-    def covers(self, change: Changed) -> bool:
+    def covers(self, change: EntityChange) -> bool:
         """Return whether the thing and the type of a change match."""
         thing = change.thing
         if self.type is not None and (self.type == "EVENT") != change.is_event:
@@ -51,7 +51,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         wanted = find_id(self.id)
         return thing.device and wanted == (thing.group if self.scope == "GROUP" else thing.id)
 
-    def select(self, change: Changed) -> Mapping[str, Any]:
+    def select(self, change: EntityChange) -> Mapping[str, Any]:
         """Return the matching values of a change, by entity key."""
         if not self.covers(change):
             return {}
@@ -91,7 +91,7 @@ class EncodedChange(NamedTuple):
     """The number of its values."""
 
     @classmethod
-    def encode(cls, change: Changed, values: Mapping[str, Any]) -> Self:
+    def encode(cls, change: EntityChange, values: Mapping[str, Any]) -> Self:
         """Encode `values` of a change, by entity key."""
         thing = change.thing
         encoded = _Change(
@@ -228,7 +228,7 @@ def read_frame(text: str) -> frozenset[str] | Follow | str | None:
             return None
         return frozenset(_subscriptions.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
-        raise BadFrame(worded(str(error)).text) from error
+        raise BadFrame(parse_validation_error(str(error)).text) from error
     except INVALID_JSON as error:
         raise BadFrame("not JSON") from error
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from libs.common.changes import Changed, ChangedThing
-from libs.common.recent import Recent
+from libs.common.changes import ChangedThing, EntityChange
+from libs.common.lru_cache import LruCache
 from services.management.live.exchange import Exchange
 from services.management.live.frames import EncodedChange, Pattern, QueuedBytes, Update, Value
 from services.management.live.sockets import Pause
@@ -60,7 +60,7 @@ class _Sockets:
         self.audiences: dict[Hashable, Audience] = {}
         self.by_key: dict[str, set[Audience]] = {}
         self.followers: dict[Pattern, set[Subscriber]] = {}
-        self.known: Recent[str, None] = Recent(REMEMBERED)
+        self.known: LruCache[str, None] = LruCache(REMEMBERED)
 
 
 class Hub:
@@ -127,7 +127,7 @@ class Hub:
         if pattern is not None:
             followers.setdefault(pattern, set()).add(subscriber)
 
-    async def push(self, changes: Sequence[Changed], pause: Pause) -> None:
+    async def push(self, changes: Sequence[EntityChange], pause: Pause) -> None:
         """Push changes of a tenant to sockets that subscribe to them and may see them.
 
         Sockets that subscribe to keys get one frame per thing, with the latest values. Duplicate
@@ -165,7 +165,7 @@ class Hub:
                 member.push(update)
             await pause()
 
-    async def _push_followed(self, sockets: _Sockets, change: Changed, pause: Pause) -> None:
+    async def _push_followed(self, sockets: _Sockets, change: EntityChange, pause: Pause) -> None:
         encode = partial(EncodedChange.encode, change)
         for pattern, members in list(sockets.followers.items()):
             for member, encoded in _shared(members, change.thing, pattern.select(change), encode):

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from libs.common.changes import Changed
+from libs.common.changes import EntityChange
 from libs.common.contracts.entities import MOST
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.things import GENERIC, entity_id, number_of
 
 log = logging.getLogger(__name__)
@@ -48,10 +48,10 @@ class Numbers:
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
-        self._known: Recent[Owner, tuple[float, Paths]] = Recent(KEPT)
+        self._known: LruCache[Owner, tuple[float, Paths]] = LruCache(KEPT)
         """Numbers with the time until which they are cached."""
 
-    async def ids(self, changes: Sequence[Changed]) -> list[list[int]]:
+    async def ids(self, changes: Sequence[EntityChange]) -> list[list[int]]:
         """Return the ids of the entities of each change; paths without entities have none.
 
         While `device` does not answer, only cached ids are returned.
@@ -104,13 +104,13 @@ class Numbers:
                     self._keep(asked.owner, asked.paths, SOON)
 
 
-def _owner(change: Changed) -> Owner:
+def _owner(change: EntityChange) -> Owner:
     thing = change.thing
     shared = thing.device and thing.model and thing.model != GENERIC
     return change.tenant, thing.model if shared else thing.id
 
 
-def _keys(change: Changed) -> Iterator[tuple[str, str]]:
+def _keys(change: EntityChange) -> Iterator[tuple[str, str]]:
     """Yield keys, with the paths below the thing's key."""
     start = len(change.thing.key) + 1
     for key in change.values:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from libs.common.mqtt import Connect, PacketError, bounds, encoded, read_connect
+from libs.common.mqtt import Connect, PacketError, encode_packet, find_body, read_connect
 
 LARGEST = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
@@ -84,7 +84,7 @@ class Stream:
             _check(self._rest[0])
             if self._rest[0] >> 4 == _PUBLISH:
                 yield Publish()
-            found = bounds(self._rest, LARGEST)
+            found = find_body(self._rest, LARGEST)
             if found is None or found[1] > len(self._rest):
                 return
             start, end = found
@@ -99,18 +99,18 @@ def connack(code: Answer) -> bytes:
 
 def suback(packet_id: bytes, codes: Sequence[int]) -> bytes:
     """Return a SUBACK [3.9]."""
-    return encoded(0x90, packet_id + bytes(codes))
+    return encode_packet(0x90, packet_id + bytes(codes))
 
 
 def unsuback(packet_id: bytes) -> bytes:
     """Return an UNSUBACK [3.11]."""
-    return encoded(0xB0, packet_id)
+    return encode_packet(0xB0, packet_id)
 
 
 def publish(topic: str, payload: bytes) -> bytes:
     """Return a PUBLISH with QoS 0, not retained [3.3]."""
     name = topic.encode()
-    return encoded(0x30, len(name).to_bytes(2, "big") + name + payload)
+    return encode_packet(0x30, len(name).to_bytes(2, "big") + name + payload)
 
 
 def _check(first: int) -> None:

@@ -18,7 +18,7 @@ from libs.common.errors import ThingwayError
 from libs.common.http.ids import find_id
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from libs.common.jobs import Beside
+from libs.common.jobs import NamedTasks
 from libs.common.scheduling.turns import repeat
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.frames import Pattern
@@ -98,7 +98,7 @@ class Watch:
     tokens: Credentials
     user_access: UserAccess
     subscriptions: Subscriptions
-    refreshing: Beside = field(default_factory=Beside)
+    refreshing: NamedTasks = field(default_factory=NamedTasks)
     """A job for each tenant whose grants have changed."""
 
     async def run(self) -> None:

@@ -9,9 +9,9 @@ from litestar import Router
 from libs.common.bus import Bus, RpcClient
 from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader
-from libs.common.jobs import running
-from libs.common.limits.tenants import KnownLimits
-from libs.common.limits.use import report_use
+from libs.common.jobs import run_in_background
+from libs.common.limits.tenants import LimitsCache
+from libs.common.limits.usage import report_usage
 from libs.common.store.redis import Redis
 from services.management.live.access import Admission, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
@@ -36,9 +36,11 @@ class Live:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Push changes and check sockets while the block runs."""
-        await report_use(self.bus, self.admission.use)
+        await report_usage(self.bus, self.admission.use)
         try:
-            async with running(create_consumer(self.bus, self.hub).run(), self.watch.run()):
+            async with run_in_background(
+                create_consumer(self.bus, self.hub).run(), self.watch.run()
+            ):
                 yield
         finally:
             await self.hub.exchange.stop()
@@ -50,7 +52,7 @@ def wire(
     bus: Bus,
     rpc_client: RpcClient,
     grants: GrantReader,
-    limits: KnownLimits,
+    limits: LimitsCache,
     devices: DeviceClient,
 ) -> Live:
     """Return the hub of this process with its endpoints and jobs."""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import outgoing_socket
-from libs.common.jobs import ended
-from libs.common.mqtt import encoded
+from libs.common.jobs import cancel_and_wait
+from libs.common.mqtt import encode_packet
 from services.management.networks.settings import Broker
 
 CONNECT_SECONDS = 10.0
@@ -105,7 +105,7 @@ class Connection:
         if broker.username and broker.password:
             flags, fields = _USER | _PASSWORD, [*fields, broker.password]
         head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEPALIVE.to_bytes(2, "big")
-        await self._send(encoded(_CONNECT, head + b"".join(map(_text, fields))))
+        await self._send(encode_packet(_CONNECT, head + b"".join(map(_text, fields))))
         first, body = await self._read_packet()
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
             raise BrokerError("the broker does not support MQTT 3.1.1")
@@ -145,7 +145,9 @@ class Connection:
         After the connection ended, `batches` raises its error once the waiting messages are
         processed.
         """
-        packets = b"".join(encoded(_PUBACK, one.packet_id) for one in messages if one.packet_id)
+        packets = b"".join(
+            encode_packet(_PUBACK, one.packet_id) for one in messages if one.packet_id
+        )
         if self._failure is not None:
             self._writer.write(packets)  # the broker may still receive them
             return
@@ -162,7 +164,7 @@ class Connection:
         if qos:
             await self._request(_PUBLISH | qos << 1, _text(topic), payload)
         else:
-            await self._send(encoded(_PUBLISH, _text(topic) + payload))
+            await self._send(encode_packet(_PUBLISH, _text(topic) + payload))
 
     async def receive(self) -> None:
         """Receive packets until the connection ends; `batches` raises the error."""
@@ -246,7 +248,7 @@ class Connection:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
         try:
-            await self._send(encoded(first, before + packet_id + after))
+            await self._send(encode_packet(first, before + packet_id + after))
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await answer
         finally:
@@ -298,7 +300,7 @@ async def connected(
         yield connection
     finally:
         connection.close()
-        await ended(*jobs)
+        await cancel_and_wait(*jobs)
 
 
 async def _connect(broker: Broker, allowed: tuple[str, ...]) -> Connection:

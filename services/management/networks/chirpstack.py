@@ -15,7 +15,7 @@ from chirpstack_api.api.device_pb2_grpc import DeviceServiceStub
 
 from libs.common.contracts.integrations import NOT_SET, AddDevice, NewDevice, PropertiesUpdated
 from libs.common.errors import Conflict, InvalidInput, ThingwayError, Unavailable
-from libs.common.http.outgoing import LONGEST_URL, checked_url, outgoing_addresses
+from libs.common.http.outgoing import LONGEST_URL, outgoing_addresses, validate_url
 from services.management.networks.chirpstack_events import KINDS, encode_command, read_event
 from services.management.networks.messages import (
     InboundMessage,
@@ -295,7 +295,7 @@ class ChirpStack(NetworkServer):
         return Api(host=host, port=port, tls=tls, ca=read_text(values, CA), token=token)
 
     def _checked(self, text: str) -> tuple[str, int, bool]:
-        parts = urlsplit(checked_url(text, API, self.allowed))
+        parts = urlsplit(validate_url(text, API, self.allowed))
         tls = parts.scheme == "https"
         if parts.path:
             raise InvalidInput("must be https://host:port or http://host:port", field=API)

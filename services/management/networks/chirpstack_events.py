@@ -10,7 +10,13 @@ from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from google.protobuf.message import DecodeError, Message
 
 from libs.common.clock import parse_time
-from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, TellLink, ToldFrame
+from libs.common.contracts.frames import (
+    DeviceFrame,
+    DownlinkState,
+    Reception,
+    SendDownlinkState,
+    SendLinkState,
+)
 from libs.common.errors import MalformedRequest
 from services.management.networks.messages import (
     InboundMessage,
@@ -188,7 +194,7 @@ def _time(message: pb.UplinkEvent) -> datetime | None:
     return time
 
 
-def _up(tenant: str, identifier: str, event: _Up) -> ToldFrame | None:
+def _up(tenant: str, identifier: str, event: _Up) -> DeviceFrame | None:
     return create_uplink(
         tenant,
         identifier,
@@ -207,13 +213,15 @@ def _up(tenant: str, identifier: str, event: _Up) -> ToldFrame | None:
     )
 
 
-def _join(tenant: str, identifier: str, event: _Event) -> TellLink:
-    return TellLink(tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time))
+def _join(tenant: str, identifier: str, event: _Event) -> SendLinkState:
+    return SendLinkState(
+        tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time)
+    )
 
 
-def _status(tenant: str, identifier: str, event: _Status) -> TellLink:
+def _status(tenant: str, identifier: str, event: _Status) -> SendLinkState:
     known = not event.battery_level_unavailable and not event.external_power_source
-    return TellLink(
+    return SendLinkState(
         tenant=tenant,
         identifier=identifier,
         kind="STATUS",
@@ -224,16 +232,16 @@ def _status(tenant: str, identifier: str, event: _Status) -> TellLink:
     )
 
 
-def _ack(tenant: str, identifier: str, event: _Ack) -> TellDownlink:
+def _ack(tenant: str, identifier: str, event: _Ack) -> SendDownlinkState:
     state: DownlinkState = "ACKNOWLEDGED" if event.acknowledged else "UNACKNOWLEDGED"
     return _downlink(tenant, identifier, event, event.queue_item_id, state)
 
 
-def _txack(tenant: str, identifier: str, event: _Ack) -> TellDownlink:
+def _txack(tenant: str, identifier: str, event: _Ack) -> SendDownlinkState:
     return _downlink(tenant, identifier, event, event.queue_item_id, "SENT")
 
 
-def _log(tenant: str, identifier: str, event: _Log) -> TellDownlink | None:
+def _log(tenant: str, identifier: str, event: _Log) -> SendDownlinkState | None:
     """Return an error of a downlink; other log entries are ignored."""
     if event.level != "ERROR" or _ITEM not in event.context:
         return None
@@ -243,8 +251,8 @@ def _log(tenant: str, identifier: str, event: _Log) -> TellDownlink | None:
 
 def _downlink(
     tenant: str, identifier: str, event: _Event, item: str, state: DownlinkState, error: str = ""
-) -> TellDownlink:
-    return TellDownlink(
+) -> SendDownlinkState:
+    return SendDownlinkState(
         tenant=tenant,
         identifier=identifier,
         downlink=item,

@@ -11,12 +11,12 @@ from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import (
     LARGEST_FRAME,
     MOST_GATEWAYS,
+    DeviceFrame,
     Downlink,
     Frame,
     Reception,
-    TellDownlink,
-    TellLink,
-    ToldFrame,
+    SendDownlinkState,
+    SendLinkState,
 )
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest
@@ -46,7 +46,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Whether the server uses protobuf."""
 
 
-Report = ToldFrame | TellLink | TellDownlink
+Report = DeviceFrame | SendLinkState | SendDownlinkState
 
 
 class InboundMessage(NamedTuple):
@@ -100,7 +100,7 @@ def create_uplink(
     data_rate: str = "",
     gateways: Iterable[Reception] = (),
     **more: Any,
-) -> ToldFrame | None:
+) -> DeviceFrame | None:
     """Return a frame within the limits of the bus; None for a frame of the network itself.
 
     Raises `InvalidInput` for a value outside of the limits.
@@ -120,7 +120,7 @@ def create_uplink(
         gateways=sorted(gateways, key=_strength, reverse=True)[:MOST_GATEWAYS],
         **more,
     )
-    return ToldFrame(tenant=tenant, identifier=identifier, frame=frame)
+    return DeviceFrame(tenant=tenant, identifier=identifier, frame=frame)
 
 
 def _strength(one: Reception) -> float:

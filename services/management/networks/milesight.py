@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import parse_time, to_ms
-from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, DownlinkState, Reception, SendDownlinkState
 from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.networks.broker import check_topic
@@ -155,7 +155,7 @@ def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
     if message.acknowledged is None and not message.error:
         return None
     state: DownlinkState = "ACKNOWLEDGED" if message.acknowledged else "UNACKNOWLEDGED"
-    return TellDownlink(
+    return SendDownlinkState(
         tenant=tenant,
         identifier=identifier,
         downlink="",
@@ -165,7 +165,7 @@ def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
     )
 
 
-def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> ToldFrame | None:
+def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> DeviceFrame | None:
     """Return an uplink; without a device address, its time identifies the session."""
     time = message.time
     session = cut_name(message.dev_addr) or ("" if time is None else str(to_ms(time)))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import RawRequest
-from libs.common.contracts.frames import CarryDownlinks
+from libs.common.contracts.frames import QueueDownlinks
 from libs.common.contracts.integrations import (
     Acknowledged,
     AddDevice,
@@ -177,7 +177,7 @@ class NetworkServer(Dialect):
             await self.store.save_hook(tenant, given[HOOK])
         await self._use(tenant, values)
 
-    async def downlink(self, wanted: CarryDownlinks) -> None:
+    async def downlink(self, wanted: QueueDownlinks) -> None:
         """Queue downlinks for a device at its server; duplicates are ignored."""
         device = wanted.device
         route = await self._route(device)

@@ -16,7 +16,7 @@ from cryptography.x509 import load_pem_x509_certificates
 
 from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
-from libs.common.http.outgoing import LONGEST_URL, may_be_called, not_public
+from libs.common.http.outgoing import LONGEST_URL, describe_blocked_host, is_host_allowed
 from libs.common.tls import ENCRYPTED, MQTT_PORTS
 from services.management.networks.store import HOOK, NetworkStore
 from services.management.tsl import Part, text_property
@@ -139,8 +139,8 @@ def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
         raise InvalidInput("must be mqtts://host:port or mqtt://host:port", field=BROKER)
     if parts.username is not None:
         raise InvalidInput("must not have a login: use username and password", field=BROKER)
-    if not may_be_called(host, allowed):
-        raise InvalidInput(not_public(host), field=BROKER)
+    if not is_host_allowed(host, allowed):
+        raise InvalidInput(describe_blocked_host(host), field=BROKER)
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 

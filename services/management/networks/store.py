@@ -23,8 +23,8 @@ from pymongo.errors import DuplicateKeyError
 
 from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
-from libs.common.recent import Recent
-from libs.common.store.mongo import Database, present
+from libs.common.lru_cache import LruCache
+from libs.common.store.mongo import Database, require_document
 from services.management.networks.messages import Route
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class NetworkStore:
         self._servers = database["network_servers"]
         self._routes = database["network_routes"]
         self._downlinks = database["network_downlinks"]
-        self._known: Recent[tuple[str, str], Route] = Recent(KNOWN_ROUTES)
+        self._known: LruCache[tuple[str, str], Route] = LruCache(KNOWN_ROUTES)
 
     async def tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
@@ -85,7 +85,7 @@ class NetworkStore:
         found = await self._servers.find_one_and_update(
             self._key(tenant), [{"$set": {"topics": kept}}], {"topics": 1}, return_document=True
         )
-        return list(present(found)["topics"])
+        return list(require_document(found)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Store a secret for `bound`, the broker for which it was entered."""

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from libs.common.contracts.frames import MOST_FRAMES, TellDownlink, TellLink, ToldFrame
+from libs.common.contracts.frames import MOST_FRAMES, DeviceFrame, SendDownlinkState, SendLinkState
 from libs.common.errors import InvalidInput, ThingwayError, TooLarge, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
-from libs.common.jobs import ended, happened
+from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.store.mongo import StoreError
 from services.management.networks.broker import (
     BrokerError,
@@ -127,7 +127,7 @@ class ConnectionState:
 
     async def wait_for_change(self) -> None:
         """Wait until the properties may have changed."""
-        await happened(self._urgent, SHOW_EVERY)
+        await wait_for_event(self._urgent, SHOW_EVERY)
         self._urgent.clear()
 
 
@@ -164,7 +164,7 @@ class UplinkForwarder:
         Raises errors while the platform is unavailable; then a part of the messages may have been
         accepted.
         """
-        for frames, group in groupby(messages, lambda one: isinstance(one.report, ToldFrame)):
+        for frames, group in groupby(messages, lambda one: isinstance(one.report, DeviceFrame)):
             if frames:
                 await self._forward_frames(list(group))
             else:
@@ -172,7 +172,7 @@ class UplinkForwarder:
                     await self._forward_other(message.report)
 
     async def _forward_frames(self, messages: Sequence[InboundMessage]) -> None:
-        frames = [one.report for one in messages if isinstance(one.report, ToldFrame)]
+        frames = [one.report for one in messages if isinstance(one.report, DeviceFrame)]
         try:
             rejected = (await self._things.frames(frames)).refused
         except (InvalidInput, TooLarge) as error:
@@ -193,16 +193,16 @@ class UplinkForwarder:
 
     async def _forward_other(self, report: Report) -> None:
         try:
-            if isinstance(report, TellLink):
+            if isinstance(report, SendLinkState):
                 await self._things.link(report)
-            elif isinstance(report, TellDownlink):
+            elif isinstance(report, SendDownlinkState):
                 await self._forward_downlink(report)
         except ThingwayError as error:
             if error.status >= SERVER_ERROR or isinstance(error, TooManyRequests):
                 raise
             self._state.note_rejected(report.identifier, error.text)
 
-    async def _forward_downlink(self, report: TellDownlink) -> None:
+    async def _forward_downlink(self, report: SendDownlinkState) -> None:
         """Send the state of one of our downlinks; those of other clients are ignored."""
         if report.downlink:
             downlink = await self._store.find_downlink(self._tenant, report.downlink)
@@ -270,11 +270,11 @@ class TenantConnection:
         """Disconnect, and stop reporting the state."""
         async with self._changing:
             await self._disconnect()
-        await ended(self._showing)
+        await cancel_and_wait(self._showing)
 
     async def _disconnect(self) -> None:
         if self._connecting is not None:
-            await ended(self._connecting)
+            await cancel_and_wait(self._connecting)
             self._connecting = None
 
     async def _stay_connected(self, broker: Broker) -> None:

@@ -10,7 +10,13 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import parse_time
-from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink, TellLink, ToldFrame
+from libs.common.contracts.frames import (
+    DeviceFrame,
+    DownlinkState,
+    Reception,
+    SendDownlinkState,
+    SendLinkState,
+)
 from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.networks.messages import (
@@ -196,7 +202,7 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
         return _uplink(tenant, identifier, up, up.uplink_message)
     ts = parse_ms(up.received_at)
     if up.join_accept is not None:
-        return TellLink(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
+        return SendLinkState(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
     failed = up.downlink_failed
     if failed is not None:
         ids, error = failed.downlink.correlation_ids, str(failed.error)
@@ -210,7 +216,7 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
     ours = [one for one in (*up.correlation_ids, *ids) if one.startswith(CORRELATION)]
     if not ours:
         return None
-    return TellDownlink(
+    return SendDownlinkState(
         tenant=tenant,
         identifier=identifier,
         downlink=ours[0].removeprefix(CORRELATION),
@@ -220,7 +226,7 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
     )
 
 
-def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> ToldFrame | None:
+def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFrame | None:
     settings = message.settings
     return create_uplink(
         tenant,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from libs.common.contracts.frames import CarryDownlinks
+from libs.common.contracts.frames import QueueDownlinks
 from libs.common.contracts.integrations import PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.networks import webhook_mapping as mapping
@@ -74,7 +74,7 @@ class Webhook(NetworkServer):
         mapping.check_settings(change.properties)
         await super().updated(change)
 
-    async def downlink(self, wanted: CarryDownlinks) -> None:
+    async def downlink(self, wanted: QueueDownlinks) -> None:
         """Raise `InvalidInput`, because webhooks have no downlinks."""
         raise InvalidInput("a webhook does not support downlinks", field="integration")
 

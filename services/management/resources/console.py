@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 
 from libs.common.contracts.limits import LARGEST_FILE
-from libs.common.http import HttpRequest, Requester, provide
+from libs.common.http import HttpRequest, RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
 from libs.common.http.operations import operations_of
@@ -34,7 +34,7 @@ _SAFE = {
 
 @post("/upload-config", guards=[users], example={"file_name": "roof.png"})
 async def announce_upload(
-    principal: Requester, resources: Resources, data: JSONBody[AnnounceUpload]
+    principal: RequestPrincipal, resources: Resources, data: JSONBody[AnnounceUpload]
 ) -> AnnouncedUpload:
     """Return the URL for uploading a picture or ZIP once, within 15 minutes.
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from libs.common.errors import TooManyRequests
 from libs.common.limits.quota import AGAIN, Quota
-from libs.common.limits.tenants import KnownLimits, count_limited
+from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.store.mongo import (
     Database,
     Document,
@@ -30,7 +30,7 @@ _NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 class ResourceStore:
     """The collection `resources`."""
 
-    def __init__(self, database: Database, limits: KnownLimits) -> None:
+    def __init__(self, database: Database, limits: LimitsCache) -> None:
         self._resources = database["resources"]
         self._limits = limits
         self._quota = Quota(self._resources, limits, "records")

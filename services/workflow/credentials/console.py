@@ -8,8 +8,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import Requester, provide
-from libs.common.http.console import NOT_KEPT, Page, PageRequest, get, ids_of, post, put
+from libs.common.http import RequestPrincipal, provide
+from libs.common.http.console import NOT_KEPT, Page, PageRequest, distinct_ids, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
@@ -37,7 +37,7 @@ Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 @get("/default/{credentials_type:str}", guards=[READERS])
 async def get_default_credentials(
-    principal: Requester,
+    principal: RequestPrincipal,
     credentials: Credentials,
     credentials_type: FromPath[str],
     with_secret: Flag = None,
@@ -54,7 +54,7 @@ async def get_default_credentials(
 
 @get(guards=[READERS])
 async def list_credentials(
-    principal: Requester,
+    principal: RequestPrincipal,
     credentials: Credentials,
     kind: Kind = None,
     also_kind: KindInCamel = None,
@@ -69,7 +69,7 @@ async def list_credentials(
 
 @get("/{credential_id:str}", guards=[READERS])
 async def get_credentials(
-    principal: Requester, credentials: Credentials, credential_id: PathId
+    principal: RequestPrincipal, credentials: Credentials, credential_id: PathId
 ) -> ShownCredentials:
     """Get a credential with its secret."""
     return await credentials.get(principal, credential_id)
@@ -84,7 +84,7 @@ async def get_credentials(
     },
 )
 async def create_credentials(
-    principal: Requester, credentials: Credentials, data: JSONBody[CreateCredentials]
+    principal: RequestPrincipal, credentials: Credentials, data: JSONBody[CreateCredentials]
 ) -> None:
     """Add a credential. MQTT and HTTP access keys have the form `{name}@{tenant}`."""
     await credentials.create(principal, data)
@@ -92,7 +92,7 @@ async def create_credentials(
 
 @put("/{credential_id:str}", guards=[WRITERS])
 async def update_credentials(
-    principal: Requester,
+    principal: RequestPrincipal,
     credentials: Credentials,
     credential_id: PathId,
     data: JSONBody[UpdateCredentials],
@@ -103,10 +103,10 @@ async def update_credentials(
 
 @post("/delete", guards=[WRITERS], example={"ids": []})
 async def delete_credentials(
-    principal: Requester, credentials: Credentials, data: JSONBody[DeleteCredentials]
+    principal: RequestPrincipal, credentials: Credentials, data: JSONBody[DeleteCredentials]
 ) -> None:
     """Delete credentials. Unknown ids are ignored."""
-    await credentials.delete(principal, ids_of(data.ids))
+    await credentials.delete(principal, distinct_ids(data.ids))
 
 
 def _kind(text: str) -> CredentialsType:

@@ -15,9 +15,9 @@ import msgspec
 from libs.common.bus import RpcClient
 from libs.common.contracts.auth import Done
 from libs.common.contracts.mqtt import CLOSE_MQTT_CLIENTS, CloseMqttClients, MqttLoggedIn, MqttLogin
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError
-from libs.common.http.console import Page, PageRequest, Shown
+from libs.common.http.console import Page, PageRequest, ResponseModel
 from libs.common.http.ids import Id
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
@@ -73,7 +73,7 @@ class DeleteCredentials(msgspec.Struct):
     ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED)]
 
 
-class ShownCredentials(Shown, kw_only=True):
+class ShownCredentials(ResponseModel, kw_only=True):
     """A credential with its secret."""
 
     id: str
@@ -266,7 +266,7 @@ def _check_mail(data: object) -> None:
     try:
         settings = msgspec.convert(data, MailSettings)
     except msgspec.ValidationError as error:
-        found = worded(str(error), "additional_data")
+        found = parse_validation_error(str(error), "additional_data")
         raise InvalidInput(found.reason, field=found.place) from error
     if not 1 <= int(settings.port) <= 65_535:  # noqa: PLR2004 - ports of TCP
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")

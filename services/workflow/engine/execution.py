@@ -17,7 +17,7 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
-from libs.common.telemetry.tracing import step
+from libs.common.telemetry.tracing import trace_step
 from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
@@ -181,7 +181,7 @@ class Execution:
         done: _Done | None = None
         error: str | None = None
         try:
-            with step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
+            with trace_step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
                 done = await self._work(ready)
         except NotKnown:  # nothing can be said of it, nor of what follows
             return self._edges.bar(node.followers)
@@ -228,9 +228,9 @@ class Execution:
         run, now = self.run, self._clock()
         if now >= self._deadline:
             raise NodeFailed(SPENT.format(self.limits.run_seconds))
-        step = node.type
-        assert isinstance(step, Step)  # noqa: S101 - a checked plan has entries nowhere else
-        if not (step.repeatable or self._sealed or self.dry_run):
+        trace_step = node.type
+        assert isinstance(trace_step, Step)  # noqa: S101 - a checked plan has entries nowhere else
+        if not (trace_step.repeatable or self._sealed or self.dry_run):
             await self.seal(run)
             self._sealed = True
         context = NodeContext(
@@ -247,10 +247,10 @@ class Execution:
             notes=self._notes.setdefault(node.id, []),
         )
         if node.instant:
-            return await step.run(context, node.parameters, body)
-        turn = self.turn if step.group is Group.EXTERNAL else nullcontext
+            return await trace_step.run(context, node.parameters, body)
+        turn = self.turn if trace_step.group is Group.EXTERNAL else nullcontext
         async with asyncio.timeout_at(context.deadline), turn():
-            return await step.run(context, node.parameters, body)
+            return await trace_step.run(context, node.parameters, body)
 
     def _late(self, seconds: float) -> str:
         if self._clock() >= self._deadline:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from libs.common.clock import now_ms
 from libs.common.limits.tenants import count_limited
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.ids import IdAllocator
 from services.workflow.flows.service import FlowService
 from services.workflow.runs.log import ReplicaLog
@@ -60,7 +60,7 @@ class CircuitBreaker:
         self._flows = flows
         self._writer = writer
         self._most = most
-        self._failures: Recent[tuple[int, int], int] = Recent(KEPT)
+        self._failures: LruCache[tuple[int, int], int] = LruCache(KEPT)
 
     async def note(self, run: Run) -> None:
         """Count a failure, or forget those before a success."""

@@ -18,7 +18,7 @@ from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.tenants import count_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.telemetry.logs import name_lines
-from libs.common.telemetry.tracing import continued, failed
+from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.log_entries import CircuitBreaker, RefusedRuns
 from services.workflow.engine.plans import Plans
@@ -215,14 +215,14 @@ class Engine:
     async def _carry_out(self, run: Run) -> None:
         name_lines(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
         try:
-            with continued("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
+            with continue_trace("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
                 if run.cause.hops >= MOST_HOPS:
                     _refuse(run, LOOPED)
                 else:
                     await self._execute(run)
                 span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
                 if run.status == "ERROR":
-                    failed(span, "run")
+                    mark_failed(span, "run")
                 await self.log.finish(run)
             _ended.add(1, {"status": run.status})
         finally:

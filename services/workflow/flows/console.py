@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import Requester, provide
+from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
@@ -36,7 +36,7 @@ Version = Annotated[str | None, QueryParameter(description="Default: the latest 
 
 @post("/search", guards=[holders(Function.WORKFLOW_VIEW)])
 async def search_flows(
-    principal: Requester, flows: Flows, data: JSONBody[SearchFlows]
+    principal: RequestPrincipal, flows: Flows, data: JSONBody[SearchFlows]
 ) -> list[ShownFlow] | Page[ShownFlow]:
     """Search flows by part of their name, newest first."""
     return await flows.search(principal, data)
@@ -44,33 +44,35 @@ async def search_flows(
 
 @put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)])
 async def update_flow(
-    principal: Requester, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
+    principal: RequestPrincipal, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
 ) -> None:
     """Set name and remark of a flow."""
     await flows.update(principal, flow_id, data)
 
 
 @post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)])
-async def delete_flows(principal: Requester, flows: Flows, data: JSONBody[DeleteFlows]) -> None:
+async def delete_flows(
+    principal: RequestPrincipal, flows: Flows, data: JSONBody[DeleteFlows]
+) -> None:
     """Delete flows with their designs and logs. Unknown ids are ignored."""
     await flows.delete(principal, data.workflow_id_list)
 
 
 @get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
-async def enable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
+async def enable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Enable a flow. The error lists the reasons if its design cannot run."""
     await flows.switch(principal, flow_id, enabled=True)
 
 
 @get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
-async def disable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
+async def disable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Disable a flow. Current runs finish."""
     await flows.switch(principal, flow_id, enabled=False)
 
 
 @get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)])
 async def get_design(
-    principal: Requester, flows: Flows, flow_id: PathId, version: Version = None
+    principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: Version = None
 ) -> ShownDesign:
     """Get a version of a flow's design. `version` in the response is the latest one."""
     wanted = _version(version)
@@ -79,7 +81,7 @@ async def get_design(
 
 @get("/{flow_id:str}/versions", guards=[holders(Function.WORKFLOW_VIEW)])
 async def list_flow_versions(
-    principal: Requester, flows: Flows, flow_id: PathId
+    principal: RequestPrincipal, flows: Flows, flow_id: PathId
 ) -> list[FlowVersion]:
     """List the stored versions of a flow's design, newest first."""
     return await flows.versions(principal, flow_id)
@@ -87,7 +89,7 @@ async def list_flow_versions(
 
 @post("/design", guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])
 async def save_design(
-    principal: Requester, flows: Flows, data: JSONBody[SaveDesign]
+    principal: RequestPrincipal, flows: Flows, data: JSONBody[SaveDesign]
 ) -> SavedDesign:
     """Save a new flow, or a new version based on the version in the body."""
     return await flows.save(principal, data)

@@ -17,8 +17,8 @@ from msgspec.structs import asdict, replace
 
 from libs.common.contracts.entities import MOST
 from libs.common.errors import NotFound
-from libs.common.http import Requester, provide
-from libs.common.http.console import Page, PageRequest, Shown, get, post
+from libs.common.http import RequestPrincipal, provide
+from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
@@ -78,7 +78,7 @@ class SearchLogs(PageRequest, kw_only=True):
     status: Literal["SUCCESS", "ERROR", ""] | None = None
 
 
-class ShownLog(Shown, kw_only=True):
+class ShownLog(ResponseModel, kw_only=True):
     """A run in a list. `start_time` and `time_cost` are in ms."""
 
     id: str
@@ -136,7 +136,7 @@ def _list_item(run: Run) -> ShownLog:
 
 @post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
 async def search_flow_logs(
-    principal: Requester,
+    principal: RequestPrincipal,
     logs: NamedDependency[LogService],
     flow_id: PathId,
     data: JSONBody[SearchLogs],
@@ -147,7 +147,7 @@ async def search_flow_logs(
 
 @get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
 async def get_flow_log(
-    principal: Requester, logs: NamedDependency[LogService], log_id: PathId
+    principal: RequestPrincipal, logs: NamedDependency[LogService], log_id: PathId
 ) -> ShownRun:
     """Get the input, output and duration of each node of a run."""
     return await logs.detail(principal, log_id)

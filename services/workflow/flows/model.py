@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.console import Ids, PageRequest, ResponseModel
 from libs.common.http.ids import OptionalId
 from libs.common.store.mongo import Session
 from services.workflow.graph.design import DesignNode
@@ -107,7 +107,7 @@ class SavedDesign(msgspec.Struct):
     version: int
 
 
-class ShownFlow(Shown, kw_only=True):
+class ShownFlow(ResponseModel, kw_only=True):
     """A flow in a list. Times are in ms."""
 
     id: str
@@ -121,7 +121,7 @@ class ShownFlow(Shown, kw_only=True):
     updated_at: int
 
 
-class FlowVersion(Shown, kw_only=True):
+class FlowVersion(ResponseModel, kw_only=True):
     """A stored version of a flow's design."""
 
     version: int
@@ -129,7 +129,7 @@ class FlowVersion(Shown, kw_only=True):
     """Unix time in ms. Absent if the version before is no longer stored."""
 
 
-class ShownDesign(Shown, kw_only=True):
+class ShownDesign(ResponseModel, kw_only=True):
     """A design. `version` is the latest one, which the next save must contain."""
 
     id: str

@@ -11,11 +11,11 @@ from libs.common.clock import to_ms
 from libs.common.contracts.limits import Limits
 from libs.common.contracts.names import DescribedFlows, DescribeFlows
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
-from libs.common.http.console import Page, ids_of, name_of
+from libs.common.http.console import Page, distinct_ids, parse_name
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Sharing
-from libs.common.identity.users import People
+from libs.common.identity.users import UserNames
 from libs.common.limits.tenants import count_limited
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
@@ -58,7 +58,7 @@ class FlowService:
     vault: Vault
     deployer: FlowDeployer
     sharing: Sharing
-    people: People
+    people: UserNames
     limits: Callable[[str], Limits]
     ids: IdAllocator
 
@@ -75,7 +75,7 @@ class FlowService:
 
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
         """Set name and remark; the design and its version do not change."""
-        info = {"name": name_of(wanted.name), "remark": wanted.remark}
+        info = {"name": parse_name(wanted.name), "remark": wanted.remark}
         await self._replace(user, flow_id, lambda before: (_with_changes(before, **info), None))
 
     async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
@@ -95,7 +95,7 @@ class FlowService:
         grants = await self.sharing.of(user)
         if grants.nothing:
             raise Forbidden("this user has no grants; ask a super-admin for access")
-        wanted = [flow_id for flow_id in ids_of(ids) if grants.workflow(flow_id)]
+        wanted = [flow_id for flow_id in distinct_ids(ids) if grants.workflow(flow_id)]
         found = await self.store.present(user.tenant, wanted)
         if not found:
             return
@@ -142,7 +142,7 @@ class FlowService:
         Its secrets are stored in the vault. Raises `Conflict` if another user has saved since
         `version`, and `InvalidInput` with the reasons if an enabled flow cannot run.
         """
-        name = name_of(wanted.name)
+        name = parse_name(wanted.name)
         if bool(wanted.id) != (wanted.version is not None):
             missing, given = ("version", "id") if wanted.id else ("id", "version")
             raise InvalidInput(f"is required with {given}; omit both for a new flow", field=missing)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from libs.common.clock import to_ms
-from libs.common.store.mongo import Database, Document, Mongo, Session, containing, ids_in_turns
+from libs.common.store.mongo import Database, Document, Mongo, Session, contains_text, ids_in_turns
 from services.workflow.flows.model import AfterWrite, Flow, SearchFlows
 
 COLUMNS = {
@@ -137,7 +137,7 @@ class FlowStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if wanted.name:
-            query["name"] = containing(wanted.name, "name")
+            query["name"] = contains_text(wanted.name, "name")
         if wanted.enabled is not None:
             query["enabled"] = wanted.enabled
         found = self._flows.find(query, _WITHOUT_DESIGN).sort(wanted.order(COLUMNS))

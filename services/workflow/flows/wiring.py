@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import DescribeFlows
 from libs.common.identity.grants import Sharing
-from libs.common.identity.users import People
+from libs.common.identity.users import UserNames
 from libs.common.store.ids import IdAllocator
 from services.workflow.entities import EntityAccess
 from services.workflow.flows.deployment import FlowDeployer, FlowSettler
@@ -53,7 +53,7 @@ def wire_flows(
         vault=vault,
         deployer=deployer,
         sharing=Sharing(clients.rpc, clients.grants, ResourceType.WORKFLOW),
-        people=People(clients.rpc),
+        people=UserNames(clients.rpc),
         limits=clients.limits.of,
         ids=IdAllocator(database, "flows", FLOW_IDS),
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput, TooLarge
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ def _read(text: str, decode: Callable[[str], T], field: str) -> T:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        wrong = worded(str(error), field)
+        wrong = parse_validation_error(str(error), field)
         raise DesignInvalid([Reason(None, wrong.place, wrong.reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         reason = f"must be JSON: {error or 'nested too deep'}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
 from services.workflow.graph.design import Design, DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.nodes.base import Entry, Registry, Step
@@ -128,7 +128,7 @@ def read_parameters(
     try:
         found: Parameters = read(kind.parameters, raw)
     except msgspec.ValidationError as error:
-        wrong = worded(str(error), "parameters")
+        wrong = parse_validation_error(str(error), "parameters")
         return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
     reasons += [
         _absent(node, field, reference)

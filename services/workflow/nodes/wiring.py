@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from libs.common.contracts.mqtt import MqttLogin
-from libs.common.http.outgoing import networks_of
+from libs.common.http.outgoing import parse_networks
 from libs.common.store.ids import IdAllocator
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialStore
@@ -45,7 +45,7 @@ class Outside:
     """Clients of external systems, and the sandbox."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
-        allowed = networks_of(settings.outgoing_networks)
+        allowed = parse_networks(settings.outgoing_networks)
         self.sandbox = Sandbox(settings.code_processes)
         self.http = OutgoingHttp(allowed)
         self.mail = OutgoingMail(allowed)

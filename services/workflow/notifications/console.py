@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import Requester, provide
+from libs.common.http import RequestPrincipal, provide
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
@@ -22,7 +22,7 @@ from services.workflow.notifications.service import NotificationSettings
 
 @get("/", guards=[holders(*READERS)])
 async def get_alarm_notifications(
-    principal: Requester, notifications: NamedDependency[NotificationSettings]
+    principal: RequestPrincipal, notifications: NamedDependency[NotificationSettings]
 ) -> ShownNotifications:
     """What the caller is told; secrets that are set are hidden."""
     return await notifications.get(principal)
@@ -39,7 +39,7 @@ async def get_alarm_notifications(
     },
 )
 async def put_alarm_notifications(
-    principal: Requester,
+    principal: RequestPrincipal,
     notifications: NamedDependency[NotificationSettings],
     data: JSONBody[Notifications],
 ) -> None:
@@ -49,7 +49,7 @@ async def put_alarm_notifications(
 
 @post("/test", guards=[holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
 async def test_alarm_notifications(
-    principal: Requester,
+    principal: RequestPrincipal,
     notification_sender: NamedDependency[NotificationSender],
     data: JSONBody[TestChannel],
 ) -> ChannelResult:

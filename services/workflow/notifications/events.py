@@ -13,7 +13,7 @@ from libs.common.changes import ALARMS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
 from libs.common.decoding import INVALID_JSON, copy_fields
-from libs.common.telemetry.tracing import batch, trace_of
+from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.notifications.model import Notice, Subscriber, Told, due_time
 from services.workflow.notifications.store import NotificationStore
 
@@ -93,7 +93,9 @@ def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
     """The consumer that all replicas share; an event is acknowledged when its notices wait."""
 
     async def handle(messages: list[Msg]) -> None:
-        with batch("notifications batch", [trace_of(message.headers) for message in messages]):
+        with trace_batch(
+            "notifications batch", [read_trace(message.headers) for message in messages]
+        ):
             bodies = [message.data for message in messages]
             await store_notices(store, event_tenant(messages[0]), bodies)
             await acknowledge(bus.client, messages)

@@ -100,7 +100,7 @@ class TestChannel(msgspec.Struct, kw_only=True):
     channel: Channel
 
 
-class ShownNotifications(console.Shown, kw_only=True):
+class ShownNotifications(console.ResponseModel, kw_only=True):
     """Answer of `GET /alarm-notifications`; secrets are hidden."""
 
     enabled: bool

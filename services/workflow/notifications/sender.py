@@ -21,7 +21,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
-from libs.common.jobs import Beside
+from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import StoreError
@@ -70,7 +70,7 @@ class NotificationSender:
     grants: GrantReader
     slots: FairScheduler = field(default_factory=partial(FairScheduler, "notices", DELIVERIES))
     lookups: FairScheduler = field(default_factory=partial(FairScheduler, "lookups", LOOKUPS))
-    deliveries: Beside = field(default_factory=Beside)
+    deliveries: NamedTasks = field(default_factory=NamedTasks)
 
     async def run(self) -> None:
         """Deliver what is due, for ever."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from libs.common.errors import InvalidInput
-from libs.common.http.console import ids_of
+from libs.common.http.console import distinct_ids
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal
 from services.workflow.errors import NodeFailed
@@ -45,8 +45,8 @@ class NotificationSettings:
         before = await self._store.find(user.tenant, user.user_id)
         settings = msgspec.structs.replace(
             wanted,
-            device_ids=list(ids_of(wanted.device_ids)),
-            group_ids=list(ids_of(wanted.group_ids)),
+            device_ids=list(distinct_ids(wanted.device_ids)),
+            group_ids=list(distinct_ids(wanted.group_ids)),
         )
         if (webhook := settings.webhook) is not None and webhook.secret:
             context = sealed_for(user.tenant, webhook)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from libs.common.http.outgoing import AddressRefused, not_public, outgoing_addresses
+from libs.common.http.outgoing import AddressRefused, describe_blocked_host, outgoing_addresses
 from services.workflow.errors import NodeFailed
 
 
@@ -16,7 +16,7 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
     except TimeoutError as error:
         raise NodeFailed(f"{host} is not found in time") from error
     except AddressRefused as error:
-        raise NodeFailed(not_public(host)) from error
+        raise NodeFailed(describe_blocked_host(host)) from error
     except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
         raise NodeFailed(f"{host} is not found: {error!s:.200}") from error
 
@@ -37,6 +37,6 @@ async def delivery(
     except TimeoutError as error:
         raise NodeFailed(f"{host} did not answer in time") from error
     except AddressRefused as error:
-        raise NodeFailed(not_public(host)) from error
+        raise NodeFailed(describe_blocked_host(host)) from error
     except failures as error:
         raise NodeFailed(f"{host} did not take {what}: {error!s:.200}") from error

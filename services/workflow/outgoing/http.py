@@ -18,8 +18,8 @@ from multidict import CIMultiDict
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from libs.common.http.outgoing import AddressRefused, not_public, outgoing_session
-from libs.common.telemetry.tracing import failed, step, trace_header
+from libs.common.http.outgoing import AddressRefused, describe_blocked_host, outgoing_session
+from libs.common.telemetry.tracing import mark_failed, trace_header, trace_step
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
@@ -149,7 +149,7 @@ class OutgoingHttp:
             "server.port": url.port or 0,
         }
         try:
-            with step(method, SpanKind.CLIENT, called) as span:
+            with trace_step(method, SpanKind.CLIENT, called) as span:
                 given = {**AGENT, **trace_header(), **headers}
                 async with self._session.request(
                     method, url, headers=given, data=body or None, allow_redirects=False
@@ -157,7 +157,7 @@ class OutgoingHttp:
                     content, fault = await _read(answer)
                 span.set_attribute("http.response.status_code", answer.status)
                 if answer.status >= BAD:
-                    failed(span, str(answer.status))
+                    mark_failed(span, str(answer.status))
         except TimeoutError:
             raise
         except (ClientError, OSError, ValueError) as error:
@@ -249,7 +249,7 @@ def _joined(url: URL, target: str) -> str:
 def _why(url: URL, error: Exception) -> str:
     cause = error.os_error if isinstance(error, ClientConnectorError) else error
     if isinstance(cause, AddressRefused):
-        return not_public(url.host)
+        return describe_blocked_host(url.host)
     if isinstance(error, InvalidURL):
         return "this is no URL that can be asked"
     return f"{url.host} cannot be asked: {str(error) or type(error).__name__:.200}"

@@ -21,9 +21,9 @@ from libs.common.sandbox.confine import (
     HEADER,
     confine,
     end_with_parent,
-    leave_idle_time,
+    lower_priority,
     read_frame,
-    stand_back,
+    use_idle_time,
     write_frame,
 )
 from services.workflow.expressions.cel import CelFailed, evaluate
@@ -108,7 +108,7 @@ class Child(NamedTuple):
 def main(memory: int, output: int) -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
-    stand_back()
+    lower_priority()
     quick = Quick(memory, output)
     while True:
         child = _fork(quick, memory)
@@ -179,7 +179,7 @@ def _said_something(child: Child, until: float) -> bool:
     for patience in (SOON, max(0.0, until - time.monotonic())):
         if select.select([child.answers], [], [], patience)[0]:
             return True
-        leave_idle_time(child.pid)
+        use_idle_time(child.pid)
     return False
 
 

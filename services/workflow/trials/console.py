@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from libs.common.http import HttpRequest, Requester, principal_of, provide
+from libs.common.http import HttpRequest, RequestPrincipal, principal_of, provide
 from libs.common.http.console import post
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
@@ -44,7 +44,7 @@ async def validate_design(
 
 @post("/design/test", guards=[holders(*FUNCTIONS)], waits=True)
 async def test_design(
-    principal: Requester, trials: Trials, data: JSONBody[TestDesign]
+    principal: RequestPrincipal, trials: Trials, data: JSONBody[TestDesign]
 ) -> TestedDesign:
     """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
 
@@ -54,7 +54,9 @@ async def test_design(
 
 
 @post("/node/test", guards=[holders(*FUNCTIONS)], waits=True)
-async def test_node(principal: Requester, trials: Trials, data: JSONBody[TestNode]) -> TraceItem:
+async def test_node(
+    principal: RequestPrincipal, trials: Trials, data: JSONBody[TestNode]
+) -> TraceItem:
     """Run one node with `input` as the output of the one before, which references are to."""
     return await trials.test_node(principal, data)
 

@@ -10,7 +10,7 @@ import msgspec
 from libs.common.clock import now_ms
 from libs.common.envelope import Answer
 from libs.common.errors import InvalidInput
-from libs.common.http.console import Shown
+from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
@@ -37,7 +37,7 @@ class ValidateDesign(msgspec.Struct):
     design_data: str
 
 
-class RefusedDesign(Shown, kw_only=True):
+class RefusedDesign(ResponseModel, kw_only=True):
     """One reason; `node_id` when it is a node's."""
 
     node_id: str | None = None
@@ -74,7 +74,7 @@ class TestNode(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
-class TestedDesign(Shown, kw_only=True):
+class TestedDesign(ResponseModel, kw_only=True):
     """The outcome of a flow's test; times in ms.
 
     Of a design that cannot run the trace has the nodes at fault, each with its reasons.

@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import ClientException
 from litestar.params import FromPath
 
-from libs.common.bus.hops import HOPS, hops_of
+from libs.common.bus.hops import HOPS, read_hops
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest, provide
@@ -100,7 +100,7 @@ async def _parts(request: HttpRequest) -> dict[str, str]:
 
 
 def _hops(request: HttpRequest) -> int:
-    return hops_of({HOPS: request.headers.get(HOPS, "")})
+    return read_hops({HOPS: request.headers.get(HOPS, "")})
 
 
 def _check_size(body: bytes) -> None:

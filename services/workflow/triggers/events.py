@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
-from libs.common.bus.hops import hops_of
+from libs.common.bus.hops import read_hops
 from libs.common.bus.publishing import acknowledge, hand_back
 from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
 from libs.common.decoding import INVALID_JSON
-from libs.common.telemetry.tracing import batch, trace_of
+from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.engine.runner import AT_ONCE, Engine, Start, admitted
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
 from services.workflow.triggers.listener_index import starts_of
@@ -87,7 +87,7 @@ class EventConsumer:
     async def handle(self, messages: list[Msg]) -> None:
         """Record the runs of events; each is acknowledged then, or comes again later."""
         await self._followed.ready.wait()
-        with batch("workflow batch", [trace_of(message.headers) for message in messages]):
+        with trace_batch("workflow batch", [read_trace(message.headers) for message in messages]):
             events: list[Event] = []
             number = 0
             for message in messages:
@@ -119,7 +119,7 @@ class EventConsumer:
         except INVALID_JSON as error:
             log.warning("%s is not readable: %s", message.subject, error)
             return []
-        hops, trace = hops_of(message.headers), trace_of(message.headers)
+        hops, trace = read_hops(message.headers), read_trace(message.headers)
         return list(starts_of(self._followed.index, change, hops, trace))
 
     def _again(self, events: Sequence[Event], refused: list[Start]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from libs.common.errors import (
     TooManyRequests,
     Unauthenticated,
 )
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, Session
 from libs.common.telemetry.tracing import current_trace
 from services.workflow.credentials.service import TenantCredentials
@@ -207,7 +207,7 @@ class HttpLogins:
 
     def __init__(self, credentials: TenantCredentials) -> None:
         self._credentials = credentials
-        self._failures: Recent[str, tuple[int, float]] = Recent(KEPT)
+        self._failures: LruCache[str, tuple[int, float]] = LruCache(KEPT)
         """By address: how many, and when the last one was."""
 
     async def tenant(self, access_key: str, login: tuple[str, str] | None, address: str) -> str:

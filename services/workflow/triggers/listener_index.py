@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from libs.common.changes import Changed
+from libs.common.changes import EntityChange
 from services.workflow.engine.runner import Start
 from services.workflow.runs.model import Cause, Deployed
 
@@ -161,7 +161,9 @@ class ListenerIndex:
         return next((key for key in new if len(known.listeners(key)) >= most), None)
 
 
-def starts_of(index: ListenerIndex, change: Changed, hops: int, trace: str = "") -> Iterator[Start]:
+def starts_of(
+    index: ListenerIndex, change: EntityChange, hops: int, trace: str = ""
+) -> Iterator[Start]:
     """A run for each flow that listens to one of the values that came.
 
     The event's id makes it the same run when the event comes again.

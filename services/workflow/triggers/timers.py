@@ -33,7 +33,7 @@ from pymongo import UpdateOne
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
-from libs.common.telemetry.tracing import door, header_of
+from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.parameters import read
@@ -272,5 +272,5 @@ class TimerRunner:
 
 def _start(timer: Timer) -> Start:
     """A run of what is due, with which a trace may begin."""
-    with door("timer", SpanKind.PRODUCER) as span:
-        return Start(timer.flow, timer.entered, replace(timer.cause, trace=header_of(span)))
+    with begin_trace("timer", SpanKind.PRODUCER) as span:
+        return Start(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))

@@ -33,7 +33,7 @@ from libs.common.identity import (
     HeaderSigner,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from libs.common.identity.tokens import TokenReader
 from libs.common.store.migrations import migrate
@@ -229,7 +229,7 @@ async def auth(servers, emptied, mongo_of, door) -> AsyncIterator[Auth]:
         other = await door.bus("admin")
         stack.push_async_callback(other.drain)
         await migrate(mongo.database, MIGRATIONS)
-        private_key, public_key = make_keys()
+        private_key, public_key = generate_keys()
         settings = AuthSettings(
             callout_seed=ISSUER.seed,
             nats_user="auth",

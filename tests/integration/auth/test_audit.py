@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret
-from libs.common.store.mongo import DAY, MOST_DAYS, keep_for
+from libs.common.store.mongo import DAY, MOST_DAYS, set_retention
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 from tests.integration.auth.people import add_user, first_user, sign_in
 
@@ -207,7 +207,7 @@ async def test_entries_are_kept_as_long_as_the_setting_says(auth):
     """A year by default; each start makes the setting true, 0 keeps them for ever."""
     kept = [await retention(auth)]
     for days in (30, 30, 0, 0, 1):
-        await keep_for(auth.mongo.database, "audit", "at", days)
+        await set_retention(auth.mongo.database, "audit", "at", days)
         kept.append(await retention(auth))
 
     assert kept == [365 * DAY, 30 * DAY, 30 * DAY, None, None, DAY]
@@ -215,7 +215,7 @@ async def test_entries_are_kept_as_long_as_the_setting_says(auth):
 
 async def test_the_longest_retention_fits_into_mongodb(auth):
     """The setting takes no more days."""
-    await keep_for(auth.mongo.database, "audit", "at", MOST_DAYS)
+    await set_retention(auth.mongo.database, "audit", "at", MOST_DAYS)
 
     assert await retention(auth) == MOST_DAYS * DAY
 

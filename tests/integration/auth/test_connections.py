@@ -17,13 +17,13 @@ from libs.common.bus import Bus, Outbox, RpcServer
 from libs.common.contracts.auth import (
     ApplicationRef,
     ApplicationSecret,
+    BlockUser,
     DeviceCredentials,
     DeviceRef,
     Done,
     IntegrationSecret,
-    ShutOut,
 )
-from libs.common.jobs import ended
+from libs.common.jobs import cancel_and_wait
 from libs.common.store.migrations import migrate
 from services.auth import revocations
 from services.auth.callout import service as callout
@@ -69,7 +69,7 @@ class Presence:
             yield
         finally:
             await rpc.stop()
-            await ended(job)
+            await cancel_and_wait(job)
 
     async def add(self, sn: str) -> str:
         """Add a device; return its key."""
@@ -187,7 +187,7 @@ async def test_who_is_shut_out_is_closed_and_does_not_come_back_at_once(presence
     async with presence.watching():
         neighbour = await connect(auth, "Cd34", quiet)
         client = await connect(auth, "Ab12", loud)
-        await auth.call("shut_out", ShutOut("Ab12"), Done)
+        await auth.call("shut_out", BlockUser("Ab12"), Done)
         await closes(client)
         with pytest.raises(nats.errors.Error):
             await connect(auth, "Ab12", loud)

@@ -22,7 +22,7 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
-    FirstKeyWanted,
+    IssueFirstKey,
     LastRefusedLogin,
     ListDeviceCertificates,
 )
@@ -172,7 +172,7 @@ async def test_a_first_key_replaces_none(auth):
     assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", first.key)
 
 
-WANTED = FirstKeyWanted("Ab12", 7, "t1", repeatable=True)
+WANTED = IssueFirstKey("Ab12", 7, "t1", repeatable=True)
 ISSUE_FIRST = "issue_first_device_credentials"
 
 
@@ -184,7 +184,7 @@ async def test_a_first_key_can_be_shown_again_for_ten_minutes(auth):
     assert await auth.call(ISSUE_FIRST, WANTED, FirstDeviceKey) == first
     assert 0 < await auth.redis.ttl("tw:first-key:AB12") <= 600
     assert first.key.encode() not in await auth.redis.get("tw:first-key:AB12")
-    for other in (DEVICE, FirstKeyWanted("Ab12", 8, "t1", repeatable=True)):
+    for other in (DEVICE, IssueFirstKey("Ab12", 8, "t1", repeatable=True)):
         assert await auth.call(ISSUE_FIRST, other, FirstDeviceKey) == FirstDeviceKey(None)
 
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from libs.common.bus import EVENTS, Bus, Outgoing, publish_all
+from libs.common.bus import EVENTS, Bus, OutgoingMessage, publish_all
 from libs.common.bus.retained_messages import count_messages
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
@@ -42,7 +42,7 @@ async def bus(auth) -> AsyncIterator[Bus]:
 
 async def publish(auth: Any, tenant: str, number: int, size: int, first: int = 0) -> None:
     events = [
-        Outgoing(device_event(tenant, one % 7, "reported"), b"%0*d" % (size, one))
+        OutgoingMessage(device_event(tenant, one % 7, "reported"), b"%0*d" % (size, one))
         for one in range(first, first + number)
     ]
     await publish_all(auth.bus, events)

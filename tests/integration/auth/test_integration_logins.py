@@ -20,8 +20,8 @@ from libs.common.contracts.integrations import (
     Manifest,
     NewDevice,
     announce_subject,
+    device_subject,
     operation_subject,
-    tell_subject,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.integrations import Integration, IntegrationHost
@@ -150,7 +150,7 @@ async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subtests: 
     for subject in [
         announce_subject("lamps"),
         *(
-            tell_subject("lamps", one)
+            device_subject("lamps", one)
             for one in (
                 "report",
                 "event",
@@ -173,10 +173,10 @@ async def test_it_says_nothing_else(auth: Auth, login, subtests: pytest.Subtests
     """Nothing for another integration, nothing as a device, a service or the system."""
     for subject in [
         announce_subject("doors"),
-        tell_subject("doors", "report"),
-        tell_subject("direct", "reply"),
-        tell_subject("doors", "list_devices"),
-        tell_subject("lamps", "put_device"),
+        device_subject("doors", "report"),
+        device_subject("direct", "reply"),
+        device_subject("doors", "list_devices"),
+        device_subject("lamps", "put_device"),
         "rpc.device.report",
         "rpc.device.count_devices",
         "rpc.device.close_connections",

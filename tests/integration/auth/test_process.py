@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from deploy.platform import ports
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from tests.integration.auth.conftest import ISSUER
 
 
@@ -22,7 +22,7 @@ def environment(servers, database, door, port) -> dict[str, str]:
         "NATS_URL": door.url,
         "NATS_USER": "auth",
         "NATS_PASSWORD": "secret-auth",
-        "INTERNAL_PUBLIC_KEY": make_keys()[1],
+        "INTERNAL_PUBLIC_KEY": generate_keys()[1],
         "CALLOUT_SEED": ISSUER.seed,
     }
     return {**os.environ, **{f"THINGWAY_{name}": value for name, value in settings.items()}}

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from deploy.platform.nats_grants import SERVICE_USERS
-from libs.common.contracts.limits import AskUse, SetLimits, TenantLimits
+from libs.common.contracts.limits import SetLimits, TenantLimits, UsageRequest
 from libs.common.identity import Kind, Principal
-from libs.common.limits.use import Part, Use, report_use
+from libs.common.limits.usage import Part, Usage, report_usage
 
 APPLICATION = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
 USER = Principal(kind=Kind.USER, tenant="default", subject="8")
 
 
-def telling(use: Use, asked: list[AskUse] | None = None) -> Part:
+def telling(use: Usage, asked: list[UsageRequest] | None = None) -> Part:
     """Make a part that is always the same, and that keeps what it was asked."""
 
-    async def part(wanted: AskUse) -> Use:
+    async def part(wanted: UsageRequest) -> Usage:
         if asked is not None:
             asked.append(wanted)
         return use
@@ -29,7 +29,7 @@ async def reporting(auth: Any, user: str, *parts: Part, queue: str = "") -> Any:
     """Processes of a service that tell of their use."""
     buses = [await auth.door.bus(user) for _ in parts]
     for bus, part in zip(buses, parts, strict=True):
-        await report_use(bus, part, queue)
+        await report_usage(bus, part, queue)
         await bus.client.flush()
     return buses
 
@@ -40,7 +40,7 @@ async def ended(buses: Any) -> None:
 
 async def test_an_application_sees_its_limits_and_what_is_used(auth):
     """Each process tells its part, the parts are added, and `own` shows what the operator set."""
-    asked: list[AskUse] = []
+    asked: list[UsageRequest] = []
     await auth.call("set_limits", SetLimits("default", {"polls": 9}), TenantLimits)
     buses = await reporting(
         auth, "gateway", telling({"requests": 2}, asked), telling({"requests": 3})
@@ -53,7 +53,7 @@ async def test_an_application_sees_its_limits_and_what_is_used(auth):
     assert (found.status_code, data["tenant"]) == (200, "default")
     assert limits["requests"] == {"name": "requests", "limit": 1024, "used": 5}
     assert limits["polls"] == {"name": "polls", "limit": 9, "own": True}
-    assert asked == [AskUse("default", "application", "7")]
+    assert asked == [UsageRequest("default", "application", "7")]
 
 
 async def test_a_tenants_admin_sees_the_same_and_no_other_user_does(auth):

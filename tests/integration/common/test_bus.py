@@ -23,7 +23,7 @@ from libs.common.bus import (
     Bus,
     Outbox,
     OutboxEntry,
-    Outgoing,
+    OutgoingMessage,
     RpcClient,
     RpcServer,
     acknowledge,
@@ -44,9 +44,9 @@ from libs.common.store.mongo import Mongo, Session, StoreUnavailable
 from tests.servers import Servers, _wait_for_nats
 
 
-def events(*numbers: int, prefix: str = "") -> list[Outgoing]:
+def events(*numbers: int, prefix: str = "") -> list[OutgoingMessage]:
     return [
-        Outgoing(f"event.t.device.{n}.x", b"%d" % n, f"{prefix}{n}" if prefix else None)
+        OutgoingMessage(f"event.t.device.{n}.x", b"%d" % n, f"{prefix}{n}" if prefix else None)
         for n in numbers
     ]
 
@@ -73,7 +73,7 @@ async def test_single_messages_of_one_write_are_stored_in_order(bus: Bus):
 
 async def test_a_message_that_is_refused_holds_up_no_other_of_its_write(bus: Bus):
     """The caller is told of it when it is; nobody waits for the rest."""
-    refused = Outgoing("nowhere.at.all", b"x")
+    refused = OutgoingMessage("nowhere.at.all", b"x")
     with pytest.raises(Unavailable):
         await bus.publish([*events(1), refused, *events(2)])
     async with asyncio.timeout(5):
@@ -115,14 +115,14 @@ async def small(bus: Bus) -> Any:
 async def test_a_full_stream_takes_a_batch_whole_or_not_at_all(bus: Bus, small: None):
     """`Unavailable`, and nothing of the batch is there."""
     with pytest.raises(Unavailable):
-        await publish_all(bus, [Outgoing("small.a", b"x")] * 5)
+        await publish_all(bus, [OutgoingMessage("small.a", b"x")] * 5)
     assert await texts(bus, "SMALL") == []
-    await publish_all(bus, [Outgoing("small.a", b"x")] * 3)
+    await publish_all(bus, [OutgoingMessage("small.a", b"x")] * 3)
     for given in (1, 2):
         with pytest.raises(Unavailable):
-            await publish_all(bus, [Outgoing("small.a", b"x")] * given)
+            await publish_all(bus, [OutgoingMessage("small.a", b"x")] * given)
     with pytest.raises(Unavailable):
-        await bus.publish([Outgoing("small.a", b"x")] * 2)
+        await bus.publish([OutgoingMessage("small.a", b"x")] * 2)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -130,14 +130,15 @@ async def test_a_subject_without_a_stream_is_unavailable_at_once(bus: Bus, count
     """Nobody waits for an acknowledgement that cannot come."""
     async with asyncio.timeout(2):
         with pytest.raises(Unavailable):
-            await publish_all(bus, [Outgoing("nowhere.at.all", b"x")] * count)
+            await publish_all(bus, [OutgoingMessage("nowhere.at.all", b"x")] * count)
 
 
 async def test_headers_and_payload_arrive_as_they_were_given(bus: Bus):
     """The frames that are written by hand are those of the client protocol."""
     payload = bytes(range(256)) + b"\r\nPUB x 1\r\n"
     given = [
-        Outgoing(f"event.t.device.{n}.x", payload, None, {"A": "b c", "D": "é"}) for n in (1, 2)
+        OutgoingMessage(f"event.t.device.{n}.x", payload, None, {"A": "b c", "D": "é"})
+        for n in (1, 2)
     ]
     await publish_all(bus, given)
     message = await bus.js.get_msg(EVENTS, (await bus.js.stream_info(EVENTS)).state.last_seq)
@@ -265,7 +266,7 @@ async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
     written = await write(mongo, outbox, *events, plain)
     assert [len(one["entries"]) for one in written] == [4, 2, 1]
     with pytest.raises(Unavailable):  # an earlier version, rolled back to, leaves it alone
-        await bus.publish([Outgoing(written[0]["subject"], written[0]["payload"])])
+        await bus.publish([OutgoingMessage(written[0]["subject"], written[0]["payload"])])
     await outbox.relay(written)
     assert [text[:1] for text in await texts(bus)] == [b"%d" % n for n in range(6)]
 
@@ -480,14 +481,16 @@ async def test_a_login_that_nobody_answered_is_tried_again(reason: str):
 async def test_what_the_bus_never_takes_is_refused_before_it_is_sent(bus: Bus, count: int):
     """Headers count, as the server counts them: it would close the connection."""
     headers = {"X": "x" * 2000}
-    large = Outgoing("event.t.large", b"x" * (bus.client.max_payload - 1000), None, headers)
+    large = OutgoingMessage("event.t.large", b"x" * (bus.client.max_payload - 1000), None, headers)
     with pytest.raises(TooLarge, match=r"event\.t\.large"):
         await publish_all(bus, [*events(*range(count - 1)), large])
     with pytest.raises(TooLarge):
         await bus.publish_core(large.subject, large.payload, headers)
     with pytest.raises(NatsError):
         await bus.client.publish(large.subject, large.payload, headers=headers)
-    end = Outgoing("event.t.end", b"x" * (bus.client.max_payload - 90))  # the headers of a batch
+    end = OutgoingMessage(
+        "event.t.end", b"x" * (bus.client.max_payload - 90)
+    )  # the headers of a batch
     with pytest.raises(TooLarge):  # fit, but not beside the one that ends it
         await publish_all(bus, [*events(1), end])
     await publish_all(bus, events(1, 2))
@@ -513,7 +516,7 @@ async def test_an_entry_too_large_is_refused_and_an_old_one_holds_up_nobody(mong
 async def test_a_batch_is_bounded_by_bytes(bus: Bus):
     """Many large messages come in several batches, each of which fits in memory; none is lost."""
     large, number = b"x" * 900_000, 25
-    await bus.publish([Outgoing(f"event.t.{n}", b"%d " % n + large) for n in range(number)])
+    await bus.publish([OutgoingMessage(f"event.t.{n}", b"%d " % n + large) for n in range(number)])
     sizes: list[int] = []
     seen: set[bytes] = set()
     done = asyncio.Event()
@@ -588,12 +591,12 @@ async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
     held = (await bus.js.stream_info(UPLINK)).config
     await bus.js.update_stream(held.evolve(max_msgs_per_subject=2))
     try:
-        await publish_all(bus, [Outgoing("thing.full.up.report", b"{}")] * 2)
+        await publish_all(bus, [OutgoingMessage("thing.full.up.report", b"{}")] * 2)
         with pytest.raises(TooManyRequests):
-            await bus.publish([Outgoing("thing.full.up.report", b"{}")])
+            await bus.publish([OutgoingMessage("thing.full.up.report", b"{}")])
         with pytest.raises(TooManyRequests):
-            await publish_all(bus, [Outgoing("thing.full.up.report", b"{}")] * 2)
-        await publish_all(bus, [Outgoing("thing.other.up.report", b"{}")] * 2)
+            await publish_all(bus, [OutgoingMessage("thing.full.up.report", b"{}")] * 2)
+        await publish_all(bus, [OutgoingMessage("thing.other.up.report", b"{}")] * 2)
     finally:
         await bus.js.update_stream(held)
         await bus.js.purge_stream(UPLINK)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from nats.js.api import StreamConfig
 
-from libs.common.bus import Bus, Outgoing
-from libs.common.bus.retained_messages import newest
+from libs.common.bus import Bus, OutgoingMessage
+from libs.common.bus.retained_messages import read_newest
 
 STREAM = "NEWEST"
 
@@ -16,14 +16,14 @@ async def stream(bus: Bus) -> AsyncIterator[Bus]:
     """1000 messages, every tenth of them of `newest.mine`, the others of `newest.other`."""
     await bus.js.add_stream(StreamConfig(name=STREAM, subjects=["newest.>"]))
     names = ["mine" if number % 10 == 0 else "other" for number in range(1, 1001)]
-    await bus.publish([Outgoing(f"newest.{name}", b"") for name in names])
+    await bus.publish([OutgoingMessage(f"newest.{name}", b"") for name in names])
     yield bus
     await bus.js.delete_stream(STREAM)
 
 
 async def sequences(bus: Bus, most: int, before: int | None = None) -> list[int]:
     """Where the messages that are found stand."""
-    found = await newest(bus, STREAM, ["newest.mine"], most, before)
+    found = await read_newest(bus, STREAM, ["newest.mine"], most, before)
     return [one.sequence for one in found]
 
 
@@ -37,7 +37,7 @@ async def test_the_newest_come_first(stream: Bus) -> None:
 async def test_there_may_be_none(stream: Bus) -> None:
     """Before the first one, of another subject, and in a stream that is empty."""
     assert await sequences(stream, 3, before=10) == []
-    assert await newest(stream, STREAM, ["newest.nobody"], 3) == []
+    assert await read_newest(stream, STREAM, ["newest.nobody"], 3) == []
     await stream.js.purge_stream(STREAM)
     assert await sequences(stream, 3) == []
 

@@ -17,7 +17,7 @@ from libs.common.http.server import serve
 from libs.common.settings import ServiceSettings, SettingsInvalid
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import RedisConnectionError, check_redis, connect_redis
-from libs.common.tls import ServerTls, trusting
+from libs.common.tls import ServerTls, client_context
 from tests.certificates import Files
 from tests.servers import Servers
 
@@ -136,7 +136,7 @@ async def answer(scope, receive, send) -> None:
 
 async def shown(port: int, files: Files) -> str:
     """The serial number of a listener's certificate."""
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(str(files.ca)))
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(str(files.ca)))
     serial = writer.get_extra_info("peercert")["serialNumber"]
     writer.transport.abort()
     return str(serial)
@@ -154,7 +154,7 @@ async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
     )
     serving = asyncio.create_task(serve(answer, settings))
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
-        trust = trusting(str(files.ca))
+        trust = client_context(str(files.ca))
 
         async def get() -> str:
             async with session.get("/", ssl=trust) as reply:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.identity import HeaderVerifier, Kind, Principal, make_keys
+from libs.common.identity import HeaderVerifier, Kind, Principal, generate_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key, device_key_hash
 from libs.common.identity.tokens import token_hash
 from libs.common.store.redis import Redis, connect_redis
@@ -191,7 +191,7 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
 
     @contextlib.asynccontextmanager
     async def start(**settings: Any) -> AsyncIterator[Gateway]:
-        private, public = make_keys()
+        private, public = generate_keys()
         given = {
             "redis_url": servers.redis_url,
             "nats_url": servers.nats_url,

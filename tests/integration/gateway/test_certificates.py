@@ -15,10 +15,10 @@ from nats.errors import Error as NatsError
 
 from deploy.local import programs
 from deploy.platform import ports
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.identity.header import PassSigner, PassVerifier
 from libs.common.mqtt import Connect, read_connect
-from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
+from libs.common.tls import PeerCertificate, ServerTls, mqtt_addresses
 from services.gateway import mqtt_listener
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.connections import Connections
@@ -26,7 +26,7 @@ from services.gateway.mqtt_listener import MqttListener
 from services.gateway.nats_listener import NatsListener, with_pass
 from tests.certificates import Files
 
-PRIVATE, PUBLIC = make_keys()
+PRIVATE, PUBLIC = generate_keys()
 SIGNER = PassSigner(PRIVATE)
 PUBLISH = b"\x30\x05\x00\x01ahi"
 
@@ -98,7 +98,7 @@ def opened(tmp_path: Path) -> Open:
             door = MqttListener(
                 Connections(TrustedProxies(), most),
                 SIGNER,
-                mqtt_doors(f"mqtt://127.0.0.1:{there}", ""),
+                mqtt_addresses(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
             tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))

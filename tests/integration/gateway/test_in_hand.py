@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from libs.common.bus import Bus
-from libs.common.contracts.limits import AskUse, Limits
+from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.identity import Kind
 from libs.common.identity.access import access_key
-from libs.common.limits.use import UseQuestions
+from libs.common.limits.usage import UsageCollector
 from tests.servers import Servers
 
 from .conftest import DEVICES, Gateway, Recorder, Seen, Start, answer
@@ -200,7 +200,7 @@ async def test_the_gateway_tells_what_is_in_hand(
             ]
         ):
             await holding.reached(2)
-            used = await UseQuestions(bus).ask(AskUse("t1", "device", sn))
+            used = await UsageCollector(bus).ask(UsageRequest("t1", "device", sn))
     finally:
         await bus.drain()
     assert {name: number for name, number in used.items() if number} == {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import TooManyRequests
-from libs.common.limits import TokenBuckets, counted_address
+from libs.common.limits import TokenBuckets, address_key
 from services.auth.passwords import ADDRESS_ATTEMPTS, LoginThrottle
 from services.gateway.rates import RateLimiter
 
@@ -115,7 +115,7 @@ async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
 
     async def fail() -> None:
         async with throttle.attempt("default", secrets.token_hex(8), address):
-            await door.take(counted_address(address))
+            await door.take(address_key(address))
 
     for _ in range(ADDRESS_ATTEMPTS):
         await fail()

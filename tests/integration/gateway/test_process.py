@@ -9,7 +9,7 @@ import httpx
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports
-from libs.common.identity import HeaderVerifier, make_keys
+from libs.common.identity import HeaderVerifier, generate_keys
 from libs.common.store.redis import Redis
 from tests.servers import Servers
 
@@ -28,7 +28,7 @@ async def test_process_serves_and_finishes_what_is_in_flight(
     servers: Servers, redis: Redis, device: Recorder
 ) -> None:
     """SIGTERM lets a running request end well; metrics tell what was done."""
-    port, (private, public) = ports.choose_free(), make_keys()
+    port, (private, public) = ports.choose_free(), generate_keys()
     process = await started(
         {
             "THINGWAY_PORT": str(port),
@@ -75,7 +75,7 @@ async def _answers(http: httpx.AsyncClient) -> bool:
 
 async def test_bad_setting_ends_with_one_line() -> None:
     """A setting that cannot be read ends the process with a line that names it."""
-    private, _ = make_keys()
+    private, _ = generate_keys()
     process = await started(
         {
             "THINGWAY_INTERNAL_PRIVATE_KEY": private,

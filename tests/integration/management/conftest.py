@@ -14,9 +14,9 @@ from httpx import ASGITransport, AsyncClient
 from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus, Outgoing, RpcClient
+from libs.common.bus import Bus, OutgoingMessage, RpcClient
 from libs.common.contracts.integrations import KnownIntegrations
-from libs.common.identity import HeaderSigner, make_keys
+from libs.common.identity import HeaderSigner, generate_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
@@ -51,7 +51,7 @@ class Management(AskedByUsers):
 
     async def tell(self, subject: str, event: Any) -> None:
         """Say an event, as another service would."""
-        await self.bus.publish([Outgoing(subject, msgspec.json.encode(event), uuid4().hex)])
+        await self.bus.publish([OutgoingMessage(subject, msgspec.json.encode(event), uuid4().hex)])
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def management(servers, database, mongo_of) -> AsyncIterator[Management]:
 @asynccontextmanager
 async def started(servers: Servers, mongo: Mongo) -> AsyncIterator[Management]:
     """The service on a database."""
-    private, public = make_keys()
+    private, public = generate_keys()
     settings = ManagementSettings(
         mongo_url=servers.mongo_url,
         nats_url=servers.nats_url,

@@ -13,14 +13,14 @@ import pytest_asyncio
 from opentelemetry.sdk.metrics import MeterProvider
 from websockets.asyncio.client import ClientConnection, connect
 
-from libs.common.bus import Bus, Outgoing, RpcServer
+from libs.common.bus import Bus, OutgoingMessage, RpcServer
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import Access, ResourceType, UserRef
 from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.contracts.mqtt import live_user
 from libs.common.errors import Unauthenticated
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.access import access_key
 from libs.common.identity.tokens import access_token_key, live_key, token_hash
 from libs.common.store.migrations import migrate
@@ -102,13 +102,13 @@ class World:
         )
         payload = msgspec.json.encode(event)
         subject = device_event(tenant, 7, "reported")
-        await self.bus.publish([Outgoing(subject, payload, uuid4().hex)])
+        await self.bus.publish([OutgoingMessage(subject, payload, uuid4().hex)])
 
 
 @pytest_asyncio.fixture
 async def world(servers, database, mongo_of) -> AsyncIterator[World]:
     """Two replicas on real ports; `auth` and `device` are played."""
-    private, public = make_keys()
+    private, public = generate_keys()
     settings = ManagementSettings(internal_public_key=public, secrets_key=public)
     silent = Telemetry(None, MeterProvider())
     async with contextlib.AsyncExitStack() as stack:

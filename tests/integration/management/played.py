@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import Bus, NobodyAnswers, RpcClient, RpcServer
+from libs.common.bus import Bus, NoResponders, RpcClient, RpcServer
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceChanged, DeviceProfile
 from libs.common.contracts.integrations import (
@@ -18,19 +18,19 @@ from libs.common.contracts.integrations import (
     CallService,
     DeviceCommand,
     DeviceRef,
+    DeviceTsl,
     GetOwnValues,
     GetTsl,
-    GotTsl,
     ListDevices,
     ListedDevices,
     NewDevice,
     OwnValues,
     PropertiesUpdated,
     PutDevice,
+    SendOwnReport,
+    SendReply,
+    SendReport,
     ServiceResult,
-    TellOwnReport,
-    TellReply,
-    TellReport,
     operation_subject,
 )
 from libs.common.errors import NotFound
@@ -48,17 +48,17 @@ class PlayedDevice:
         self.integration = integration
         self.devices: dict[int, DeviceRef] = {}
         self.tsls: dict[str, dict[str, Any]] = {}
-        self.reports: list[TellReport] = []
-        self.replies: list[TellReply] = []
+        self.reports: list[SendReport] = []
+        self.replies: list[SendReply] = []
         self.own: dict[str, dict[str, Any]] = {}
         self.tsls_asked = 0
         self._bus = bus
         self._client = RpcClient(bus)
         self._told = asyncio.Event()
         self._rpc = rpc = RpcServer(bus, "device")
-        rpc.offer_each("report", TellReport, self._report)
-        rpc.offer_each("reply", TellReply, self._reply)
-        rpc.offer_each("own_report", TellOwnReport, self._own_report)
+        rpc.offer_each("report", SendReport, self._report)
+        rpc.offer_each("reply", SendReply, self._reply)
+        rpc.offer_each("own_report", SendOwnReport, self._own_report)
         rpc.offer_each("list_devices", ListDevices, self._list)
         rpc.offer_each("get_tsl", GetTsl, self._tsl)
         rpc.offer_each("own_values", GetOwnValues, self._own_values)
@@ -88,7 +88,7 @@ class PlayedDevice:
             while True:
                 try:
                     await self.ask("updated", nothing, Acknowledged)
-                except NobodyAnswers:
+                except NoResponders:
                     await asyncio.sleep(0.02)
                 else:
                     return
@@ -181,19 +181,19 @@ class PlayedDevice:
                 return one
         raise NotFound(f"{who} has no device {identifier}", field="identifier")
 
-    async def _report(self, who: str, told: TellReport) -> Acknowledged:
+    async def _report(self, who: str, told: SendReport) -> Acknowledged:
         self._find(who, told.tenant, told.identifier)
         self.reports.append(told)
         self._told.set()
         return Acknowledged()
 
-    async def _reply(self, who: str, told: TellReply) -> Acknowledged:
+    async def _reply(self, who: str, told: SendReply) -> Acknowledged:
         self._find(who, told.tenant, told.identifier)
         self.replies.append(told)
         self._told.set()
         return Acknowledged()
 
-    async def _own_report(self, who: str, told: TellOwnReport) -> Acknowledged:
+    async def _own_report(self, who: str, told: SendOwnReport) -> Acknowledged:
         assert who == self.integration
         self.own.setdefault(told.tenant, {}).update(told.properties)
         self._told.set()
@@ -209,9 +209,9 @@ class PlayedDevice:
         ids = sorted(one for one in self.devices if one > asked.after)[: asked.limit]
         return ListedDevices([self.devices[one] for one in ids])
 
-    async def _tsl(self, who: str, asked: GetTsl) -> GotTsl:
+    async def _tsl(self, who: str, asked: GetTsl) -> DeviceTsl:
         self.tsls_asked += 1
-        return GotTsl(self.tsls[self._find(who, asked.tenant, asked.identifier).model])
+        return DeviceTsl(self.tsls[self._find(who, asked.tenant, asked.identifier).model])
 
     async def _put(self, who: str, wanted: PutDevice) -> DeviceRef:
         assert who == self.integration

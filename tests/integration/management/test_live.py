@@ -11,7 +11,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceEventReported, DeviceProfile
@@ -81,7 +81,7 @@ async def test_an_event_of_the_tsl_is_a_change_too(world: World):
             outputs={"level": 3},
         )
         subject = device_event("default", 7, "event")
-        await world.bus.publish([Outgoing(subject, msgspec.json.encode(event), "m1")])
+        await world.bus.publish([OutgoingMessage(subject, msgspec.json.encode(event), "m1")])
         values = (await _next(socket))["payload"]["values"]
         assert values == {"direct.device.S1.alarm.level": {"value": 3, "timestamp": 9}}
 

@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.mqtt import live_topic
 from libs.common.identity.tokens import live_key
-from libs.common.mqtt import encoded
+from libs.common.mqtt import encode_packet
 from services.management.live import console as module
 from services.management.live.packets import LARGEST
 from services.management.live.sockets import PatientProtocol
@@ -186,11 +186,11 @@ def text(value: str) -> bytes:
 
 def connecting(username: str, password: str, keep_alive: int = 50, level: int = 4) -> bytes:
     head = text("MQTT") + bytes((level, 0xC2)) + keep_alive.to_bytes(2, "big")
-    return encoded(0x10, head + text("page") + text(username) + text(password))
+    return encode_packet(0x10, head + text("page") + text(username) + text(password))
 
 
 def subscribing(*topics: str) -> bytes:
-    return encoded(0x82, b"\x00\x07" + b"".join(text(topic) + b"\x00" for topic in topics))
+    return encode_packet(0x82, b"\x00\x07" + b"".join(text(topic) + b"\x00" for topic in topics))
 
 
 ACCEPTED = b"\x20\x02\x00\x00"
@@ -225,7 +225,7 @@ async def test_who_publishes_is_closed(world: World, wire, topic: str):
     """MQTT 3.1.1 has no other refusal; the message goes nowhere."""
     async with wire() as page:
         await page.says(connecting(*await world.page()))
-        await page.socket.send(encoded(0x30, text(topic) + b"{}"))
+        await page.socket.send(encode_packet(0x30, text(topic) + b"{}"))
         assert await page.closed() == (1008, "PUBLISH ends the connection")
 
 
@@ -249,7 +249,7 @@ async def test_packets_come_in_pieces_and_several_at_once(world: World, wire):
         (b"GET / HTTP/1.1\r\n\r\n", 1007),
         (b"\xc0\x00", 1007),
         (subscribing("#"), 1007),
-        (encoded(0x10, text("MQTT") + b"\x04"), 1007),
+        (encode_packet(0x10, text("MQTT") + b"\x04"), 1007),
         (b"\x10\xff\xff\xff\xff\xff", 1007),
         (b"\x10\xff\xff\x7f", 1007),
         (bytes(LARGEST + 1), 1009),
@@ -269,12 +269,12 @@ async def test_a_stranger_who_says_no_connect_is_closed(wire, said: Any, code: i
     "said",
     [
         connecting("user-1", "again"),
-        encoded(0x82, b"\x00\x07"),
-        encoded(0x80, b"\x00\x07" + text("#") + b"\x00"),
-        encoded(0x82, b"\x00\x07" + text("#") + b"\x03"),
-        encoded(0x82, b"\x00\x07\x00\x09#"),
-        encoded(0x82, b"\x00\x07\x00\x01\xff\x00"),
-        encoded(0x82, b"\x00\x07" + (text("a") + b"\x00") * 21),
+        encode_packet(0x82, b"\x00\x07"),
+        encode_packet(0x80, b"\x00\x07" + text("#") + b"\x00"),
+        encode_packet(0x82, b"\x00\x07" + text("#") + b"\x03"),
+        encode_packet(0x82, b"\x00\x07\x00\x09#"),
+        encode_packet(0x82, b"\x00\x07\x00\x01\xff\x00"),
+        encode_packet(0x82, b"\x00\x07" + (text("a") + b"\x00") * 21),
         b"\xf0\x00",
         b"\x20\x02\x00\x00",
     ],

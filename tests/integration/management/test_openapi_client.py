@@ -21,7 +21,7 @@ from libs.common.contracts.integrations import (
     NewDevice,
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
@@ -52,7 +52,7 @@ class World:
         self.played = played
         self.remote = remote
         self.mongo = mongo
-        self.key = make_keys()[1]
+        self.key = generate_keys()[1]
         self._servers = servers
         self._stack = AsyncExitStack()
 

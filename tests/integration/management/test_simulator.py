@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from libs.common.bus import Bus
 from libs.common.contracts.integrations import AddDevice, DeviceRef, NewDevice
 from libs.common.errors import InvalidInput
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
@@ -117,7 +117,7 @@ async def replica(servers: Servers, database: str, name: str) -> AsyncIterator[N
     redis = connect_redis(servers.redis_url)
     bus = await Bus.connect(servers.nats_url, name=name, streams=1)
     await migrate(mongo.database, MIGRATIONS)
-    key = make_keys()[1]
+    key = generate_keys()[1]
     settings = ManagementSettings(internal_public_key=key, secrets_key=key)
     telemetry = Telemetry(None, MeterProvider())
     with lent(lambda: build_app(settings, mongo, redis, bus, telemetry)) as app:

@@ -29,14 +29,14 @@ from libs.common.contracts.entities import (
 from libs.common.contracts.flows import (
     ChangeAlarm,
     ChangedAlarm,
+    FlowServiceAnswer,
     PutFlowService,
     RemoveFlowService,
-    Settled,
 )
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
 from libs.common.errors import InvalidInput, Unauthenticated, UpstreamFailed
-from libs.common.identity import HeaderSigner, make_keys
+from libs.common.identity import HeaderSigner, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.telemetry import Telemetry
@@ -115,15 +115,15 @@ class PlayedDevice:
             self.calls.append(wanted)
         return CalledServices(self.outputs)
 
-    async def _put_service(self, wanted: PutFlowService) -> Settled:
+    async def _put_service(self, wanted: PutFlowService) -> FlowServiceAnswer:
         self.services[wanted.flow_id] = wanted
-        return Settled()
+        return FlowServiceAnswer()
 
-    async def _remove_service(self, wanted: RemoveFlowService) -> Settled:
+    async def _remove_service(self, wanted: RemoveFlowService) -> FlowServiceAnswer:
         if self.refuses:
             raise UpstreamFailed(self.refuses)
         self.services.pop(wanted.flow_id, None)
-        return Settled()
+        return FlowServiceAnswer()
 
     async def _describe(self, wanted: DescribeDevices) -> DescribedDevices:
         found = [
@@ -209,7 +209,7 @@ def database(emptied: Callable[[str], str]) -> str:
 @pytest_asyncio.fixture
 async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
     """One service with an empty database."""
-    private, public = make_keys()
+    private, public = generate_keys()
     settings = settings_for(
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.common.store.redis import Coalescing
+from libs.common.store.redis import RequestBatcher
 
 
 class Counting:
@@ -25,7 +25,7 @@ class Counting:
 async def test_one_turn_is_one_round_trip():
     """Each caller gets its own answer; the next turn asks again."""
     counting = Counting()
-    coalescing = Coalescing(counting.answers)
+    coalescing = RequestBatcher(counting.answers)
 
     found = await asyncio.gather(*(coalescing.answer(each) for each in ("a", "unknown", "a")))
     await coalescing.answer("a")
@@ -36,7 +36,7 @@ async def test_one_turn_is_one_round_trip():
 
 async def test_a_failure_reaches_every_caller_of_the_turn():
     """And none of the next."""
-    coalescing = Coalescing(Counting().answers)
+    coalescing = RequestBatcher(Counting().answers)
 
     found = await asyncio.gather(
         *(coalescing.answer(each) for each in ("a", "broken")), return_exceptions=True
@@ -48,7 +48,7 @@ async def test_a_failure_reaches_every_caller_of_the_turn():
 
 async def test_a_caller_that_leaves_takes_nobody_with_it():
     """A cancelled request does not disturb those it shared a round trip with."""
-    coalescing = Coalescing(Counting().answers)
+    coalescing = RequestBatcher(Counting().answers)
     leaving, staying = (asyncio.ensure_future(coalescing.answer(each)) for each in "ab")
     await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from libs.common.http.request import basic_login, bearer_token, take_query_token
+from libs.common.http.request import basic_login, bearer_token, split_query_token
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_no_basic_login(header: bytes | None) -> None:
 )
 def test_take_query_token(query: bytes, token: str | None, kept: bytes) -> None:
     """The parameter is taken out, however it is written; all others stay as they were sent."""
-    assert take_query_token(query) == (token, kept)
+    assert split_query_token(query) == (token, kept)

@@ -8,14 +8,14 @@ from functools import partial
 import pytest
 
 from libs.common.jobs import (
-    Beside,
-    ended,
+    NamedTasks,
+    cancel_and_wait,
     gather_limited,
-    happened,
     retry,
-    running,
-    together,
-    within,
+    run_in_background,
+    run_until_first_ends,
+    run_with_timeout,
+    wait_for_event,
 )
 
 
@@ -33,7 +33,7 @@ async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch
     async def broken() -> None:
         raise ValueError("oops")
 
-    async with running(broken(), asyncio.sleep(60)):
+    async with run_in_background(broken(), asyncio.sleep(60)):
         async with asyncio.timeout(30):
             await failed.wait()
     assert raised == [signal.SIGTERM]
@@ -43,25 +43,25 @@ async def test_jobs_end_with_the_service(monkeypatch: pytest.MonkeyPatch):
     """They are cancelled and waited for, and that is no failure."""
     raised: list[int] = []
     monkeypatch.setattr(signal, "raise_signal", raised.append)
-    begun, ended = asyncio.Event(), asyncio.Event()
+    begun, cancel_and_wait = asyncio.Event(), asyncio.Event()
 
     async def endless() -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            ended.set()
+            cancel_and_wait.set()
 
-    async with running(endless()):
+    async with run_in_background(endless()):
         await begun.wait()
-    assert ended.is_set()
+    assert cancel_and_wait.is_set()
     assert raised == []
 
 
 async def test_who_waits_for_an_event_is_cancelled_also_as_it_comes():
     """An endless job would take the event for one more round, and not end."""
     event = asyncio.Event()
-    waiting = asyncio.ensure_future(happened(event, 60))
+    waiting = asyncio.ensure_future(wait_for_event(event, 60))
     await asyncio.sleep(0)
     event.set()
     waiting.cancel()
@@ -76,7 +76,7 @@ async def test_a_wait_ends_with_the_event_or_the_time(seconds: float | None, com
     if comes:
         asyncio.get_running_loop().call_soon(event.set)
     async with asyncio.timeout(30):
-        await happened(event, seconds)
+        await wait_for_event(event, seconds)
     assert event.is_set() is comes
 
 
@@ -96,7 +96,7 @@ async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
 
     task = asyncio.ensure_future(deaf())
     await asyncio.sleep(0)
-    await ended(task)
+    await cancel_and_wait(task)
     assert task.cancelled()
     assert swallowed == 2
 
@@ -119,7 +119,7 @@ async def test_jobs_together_end_with_the_first_one_though_another_swallows_it()
         raise KeyError
 
     with pytest.raises(KeyError):
-        await together(deaf(), wrong())
+        await run_until_first_ends(deaf(), wrong())
     assert left
 
 
@@ -138,10 +138,10 @@ async def test_what_takes_too_long_ends_though_it_swallows_a_cancellation():
         raise KeyError
 
     with pytest.raises(TimeoutError):
-        await within(0, deaf())
-    assert await within(60, quick()) == 7
+        await run_with_timeout(0, deaf())
+    assert await run_with_timeout(60, quick()) == 7
     with pytest.raises(KeyError):
-        await within(60, wrong())
+        await run_with_timeout(60, wrong())
 
 
 async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
@@ -164,7 +164,7 @@ async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
         try:
             await asyncio.Event().wait()
         finally:
-            await ended(inner)
+            await cancel_and_wait(inner)
 
     task = asyncio.ensure_future(outer())
     await begun.wait()
@@ -183,7 +183,7 @@ async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
 
 async def test_a_job_beside_may_begin_again_as_soon_as_it_has_ended():
     """Also before the loop has told anybody of its end: what is begun then is not lost."""
-    beside = Beside()
+    beside = NamedTasks()
     done: list[str] = []
 
     async def first() -> None:

@@ -6,10 +6,10 @@ from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import (
     AddressRefused,
     GuardedResolver,
-    checked_url,
-    may_call,
-    networks_of,
+    is_address_allowed,
     outgoing_socket,
+    parse_networks,
+    validate_url,
 )
 from libs.common.settings import SettingsInvalid
 
@@ -17,7 +17,7 @@ from libs.common.settings import SettingsInvalid
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8"])
 def test_public_addresses_may_be_called(address):
     """IPv4, IPv6, and IPv4 inside IPv6."""
-    assert may_call(address, ())
+    assert is_address_allowed(address, ())
 
 
 @pytest.mark.parametrize(
@@ -34,19 +34,19 @@ def test_public_addresses_may_be_called(address):
 )  # fmt: skip
 def test_others_may_not(address):
     """Loopback, private, link-local, shared, multicast, reserved, however they are written."""
-    assert not may_call(address, ())
+    assert not is_address_allowed(address, ())
 
 
 def test_the_operator_allows_more():
     """Networks of the settings, and nothing beside them."""
-    allowed = networks_of("127.0.0.0/8, 10.1.0.0/16,::1")
-    assert may_call("127.0.0.1", allowed)
-    assert may_call("::ffff:10.1.2.3", allowed)
-    assert may_call("::1", allowed)
-    assert not may_call("10.2.0.1", allowed)
-    assert networks_of("") == ()
+    allowed = parse_networks("127.0.0.0/8, 10.1.0.0/16,::1")
+    assert is_address_allowed("127.0.0.1", allowed)
+    assert is_address_allowed("::ffff:10.1.2.3", allowed)
+    assert is_address_allowed("::1", allowed)
+    assert not is_address_allowed("10.2.0.1", allowed)
+    assert parse_networks("") == ()
     with pytest.raises(SettingsInvalid, match=r"THINGWAY_OUTGOING_NETWORKS: .*nowhere"):
-        networks_of("nowhere")
+        parse_networks("nowhere")
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_the_operator_allows_more():
 def test_what_is_no_base_url_is_refused_by_name(url):
     """Other schemes, logins, queries, addresses that are not public."""
     with pytest.raises(InvalidInput) as refused:
-        checked_url(url, "base_url", ())
+        validate_url(url, "base_url", ())
     assert refused.value.field == "base_url"
 
 
 def test_a_base_url_loses_its_last_slash():
     """And keeps its path."""
-    assert checked_url(" https://example.com/api/ ", "u", ()) == "https://example.com/api"
-    assert checked_url("http://127.0.0.1:80", "u", ("127.0.0.0/8",)) == "http://127.0.0.1:80"
+    assert validate_url(" https://example.com/api/ ", "u", ()) == "https://example.com/api"
+    assert validate_url("http://127.0.0.1:80", "u", ("127.0.0.0/8",)) == "http://127.0.0.1:80"
 
 
 async def test_a_name_is_judged_by_what_it_resolves_to():

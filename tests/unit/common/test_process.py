@@ -12,10 +12,10 @@ from litestar.di import NamedDependency, Provide
 
 from libs.common.http.guards import applications
 from libs.common.process import (
-    Parts,
-    provided_routers,
-    routers_of,
-    running_parts,
+    PackageParts,
+    collect_routers,
+    create_routers,
+    run_packages,
     start_and_stop,
 )
 
@@ -35,7 +35,9 @@ class Leases:
 
 def test_the_routers_come_in_the_order_of_the_packages() -> None:
     first, second, third = (Router(path, route_handlers=[]) for path in ("/a", "/b", "/c"))
-    assert routers_of([Parts(routers=[first, second]), Parts(), Parts(routers=[third])]) == [
+    assert collect_routers(
+        [PackageParts(routers=[first, second]), PackageParts(), PackageParts(routers=[third])]
+    ) == [
         first,
         second,
         third,
@@ -56,7 +58,7 @@ def get_greeting(greeting: NamedDependency[str]) -> str:
 
 
 def test_only_operations_of_the_open_api_get_its_guard_and_all_get_the_dependencies() -> None:
-    open_api, others = provided_routers(
+    open_api, others = create_routers(
         Handlers("hello"), open_api=[get_greeting], others=[get_greeting]
     )
     assert (open_api.guards, others.guards) == ([applications], [])
@@ -84,8 +86,8 @@ async def test_tasks_and_jobs_run_between_the_first_and_the_last_use_of_resource
             log.append(f"end {name}")
 
     parts = [
-        Parts(resources=[resource("first"), resource("second")]),
-        Parts(
+        PackageParts(resources=[resource("first"), resource("second")]),
+        PackageParts(
             resources=[resource("third")],
             tasks=[lambda: work("task")],
             jobs={"job": lambda: work("job")},
@@ -93,7 +95,7 @@ async def test_tasks_and_jobs_run_between_the_first_and_the_last_use_of_resource
     ]
     leases = Leases()
     database: Any = {"leases": leases}
-    async with running_parts(parts, database, "service"):
+    async with run_packages(parts, database, "service"):
         async with asyncio.timeout(5):
             while len(log) < 5:
                 await asyncio.sleep(0)

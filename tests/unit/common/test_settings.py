@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from libs.common.identity import HeaderSigner, HeaderVerifier, make_keys
+from libs.common.identity import HeaderSigner, HeaderVerifier, generate_keys
 from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
@@ -128,7 +128,7 @@ def test_text_that_is_no_key_is_a_bad_variable(kind: type, variable: str, value:
 
 def test_every_text_that_passes_is_a_key():
     """What the settings take, signer and verifier take: the made keys, and the extremes."""
-    private, public = make_keys()
+    private, public = generate_keys()
     for secret, proof in ((private, public), ("A" * 43, "_" * 43), ("-" * 43, "z" * 43)):
         environment = {
             "THINGWAY_UPSTREAMS": "device=http://d",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 
 
 class Inner(msgspec.Struct):
@@ -52,14 +52,14 @@ def test_a_message_of_the_decoder_is_translated(given: Any, place: str, reason: 
     """The place as a path without a root, the reason as what must be."""
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.json.decode(msgspec.json.encode(given), type=Body)
-    found = worded(str(error.value))
+    found = parse_validation_error(str(error.value))
     assert (found.place, found.reason) == (place, reason)
     assert found.missing == (reason == "is required")
-    below = worded(str(error.value), "data")
+    below = parse_validation_error(str(error.value), "data")
     assert below.place == (f"data.{place}" if place else "data")
 
 
 def test_what_is_not_known_stays():
     """As a sentence that follows a place."""
-    assert worded("Number out of range - at `$.x`").text == "x: number out of range"
-    assert worded("There is `this`").text == "there is 'this'"
+    assert parse_validation_error("Number out of range - at `$.x`").text == "x: number out of range"
+    assert parse_validation_error("There is `this`").text == "there is 'this'"

@@ -19,7 +19,7 @@ def test_the_page_shows_the_example():
     assert shown == (ROOT / "examples/integrations/lamps.py").read_text()
 
 
-@pytest.mark.parametrize("operation", [*contract.OUTSIDE_MAY_TELL])
+@pytest.mark.parametrize("operation", [*contract.EXTERNAL_OPERATIONS])
 def test_the_page_names_what_may_be_told(operation):
     """Each operation that a login may use has a row."""
     assert f"| `{operation}` |" in PAGE
@@ -35,9 +35,9 @@ def test_the_page_names_what_is_asked(operation):
     "struct",
     [
         contract.AddDevice, contract.NewDevice, contract.DeviceRef, contract.CallService,
-        contract.PropertiesUpdated, contract.DeviceCommand, contract.TellReport,
-        contract.TellEvent, contract.TellReply, contract.ListDevices, contract.ListedDevices,
-        contract.GetTsl, contract.OwnValues, contract.TellOwnReport,
+        contract.PropertiesUpdated, contract.DeviceCommand, contract.SendReport,
+        contract.SendEvent, contract.SendReply, contract.ListDevices, contract.ListedDevices,
+        contract.GetTsl, contract.OwnValues, contract.SendOwnReport,
     ],
 )  # fmt: skip
 def test_the_page_names_the_fields(struct):

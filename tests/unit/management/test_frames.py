@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from libs.common.changes import Changed, ChangedThing
+from libs.common.changes import ChangedThing, EntityChange
 from services.management.live.frames import (
     MOST_BYTES,
     MOST_CHANGES,
@@ -21,8 +21,10 @@ KEY = "direct.device.S1.temperature"
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 
 
-def change(value: object = 21.5, *, thing: ChangedThing = THING, is_event: bool = False) -> Changed:
-    return Changed("e1", "t", thing, 1234, {KEY: value}, is_event)
+def change(
+    value: object = 21.5, *, thing: ChangedThing = THING, is_event: bool = False
+) -> EntityChange:
+    return EntityChange("e1", "t", thing, 1234, {KEY: value}, is_event)
 
 
 def encoded(value: object, *, is_event: bool = False) -> EncodedChange:

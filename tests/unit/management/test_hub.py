@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from libs.common.changes import Changed, ChangedThing
+from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.access import GrantedResources
-from libs.common.contracts.limits import AskUse, Limits
+from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
@@ -76,7 +76,7 @@ class Changes:
     async def report(self, **values: Any) -> None:
         self._number += 1
         prefixed = {f"direct.device.S1.{name}": value for name, value in values.items()}
-        change = Changed(f"e{self._number}", "t", THING, self._number, prefixed)
+        change = EntityChange(f"e{self._number}", "t", THING, self._number, prefixed)
         await self._hub.push([change], self._pause)
 
     async def _pause(self) -> None:
@@ -216,7 +216,7 @@ async def test_followers_of_one_pattern_share_a_change(
     """It is selected and encoded once, also for those who see one key of it."""
     made: list[int] = []
 
-    def encode(_: Any, change: Changed, values: Any) -> EncodedChange:
+    def encode(_: Any, change: EntityChange, values: Any) -> EncodedChange:
         made.append(len(values))
         return original(change, values)
 
@@ -266,7 +266,7 @@ async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
     for one in opened:
         await subscriptions.subscribe(one, frozenset(KEYS))
     await subscriptions.subscribe(opened[0], frozenset(KEYS[:10]))
-    used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
+    used = await admission.use(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 99 * 480 + 10
     many = [frozenset(f"a.{number}.{key}" for key in range(10_000)) for number in range(6)]
     for one, keys in zip(opened[1:], many[:5], strict=False):
@@ -275,7 +275,7 @@ async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
         await subscriptions.subscribe(opened[6], many[5])
     for one in opened:
         subscriptions.leave(one)
-    used = await admission.use(AskUse(tenant="t", kind="user", subject="1"))
+    used = await admission.use(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 0
 
 
@@ -359,7 +359,8 @@ async def test_changes_that_come_too_fast_are_merged(hub: Hub) -> None:
     hub.subscribe(one.subscriber, frozenset(KEYS), {})
     hub.follow(follower.subscriber, Pattern(scope="TENANT"))
     changes = [
-        Changed(f"e{number}", "t", THING, number, {KEYS[number % 2]: number}) for number in range(9)
+        EntityChange(f"e{number}", "t", THING, number, {KEYS[number % 2]: number})
+        for number in range(9)
     ]
 
     async def pause() -> None:

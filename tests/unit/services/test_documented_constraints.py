@@ -12,7 +12,7 @@ from litestar.routes import HTTPRoute
 
 from libs.common.http.document import BODY, finish
 from libs.common.http.ids import describe_id
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from tests import apps
 
 JSON = "application/json"
@@ -56,7 +56,7 @@ class Documented(NamedTuple):
 @pytest.fixture(scope="module", params=sorted(apps.SERVICES))
 def service(request: pytest.FixtureRequest) -> tuple[list[Documented], dict[str, Any]]:
     """The documented operations of a service, and the schemas of its document."""
-    app = apps.SERVICES[request.param](make_keys()[1])
+    app = apps.SERVICES[request.param](generate_keys()[1])
     document = app.openapi_schema.to_schema()
     finish(document, app)
     found = [

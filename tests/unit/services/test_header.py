@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from libs.common.http.guards import Guarded, guarded
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.header import LIFETIME
 from tests.apps import SERVICES
 
@@ -34,7 +34,7 @@ def with_a_bit_flipped(value: str) -> Iterator[str]:
 @pytest.mark.parametrize("service", SERVICES)
 async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     """A header that is too old, that has a bit flipped, or of another key, is nobody's: 401."""
-    private, public = make_keys()
+    private, public = generate_keys()
     app = SERVICES[service](public)
     operation = next(one for one in guarded(app) if one.guard is not None)
     caller = stranger_to(operation)
@@ -42,7 +42,7 @@ async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     now = time.time()
     refused = [
         HeaderSigner(private, lambda: now - LIFETIME).sign(caller),
-        HeaderSigner(make_keys()[0]).sign(caller),
+        HeaderSigner(generate_keys()[0]).sign(caller),
         good.partition(".")[0] + ".",
         "",
         *with_a_bit_flipped(good),

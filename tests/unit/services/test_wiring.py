@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from litestar import Litestar
 
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.pages import Readiness, create_pages
 from tests.apps import SERVICES, silent
@@ -23,4 +23,4 @@ async def test_a_service_is_written_as_the_next_litestar_reads_it(
     build: Callable[[str], Litestar],
 ):
     """Building every route warns of nothing; pytest makes an error of what Litestar deprecates."""
-    assert build(make_keys()[1]).routes
+    assert build(generate_keys()[1]).routes

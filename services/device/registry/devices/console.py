@@ -8,12 +8,12 @@ from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.envelope import console_code
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.http import HttpRequest, Requester, principal_of
-from libs.common.http.console import Page, get, ids_of, post, put
+from libs.common.http import HttpRequest, RequestPrincipal, principal_of
+from libs.common.http.console import Page, distinct_ids, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
-from libs.common.http.request import is_seen
+from libs.common.http.request import needs_body
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from services.device.registry.devices.console_service import Outcomes, UserDevices
@@ -42,7 +42,7 @@ Devices = NamedDependency[UserDevices]
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )
 async def find_devices(
-    principal: Requester, user_devices: Devices, data: JSONBody[FindDevices | None] = None
+    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[FindDevices | None] = None
 ) -> Streamed[Page[ShownDevice]]:
     """The devices that the caller sees, the newest first; always a page."""
     return await user_devices.search(principal, data or FindDevices())
@@ -59,7 +59,9 @@ async def find_devices(
     waits=True,
 )
 async def create_device(
-    principal: Requester, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
+    principal: RequestPrincipal,
+    device_adder: NamedDependency[DeviceAdder],
+    data: JSONBody[CreateDevice],
 ) -> None:
     """Add a device through its integration; 409 for one that there is already."""
     await device_adder.add(principal, data)
@@ -67,7 +69,7 @@ async def create_device(
 
 @post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], waits=True)
 async def delete_devices(
-    principal: Requester, user_devices: Devices, data: JSONBody[DeleteDevices]
+    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[DeleteDevices]
 ) -> None:
     """Delete devices through their integrations; unknown ids are passed over."""
     await user_devices.delete(principal, data)
@@ -75,7 +77,7 @@ async def delete_devices(
 
 @post("/move-to-group", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_devices(
-    principal: Requester, user_devices: Devices, data: JSONBody[MoveDevices]
+    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[MoveDevices]
 ) -> None:
     """Let devices be in a group, or in none; unknown devices are passed over."""
     await user_devices.move(principal, data)
@@ -91,12 +93,15 @@ async def get_device_detail(
     besides its own. It is shown for 10 minutes, until the device logs in. `POST
     /device/{device_id}/credentials` makes another one.
     """
-    return await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
+    return await user_devices.get(principal_of(request), device_id, seen=needs_body(request))
 
 
 @put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)])
 async def rename_device(
-    principal: Requester, user_devices: Devices, device_id: PathId, data: JSONBody[RenameDevice]
+    principal: RequestPrincipal,
+    user_devices: Devices,
+    device_id: PathId,
+    data: JSONBody[RenameDevice],
 ) -> None:
     """Give a device another name."""
     await user_devices.rename(principal, device_id, data)
@@ -104,7 +109,7 @@ async def rename_device(
 
 @post("/{device_id:str}/credentials", guards=[holders(Function.DEVICE_EDIT)])
 async def issue_device_credentials(
-    principal: Requester, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
     return await user_devices.issue_credentials(principal, device_id)
@@ -112,7 +117,7 @@ async def issue_device_credentials(
 
 @get("/{device_id:str}/refused-login", guards=[holders(Function.DEVICE_VIEW)])
 async def get_refused_login(
-    principal: Requester, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> LastRefusedLogin:
     """When somebody came last as the device with a wrong key or certificate, and over what.
 
@@ -123,7 +128,7 @@ async def get_refused_login(
 
 @get("/{device_id:str}/location", guards=[holders(Function.DEVICE_VIEW)])
 async def get_device_location(
-    principal: Requester, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> Location | None:
     """Where a device is; nothing where that is not known."""
     return await user_devices.location(principal, device_id)
@@ -131,7 +136,7 @@ async def get_device_location(
 
 @get("/{device_id:str}/canvas", guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)])
 async def get_device_canvas(
-    principal: Requester, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> DeviceCanvas:
     """Which canvas it has: the same for all users; it is made at the first call."""
     return await user_devices.canvas(principal, device_id)
@@ -143,7 +148,10 @@ async def get_device_canvas(
     example={"latitude": "52.520008", "longitude": "13.404954", "address": "Alexanderplatz"},
 )
 async def set_device_location(
-    principal: Requester, user_devices: Devices, device_id: PathId, data: JSONBody[SentLocation]
+    principal: RequestPrincipal,
+    user_devices: Devices,
+    device_id: PathId,
+    data: JSONBody[SentLocation],
 ) -> None:
     """Say where a device is (WGS 84)."""
     location = location_of(data)
@@ -154,7 +162,7 @@ async def set_device_location(
 
 @post("/{device_id:str}/clear-location", guards=[holders(Function.DEVICE_EDIT)])
 async def clear_device_location(
-    principal: Requester, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> None:
     """Forget where a device is."""
     await user_devices.place(principal, device_id, None)
@@ -172,7 +180,7 @@ Users = NamedDependency[UserDevices]
 
 @post("/move", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_each_device(
-    principal: Requester, user_devices: Users, data: JSONBody[MoveDevices]
+    principal: RequestPrincipal, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
     """Let devices be in a group, or in none; 404 when there is no such group."""
     return _results(await user_devices.move_each(principal, data))
@@ -184,7 +192,7 @@ async def move_each_device(
     example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
 )
 async def tag_each_device(
-    principal: Requester, user_devices: Users, data: JSONBody[TagDevices]
+    principal: RequestPrincipal, user_devices: Users, data: JSONBody[TagDevices]
 ) -> DeviceResults:
     """Change tags of devices, those that applications give them too."""
     return _results(await user_devices.tag_each(principal, data))
@@ -194,10 +202,10 @@ async def tag_each_device(
     "/delete", guards=[holders(Function.DEVICE_DELETE)], example={"device_id_list": []}, waits=True
 )
 async def delete_each_device(
-    principal: Requester, user_devices: Users, data: JSONBody[DeleteDevices]
+    principal: RequestPrincipal, user_devices: Users, data: JSONBody[DeleteDevices]
 ) -> DeviceResults:
     """Delete devices through their integrations, whatever becomes of the others."""
-    ids = ids_of(data.device_id_list)
+    ids = distinct_ids(data.device_id_list)
     return _results(await user_devices.delete_each(principal, ids))
 
 

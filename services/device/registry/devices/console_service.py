@@ -8,15 +8,15 @@ from typing import Any
 from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
-from libs.common.contracts.names import CANVAS_OF_DEVICE, AskCanvas, DeviceCanvas
+from libs.common.contracts.names import CANVAS_OF_DEVICE, DeviceCanvas, GetDeviceCanvas
 from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.http.console import Page, ids_of
-from libs.common.http.streaming import Streamed, each, in_parts
+from libs.common.http.console import Page, distinct_ids
+from libs.common.http.streaming import Streamed, iterate_rows, map_batches
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantReader, GrantsOverRpc
-from libs.common.identity.users import People
-from libs.common.integrations.client import IntegrationClient, Integrations, ShownIntegration
+from libs.common.identity.grants import GrantReader, GrantsClient
+from libs.common.identity.users import UserNames
+from libs.common.integrations.client import IntegrationClient, Integrations, IntegrationSummary
 from libs.common.things import entity_id
 from services.device.commands.model import DELETED
 from services.device.members.device_keys import (
@@ -71,9 +71,9 @@ class UserDevices:
     credentials: CredentialsOverRpc
     first_keys: FirstKeys
     leaving: Leaving
-    forgetting: GrantsOverRpc
+    forgetting: GrantsClient
     rpc: RpcClient
-    people: People
+    people: UserNames
 
     async def search(
         self, principal: Principal, search: FindDevices
@@ -92,7 +92,7 @@ class UserDevices:
                     _add_entities(row, thing)
             return rows
 
-        return search.streamed_page(in_parts(found, show), total)
+        return search.streamed_page(map_batches(found, show), total)
 
     async def find(self, principal: Principal, search: FindDevices) -> tuple[Devices, int]:
         """The same page, and how many there are in all."""
@@ -100,7 +100,7 @@ class UserDevices:
         query, counted = granted_query(principal.tenant, grants, search)
         if query.by_integration:
             query = replace(query, integrations=await self.integrations.by_name())
-        return (each([]), 0) if grants.nothing else await self.store.search(query, counted)
+        return (iterate_rows([]), 0) if grants.nothing else await self.store.search(query, counted)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key."""
@@ -144,7 +144,7 @@ class UserDevices:
     async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
         """The canvas of a device, which `management` keeps."""
         device = await self.granted.find(principal, device_id)
-        wanted = AskCanvas(device.tenant, device.id)
+        wanted = GetDeviceCanvas(device.tenant, device.id)
         return await self.rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
@@ -159,7 +159,7 @@ class UserDevices:
 
         return await self.store.change_each(
             tenant,
-            ids_of(body.device_id_list),
+            distinct_ids(body.device_id_list),
             seen_by(await self.grants.of(principal)),
             move,
             None if group is None else partial(self.groups.join, tenant, group),
@@ -183,7 +183,7 @@ class UserDevices:
         devices before that one are gone and the error names it.
         """
         grants = await self.grants.of(principal)
-        ids = sorted(ids_of(body.device_id_list))
+        ids = sorted(distinct_ids(body.device_id_list))
         found = [
             device
             for device in await self.store.find_all(principal.tenant, ids)
@@ -221,7 +221,7 @@ class UserDevices:
     async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
         """`move`, and what became of each device."""
         moved = set(await self.move(principal, body))
-        ids = ids_of(body.device_id_list)
+        ids = distinct_ids(body.device_id_list)
         return {one: None if one in moved else not_seen(one) for one in ids}
 
     async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
@@ -236,7 +236,7 @@ class UserDevices:
                 return None
             return None if tags == device.tag else DeviceChanges(tag=tags)
 
-        ids = ids_of(body.device_id_list)
+        ids = distinct_ids(body.device_id_list)
         condition = seen_by(await self.grants.of(principal))
         found = set(await self.store.change_each(principal.tenant, ids, condition, change))
         return {one: too_many.get(one) if one in found else not_seen(one) for one in ids}
@@ -338,7 +338,7 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
 
 
 def _fields(
-    device: Device, integrations: Mapping[str, ShownIntegration], groups: Mapping[int, str]
+    device: Device, integrations: Mapping[str, IntegrationSummary], groups: Mapping[int, str]
 ) -> dict[str, Any]:
     """The fields of `ShownDevice`."""
     integration = integrations.get(device.integration)

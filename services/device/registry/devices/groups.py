@@ -9,14 +9,14 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.names import DescribedGroups, DescribeGroups
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import GrantReader, GrantsOverRpc
+from libs.common.identity.grants import GrantReader, GrantsClient
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import (
@@ -42,7 +42,7 @@ class Groups:
     store: GroupStore
     devices: DeviceStore
     grants: GrantReader
-    forgetting: GrantsOverRpc
+    forgetting: GrantsClient
 
     async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
         """A page of the groups, with the number of the devices that a user sees if asked for."""
@@ -121,21 +121,25 @@ MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)
     example={"name": "roof", "with_device_count": True, "page_size": 100, "page_number": 1},
 )
 async def find_device_groups(
-    principal: Requester, groups: NamedDependency[Groups], data: JSONBody[FindGroups | None] = None
+    principal: RequestPrincipal,
+    groups: NamedDependency[Groups],
+    data: JSONBody[FindGroups | None] = None,
 ) -> Page[ShownGroup]:
     """The groups of the tenant, the newest first; counts are of devices that the caller sees."""
     return await groups.search(principal, data or FindGroups())
 
 
 @get("/number", guards=[READERS])
-async def count_device_groups(principal: Requester, groups: NamedDependency[Groups]) -> GroupNumber:
+async def count_device_groups(
+    principal: RequestPrincipal, groups: NamedDependency[Groups]
+) -> GroupNumber:
     """How many groups there are; at most 1000."""
     return GroupNumber(await groups.count(principal))
 
 
 @post("/", guards=[MANAGERS], example={"name": "Roof"})
 async def create_device_group(
-    principal: Requester, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
+    principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
 ) -> GroupRef:
     """Make a group without devices."""
     group_id = await groups.create(principal, data.name)
@@ -144,7 +148,7 @@ async def create_device_group(
 
 @put("/{group_id:str}", guards=[MANAGERS])
 async def rename_device_group(
-    principal: Requester,
+    principal: RequestPrincipal,
     groups: NamedDependency[Groups],
     group_id: PathId,
     data: JSONBody[NamedGroup],
@@ -155,7 +159,7 @@ async def rename_device_group(
 
 @delete("/{group_id:str}", guards=[MANAGERS])
 async def delete_device_group(
-    principal: Requester, groups: NamedDependency[Groups], group_id: PathId
+    principal: RequestPrincipal, groups: NamedDependency[Groups], group_id: PathId
 ) -> None:
     """Delete a group; its devices stay, in no group, and its grants end."""
     await groups.delete(principal, group_id)

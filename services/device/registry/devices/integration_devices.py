@@ -4,12 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from libs.common.bus import NobodyAnswers
+from libs.common.bus import NoResponders
 from libs.common.contracts.integrations import AddDevice, DeviceRef, Manifest, NewDevice
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, UpstreamFailed
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import GrantReader
-from libs.common.integrations.client import IntegrationClient, Integrations, away, tsl_of
+from libs.common.integrations.client import (
+    IntegrationClient,
+    Integrations,
+    describe_stopped,
+    tsl_of,
+)
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import integration_key, member_key
@@ -257,7 +262,7 @@ class DeviceAdder:
         """The form of an integration.
 
         Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
-        `InvalidInput` for one that adds no devices, `NobodyAnswers` for one that is away.
+        `InvalidInput` for one that adds no devices, `NoResponders` for one that is away.
         """
         if not (await self.grants.of(principal)).integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
@@ -271,7 +276,7 @@ class DeviceAdder:
                 f"integration {integration} cannot add device!", field=INTEGRATION_FIELD
             )
         if not found.alive:
-            raise NobodyAnswers(away(integration))
+            raise NoResponders(describe_stopped(integration))
         return Form(
             integration=integration,
             name=manifest.name,

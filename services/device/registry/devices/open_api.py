@@ -5,7 +5,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.auth import DeviceCredentials
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import operations_of
 from libs.common.tsl import TslDocument
@@ -25,7 +25,7 @@ Devices = NamedDependency[DeviceService]
 
 @post("/", example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]})
 async def add_device(
-    principal: Requester, device_service: Devices, data: JSONBody[AddDevice]
+    principal: RequestPrincipal, device_service: Devices, data: JSONBody[AddDevice]
 ) -> DeviceRef:
     """Add a device to the application; its TSL can be read right after."""
     return await device_service.add(principal, data)
@@ -35,7 +35,7 @@ async def add_device(
     "/search", example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]}
 )
 async def search_devices(
-    principal: Requester, device_service: Devices, data: JSONBody[SearchDevices]
+    principal: RequestPrincipal, device_service: Devices, data: JSONBody[SearchDevices]
 ) -> DevicePage:
     """Devices of the application, filtered, sorted and paged."""
     return await device_service.search(principal, data)
@@ -43,7 +43,7 @@ async def search_devices(
 
 @get("/{device_id:str}")
 async def get_device(
-    principal: Requester, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> DeviceRecord:
     """The whole record of a device."""
     return await device_service.get(principal, device_id)
@@ -51,27 +51,31 @@ async def get_device(
 
 @put("/")
 async def update_device(
-    principal: Requester, device_service: Devices, data: JSONBody[UpdateDevice]
+    principal: RequestPrincipal, device_service: Devices, data: JSONBody[UpdateDevice]
 ) -> DeviceRef:
     """Change what people say of a device, and the TSL version it follows."""
     return await device_service.update(principal, data)
 
 
 @delete("/{device_id:str}")
-async def delete_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> str:
+async def delete_device(
+    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+) -> str:
     """Delete a device, also one that was removed from the application; answers its SN."""
     return await device_service.delete(principal, device_id)
 
 
 @put("/remove/{device_id:str}")
-async def remove_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> None:
+async def remove_device(
+    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
+) -> None:
     """Take a device from the application: its key and open tasks end, its id and history stay."""
     await device_service.remove(principal, device_id)
 
 
 @get("/{device_id:str}/thing-specification")
 async def get_thing_specification(
-    principal: Requester, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> TslDocument:
     """The TSL of a device."""
     return await device_service.thing_specification(principal, device_id)
@@ -79,7 +83,7 @@ async def get_thing_specification(
 
 @post("/{device_id:str}/credentials")
 async def issue_credentials(
-    principal: Requester, device_service: Devices, device_id: DeviceId
+    principal: RequestPrincipal, device_service: Devices, device_id: DeviceId
 ) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
     return await device_service.issue_credentials(principal, device_id)

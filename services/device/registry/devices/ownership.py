@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.bus.subjects import auth_event
-from libs.common.contracts.auth import Application, GiveDevice, OwnedDevice, TakeDevice
+from libs.common.contracts.auth import Application, AssignDevice, OwnedDevice, ReclaimDevice
 from libs.common.contracts.auth import ApplicationRef as AuthApplicationRef
 from libs.common.errors import Conflict, NotFound, ThingwayError
 from libs.common.scheduling.turns import Steps, take_turns
@@ -169,10 +169,10 @@ class DeviceAssigner:
 
     def offer(self, rpc: RpcServer) -> None:
         """Offer the operations."""
-        rpc.offer("give_device", GiveDevice, self.assign)
-        rpc.offer("take_device", TakeDevice, self.withdraw)
+        rpc.offer("give_device", AssignDevice, self.assign)
+        rpc.offer("take_device", ReclaimDevice, self.withdraw)
 
-    async def assign(self, wanted: GiveDevice) -> OwnedDevice:
+    async def assign(self, wanted: AssignDevice) -> OwnedDevice:
         """Make an application the owner of a device; its key, values and history stay.
 
         Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
@@ -191,7 +191,7 @@ class DeviceAssigner:
             raise _of_another(device)
         return _told(given)
 
-    async def withdraw(self, wanted: TakeDevice) -> OwnedDevice:
+    async def withdraw(self, wanted: ReclaimDevice) -> OwnedDevice:
         """Make the users the owner of a device that an application has; its key stays.
 
         The tasks that the device has not answered end. Raises `NotFound`, also for a device of

@@ -19,18 +19,18 @@ from libs.common.contracts.integrations import (
     BUILT_IN,
     Acknowledged,
     DeviceRef,
+    DeviceTsl,
     GetOwnValues,
     GetTsl,
-    GotTsl,
     ListDevices,
     ListedDevices,
     Manifest,
     OwnValues,
     PutDevice,
-    TellEvent,
-    TellOwnReport,
-    TellReply,
-    TellReport,
+    SendEvent,
+    SendOwnReport,
+    SendReply,
+    SendReport,
 )
 from libs.common.contracts.names import (
     MOST_DEVICES,
@@ -44,8 +44,8 @@ from libs.common.contracts.names import (
 from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.integrations.client import Integrations
-from libs.common.store.mongo import Document, containing
-from libs.common.things import DIRECT, own_sn
+from libs.common.store.mongo import Document, contains_text
+from libs.common.things import DIRECT, internal_sn
 from libs.common.tsl import to_wire
 from services.device.members.directory import Models
 from services.device.members.entity import Entity, of_thing
@@ -142,7 +142,7 @@ def _condition(wanted: DescribeDevices) -> Condition:
     if wanted.exclude_groups:
         conditions.append({"group": {"$nin": wanted.exclude_groups}})
     if wanted.keyword:
-        named: list[Condition] = [{"name": containing(wanted.keyword)}]
+        named: list[Condition] = [{"name": contains_text(wanted.keyword)}]
         named.append({"integration": {"$in": wanted.keyword_integrations}})
         conditions.append({"$or": named})
     return {"$and": conditions}
@@ -184,29 +184,29 @@ class IntegrationRpc:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{operation}.{integration}`, `rpc.device.integration_entities`."""
-        rpc.offer_each("report", TellReport, self.report)
-        rpc.offer_each("event", TellEvent, self.event)
-        rpc.offer_each("reply", TellReply, self.reply)
-        rpc.offer_each("own_report", TellOwnReport, self.own_report)
+        rpc.offer_each("report", SendReport, self.report)
+        rpc.offer_each("event", SendEvent, self.event)
+        rpc.offer_each("reply", SendReply, self.reply)
+        rpc.offer_each("own_report", SendOwnReport, self.own_report)
         rpc.offer_each("list_devices", ListDevices, self.list_devices)
         rpc.offer_each("get_tsl", GetTsl, self.get_tsl)
         rpc.offer_each("own_values", GetOwnValues, self.own_values)
         rpc.offer_each("put_device", PutDevice, self.put_device)
         rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
 
-    async def report(self, integration: str, told: TellReport) -> Acknowledged:
+    async def report(self, integration: str, told: SendReport) -> Acknowledged:
         """A device of the integration reports."""
         body: dict[str, Any] = {"properties": told.properties}
         device = await self._device(integration, told.tenant, told.identifier)
         return await self._say(device, "report", body, told.ts, told.report_id)
 
-    async def event(self, integration: str, told: TellEvent) -> Acknowledged:
+    async def event(self, integration: str, told: SendEvent) -> Acknowledged:
         """An event of a device."""
         body = {"eventId": told.event_id, "outputs": told.outputs}
         device = await self._device(integration, told.tenant, told.identifier)
         return await self._say(device, "event", body, told.ts)
 
-    async def reply(self, integration: str, told: TellReply) -> Acknowledged:
+    async def reply(self, integration: str, told: SendReply) -> Acknowledged:
         """What became of a command."""
         body: dict[str, Any] = {"commandId": told.command_id, "status": told.status}
         body |= {} if told.outputs is None else {"outputs": told.outputs}
@@ -214,7 +214,7 @@ class IntegrationRpc:
         device = await self._device(integration, told.tenant, told.identifier)
         return await self._say(device, "reply", body, None)
 
-    async def own_report(self, integration: str, told: TellOwnReport) -> Acknowledged:
+    async def own_report(self, integration: str, told: SendOwnReport) -> Acknowledged:
         """Properties of the integration itself; stored when this is answered."""
         thing = await self._thing_of(integration, told.tenant)
         raw = msgspec.json.encode({"properties": told.properties})
@@ -238,11 +238,11 @@ class IntegrationRpc:
         )
         return ref_of(await self.device_provisioner.provision(draft))
 
-    async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
+    async def get_tsl(self, integration: str, asked: GetTsl) -> DeviceTsl:
         """The TSL of a device."""
         device = await self._device(integration, asked.tenant, asked.identifier)
         found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
-        return GotTsl(to_wire(found))
+        return DeviceTsl(to_wire(found))
 
     async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
         """Latest values of the integration itself."""
@@ -301,7 +301,7 @@ class IntegrationRpc:
         if found is None:
             raise NotFound(f"integration {integration} is not known", field="integration")
         document = await self.integration_things.ensure(tenant, found.manifest)
-        sn = own_sn(document["_id"])
+        sn = internal_sn(document["_id"])
         return (await self.directory.by_sn([sn]))[sn]
 
 

@@ -213,7 +213,7 @@ class RenameDevice(msgspec.Struct):
     name: Name
 
 
-class DeviceMember(console.Shown, kw_only=True):
+class DeviceMember(console.ResponseModel, kw_only=True):
     """An entity in a list of devices."""
 
     id: str
@@ -228,7 +228,7 @@ class DeviceMember(console.Shown, kw_only=True):
     """Key of the OBJECT that it is a child of."""
 
 
-class ShownDevice(console.Shown, kw_only=True):
+class ShownDevice(console.ResponseModel, kw_only=True):
     """A device in a list; times in ms."""
 
     id: str
@@ -264,7 +264,7 @@ class ShownDevice(console.Shown, kw_only=True):
     """Whether it sends bytes, which the codec of its product reads."""
 
 
-class DeviceEntity(console.Shown, kw_only=True):
+class DeviceEntity(console.ResponseModel, kw_only=True):
     """An entity in the detail of its device."""
 
     id: str

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 
 from libs.common.errors import InvalidInput
-from libs.common.http.console import ids_of
+from libs.common.http.console import distinct_ids
 from libs.common.identity.grants import Grants
-from libs.common.store.mongo import containing, pattern_of
+from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, SearchDevices, SentLocation
 from services.device.things.device_search import INTEGRATION_NAME, Lead, Order, Query
@@ -111,15 +111,19 @@ def _whole(search: SearchDevices) -> Iterator[Condition]:
     if search.dev_eui:
         yield {"devEUI": search.dev_eui.upper()}
     if search.imei:
-        yield {"imei": {"$regex": "^" + pattern_of(search.imei, "imei") + "$", "$options": "i"}}
+        yield {
+            "imei": {"$regex": "^" + literal_pattern(search.imei, "imei") + "$", "$options": "i"}
+        }
     if search.project:
         yield {"project": search.project}
 
 
 def _in_part(search: SearchDevices) -> Iterator[Condition]:
     if search.keyword:
-        serial = {"$regex": pattern_of(search.keyword.upper())}
-        yield {"$or": [{"name": containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]}
+        serial = {"$regex": literal_pattern(search.keyword.upper())}
+        yield {
+            "$or": [{"name": contains_text(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]
+        }
     for name, text in (
         ("name", search.name),
         ("model", search.model),
@@ -127,7 +131,7 @@ def _in_part(search: SearchDevices) -> Iterator[Condition]:
         ("firmwareVersion", search.firmware_version),
     ):
         if text:
-            yield {name: containing(text, name)}
+            yield {name: contains_text(text, name)}
 
 
 def _any_of(search: SearchDevices) -> Iterator[Condition]:
@@ -174,10 +178,10 @@ def granted_query(
 def _asked(search: FindDevices) -> Iterator[Condition]:
     """What a user's search asks for, one condition for each filter."""
     if search.name:
-        named = {"name": containing(search.name, "name")}
+        named = {"name": contains_text(search.name, "name")}
         yield {"$or": [named, {"snKey": key_of(search.name)}]}
     if search.identifier:
-        yield {"snKey": {"$regex": pattern_of(search.identifier.upper(), "identifier")}}
+        yield {"snKey": {"$regex": literal_pattern(search.identifier.upper(), "identifier")}}
     if search.integration:
         yield {"integration": search.integration}
     if search.group_id:
@@ -187,7 +191,7 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
     if search.filter_not_grouped:
         yield {"group": None}
     for field, values in (
-        ("_id", None if search.id_list is None else ids_of(search.id_list)),
+        ("_id", None if search.id_list is None else distinct_ids(search.id_list)),
         ("connectStatus", [_STATUS.get(one, one) for one in search.status or ()] or None),
         ("model", search.model or None),
         ("tag", search.tags or None),

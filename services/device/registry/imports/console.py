@@ -7,9 +7,9 @@ from litestar import Response, Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, MultipartBody
 
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http import HttpRequest, RequestPrincipal, principal_of
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
@@ -52,7 +52,7 @@ async def make_device_sheet(
 
 @post("/parse", guards=[ADDERS], waits=True)
 async def parse_device_sheet(
-    principal: Requester, sheets: Given, data: MultipartBody[SentSheet]
+    principal: RequestPrincipal, sheets: Given, data: MultipartBody[SentSheet]
 ) -> ParsedSheet:
     """The bodies of `POST /device` that the rows mean, at most 500; nothing is added."""
     content = await data.file.read()
@@ -67,7 +67,7 @@ async def fill_device_errors(
     try:
         errors = msgspec.json.decode(data.errors, type=RowErrors)
     except msgspec.ValidationError as error:
-        found = worded(str(error))
+        found = parse_validation_error(str(error))
         raise InvalidInput(found.reason, field=found.place or "errors") from error
     except msgspec.DecodeError as error:
         raise InvalidInput(f"is no JSON: {error}", field="errors") from error
@@ -78,7 +78,7 @@ async def fill_device_errors(
 
 @post("/import", guards=[ADDERS], waits=True)
 async def import_devices(
-    principal: Requester, imports: Jobs, data: MultipartBody[SentImport]
+    principal: RequestPrincipal, imports: Jobs, data: MultipartBody[SentImport]
 ) -> ImportRef:
     """Add the devices of a sheet, at most 10,000; those that are there take what it says.
 
@@ -94,26 +94,29 @@ async def import_devices(
 
 
 @get("/import", guards=[ADDERS])
-async def list_imports(principal: Requester, imports: Jobs) -> list[ShownImport]:
+async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ShownImport]:
     """The imports of the last seven days, the newest first; at most 20 that have ended."""
     return await imports.newest(principal)
 
 
 @get("/import/{import_id:str}", guards=[ADDERS])
-async def get_import(principal: Requester, imports: Jobs, import_id: PathId) -> ShownImport:
+async def get_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> ShownImport:
     """How far it is."""
     return await imports.get(principal, import_id)
 
 
 @post("/import/{import_id:str}/cancel", guards=[ADDERS])
-async def cancel_import(principal: Requester, imports: Jobs, import_id: PathId) -> None:
+async def cancel_import(principal: RequestPrincipal, imports: Jobs, import_id: PathId) -> None:
     """Add no further rows; devices that were added stay."""
     await imports.cancel(principal, import_id)
 
 
 @post("/import/{import_id:str}/faults", guards=[ADDERS])
 async def list_import_faults(
-    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindFaults | None] = None
+    principal: RequestPrincipal,
+    imports: Jobs,
+    import_id: PathId,
+    data: JSONBody[FindFaults | None] = None,
 ) -> Page[RowFaults]:
     """What is wrong, by row and column."""
     return await imports.faults(principal, import_id, data or FindFaults())
@@ -130,7 +133,10 @@ async def get_import_errors(
 
 @post("/import/{import_id:str}/keys", guards=[ADDERS])
 async def get_import_keys(
-    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindKeys | None] = None
+    principal: RequestPrincipal,
+    imports: Jobs,
+    import_id: PathId,
+    data: JSONBody[FindKeys | None] = None,
 ) -> Page[FirstKey]:
     """What devices that connect themselves log in with, shown once, to who imported them."""
     return await imports.keys(principal, import_id, data or FindKeys())

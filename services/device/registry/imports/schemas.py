@@ -70,7 +70,7 @@ class ImportRef(msgspec.Struct):
     import_id: str
 
 
-class ShownImport(console.Shown, kw_only=True):
+class ShownImport(console.ResponseModel, kw_only=True):
     """How far an import is; times in ms.
 
     Of a REFUSED one nothing was added. `failed` counts rows with faults, which
@@ -91,7 +91,7 @@ class ShownImport(console.Shown, kw_only=True):
     ended_at: int | None = None
 
 
-class RowFaults(console.Shown, kw_only=True):
+class RowFaults(console.ResponseModel, kw_only=True):
     """What is wrong with a row of an import; rows count from 0."""
 
     row: int
@@ -116,7 +116,7 @@ class FindKeys(console.PageRequest, kw_only=True):
     largest = 500
 
 
-class FirstKey(console.Shown, kw_only=True):
+class FirstKey(console.ResponseModel, kw_only=True):
     """What a device logs in with; `key` is absent when it has been told before."""
 
     device_id: str

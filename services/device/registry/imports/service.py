@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from libs.common.contracts.integrations import BUILT_IN
-from libs.common.decoding import worded
+from libs.common.decoding import parse_validation_error
 from libs.common.errors import (
     Conflict,
     Forbidden,
@@ -288,7 +288,7 @@ def _wrong(form: Form, request: CreateDevice) -> list[CellFault]:
         msgspec.convert(msgspec.to_builtins(request), CreateDevice)
         form.parameters.read(request.param_entities)
     except msgspec.ValidationError as error:
-        found = worded(str(error))
+        found = parse_validation_error(str(error))
         faults += faults_of(InvalidInput(found.reason, field=found.place))
     except InvalidInput as error:
         faults += faults_of(error)

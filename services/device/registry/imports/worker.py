@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from libs.common.bus import NobodyAnswers
+from libs.common.bus import NoResponders
 from libs.common.errors import (
     Conflict,
     Forbidden,
@@ -23,7 +23,7 @@ from libs.common.errors import (
 )
 from libs.common.identity import Principal
 from libs.common.jobs import gather_limited
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.registry.devices.integration_devices import (
     DeviceAdder,
@@ -72,7 +72,7 @@ class Pauses:
     """Imports that could not go on pause, longer each time. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._failures: Recent[int, _Failure] = Recent(FAILING)
+        self._failures: LruCache[int, _Failure] = LruCache(FAILING)
 
     def next(self, running: Sequence[Import], now: float) -> Import | None:
         """Return the first import that does not pause."""
@@ -122,7 +122,7 @@ class ImportWorker:
         """Go on with an import; what keeps it from that is logged when it changes."""
         try:
             await self._go_on(job)
-        except NobodyAnswers as error:
+        except NoResponders as error:
             if not job.waiting:
                 await self.store.wait(job.id, waiting=True)
             if self._pauses.failed(job, time.monotonic(), repr(error)):
@@ -136,7 +136,7 @@ class ImportWorker:
     async def _go_on(self, job: Import) -> None:
         """Work on an import for `TURN` seconds.
 
-        Raises `NobodyAnswers` when its integration, or what knows of integrations, is away.
+        Raises `NoResponders` when its integration, or what knows of integrations, is away.
         """
         try:
             form, columns = await self.sheets.columns(job.principal, job.integration)
@@ -147,7 +147,7 @@ class ImportWorker:
             return
         taken = await self.store.identifiers(job.id)
         until = time.monotonic() + TURN
-        away: list[NobodyAnswers] = []
+        away: list[NoResponders] = []
 
         async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
             if away or time.monotonic() > until:
@@ -156,7 +156,7 @@ class ImportWorker:
             try:
                 wanted = await self._prepare(job.principal, form, request)
                 _claim(row, wanted.new.identifier, taken)
-            except NobodyAnswers as error:
+            except NoResponders as error:
                 away.append(error)
                 return None
             except ThingwayError as error:
@@ -186,7 +186,7 @@ class ImportWorker:
         for pause in RETRIES:
             try:
                 return await self.adder.prepare(principal, form, request)
-            except NobodyAnswers:
+            except NoResponders:
                 raise
             except Unavailable:
                 await asyncio.sleep(pause)

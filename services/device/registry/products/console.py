@@ -8,8 +8,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from libs.common.errors import InvalidInput
-from libs.common.http import Requester
-from libs.common.http.console import Page, PageRequest, Shown, delete, get, post, put
+from libs.common.http import RequestPrincipal
+from libs.common.http.console import Page, PageRequest, ResponseModel, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
@@ -77,7 +77,7 @@ class SaveProduct(msgspec.Struct, kw_only=True):
     """A STRUCT of the TSL with the numbers `latitude` and `longitude`."""
 
 
-class ShownProduct(Shown, kw_only=True):
+class ShownProduct(ResponseModel, kw_only=True):
     """A product; new devices get `current_version`. Times are ms."""
 
     model: str
@@ -129,7 +129,9 @@ _EXAMPLE = {
 
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_products(
-    principal: Requester, product_service: Products, data: JSONBody[FindProducts | None] = None
+    principal: RequestPrincipal,
+    product_service: Products,
+    data: JSONBody[FindProducts | None] = None,
 ) -> Page[ShownProduct]:
     """The products of the tenant, without their TSL; always a page."""
     wanted = data or FindProducts()
@@ -144,7 +146,7 @@ async def find_products(
 
 @get("/{model:str}", guards=_VIEWERS)
 async def get_product_detail(
-    principal: Requester, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> ProductDetail:
     """A product with its current TSL."""
     found = await product_service.get(principal, model)
@@ -153,7 +155,10 @@ async def get_product_detail(
 
 @get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
 async def get_product_version(
-    principal: Requester, product_service: Products, model: FromPath[str], version: FromPath[str]
+    principal: RequestPrincipal,
+    product_service: Products,
+    model: FromPath[str],
+    version: FromPath[str],
 ) -> TslDocument:
     """The TSL of one version: devices keep the version that they were added with."""
     return await product_service.version(principal, model, version)
@@ -161,7 +166,7 @@ async def get_product_version(
 
 @put("/{model:str}", guards=_MANAGERS, example=_EXAMPLE)
 async def save_product(
-    principal: Requester,
+    principal: RequestPrincipal,
     product_service: Products,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
@@ -179,7 +184,7 @@ async def save_product(
 
 @post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
 async def check_product(
-    principal: Requester,
+    principal: RequestPrincipal,
     product_service: Products,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
@@ -191,7 +196,7 @@ async def check_product(
 
 @delete("/{model:str}", guards=_MANAGERS)
 async def remove_product(
-    principal: Requester, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> None:
     """Delete a product that has no devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
@@ -246,7 +251,7 @@ class ShownRecord(msgspec.Struct):
     example={"sn": "ROOF", "page_size": 50},
 )
 async def find_rps_records(
-    principal: Requester, rps_service: Rps, data: JSONBody[FindRecords | None] = None
+    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRecords | None] = None
 ) -> Page[ShownRecord]:
     """The records of all applications of the tenant, by SN; always a page."""
     wanted = data or FindRecords()
@@ -260,7 +265,9 @@ async def find_rps_records(
 
 
 @delete("/{sn:str}", guards=[holders(Function.PRODUCT_MANAGE)])
-async def remove_rps_record(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> None:
+async def remove_rps_record(
+    principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
+) -> None:
     """Delete the record of an SN, so that the device can be added."""
     await rps_service.delete(principal, sn)
 
@@ -274,7 +281,7 @@ Library = NamedDependency[Templates]
 
 
 @get(guards=[holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
-async def get_blueprint_source(principal: Requester, templates: Library) -> BlueprintSource:
+async def get_blueprint_source(principal: RequestPrincipal, templates: Library) -> BlueprintSource:
     """The library of device templates that was uploaded last; `DEFAULT` when there is none."""
     library = await templates.source(principal.tenant)
     if library is None:
@@ -290,7 +297,7 @@ async def get_blueprint_source(principal: Requester, templates: Library) -> Blue
 
 @post(guards=[holders(*_EDITORS)], example={"source_type": "DEFAULT"}, waits=True)
 async def set_blueprint_source(
-    principal: Requester, templates: Library, data: JSONBody[SetBlueprintSource]
+    principal: RequestPrincipal, templates: Library, data: JSONBody[SetBlueprintSource]
 ) -> None:
     """Take a ZIP of device templates (5 MB) that was uploaded; `DEFAULT` forgets the one there is.
 
@@ -308,7 +315,7 @@ async def set_blueprint_source(
 
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
-    principal: Requester, templates: Library, data: JSONBody[FindTemplates | None] = None
+    principal: RequestPrincipal, templates: Library, data: JSONBody[FindTemplates | None] = None
 ) -> Page[ShownTemplate]:
     """The templates of the library, with what is wrong with them; always a page."""
     wanted = data or FindTemplates()
@@ -318,7 +325,7 @@ async def find_product_templates(
 
 @post("/import", guards=_MANAGERS, example={"models": ["AM102"]}, waits=True)
 async def import_product_templates(
-    principal: Requester, templates: Library, data: JSONBody[ImportTemplates]
+    principal: RequestPrincipal, templates: Library, data: JSONBody[ImportTemplates]
 ) -> list[ImportedTemplate]:
     """Make products with codecs of templates, or make them anew: one result for each, in order.
 

@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from libs.common.http import Requester
+from libs.common.http import RequestPrincipal
 from libs.common.http.open_api import delete, get, post, put
 from services.device.registry.products.rps import RpsPage, RpsService, SearchProfiles, SetProfile
 from services.device.registry.products.service import ProductService
@@ -47,7 +47,7 @@ _TSL = {
 
 @get("/")
 async def list_products(
-    principal: Requester,
+    principal: RequestPrincipal,
     product_service: Products,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
@@ -58,7 +58,7 @@ async def list_products(
 
 @get("/{model:str}")
 async def get_product(
-    principal: Requester, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> ProductWithTsl:
     """A product with its current TSL."""
     return await product_service.get(principal, model)
@@ -66,7 +66,7 @@ async def get_product(
 
 @put("/{model:str}", example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL})
 async def put_product(
-    principal: Requester,
+    principal: RequestPrincipal,
     product_service: Products,
     model: FromPath[str],
     data: JSONBody[PutProduct],
@@ -77,7 +77,7 @@ async def put_product(
 
 @delete("/{model:str}")
 async def delete_product(
-    principal: Requester, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
 ) -> str:
     """Delete a product that has no devices; answers its model."""
     return await product_service.delete(principal, model)
@@ -97,7 +97,7 @@ Rps = NamedDependency[RpsService]
     "/profile", example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"}
 )
 async def set_rps_profile(
-    principal: Requester, rps_service: Rps, data: JSONBody[SetProfile]
+    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SetProfile]
 ) -> str:
     """Set the profile URL of an SN that is not a device yet."""
     return await rps_service.set_profile(principal, data)
@@ -112,14 +112,16 @@ async def set_rps_profile(
     },
 )
 async def search_rps_profiles(
-    principal: Requester, rps_service: Rps, data: JSONBody[SearchProfiles]
+    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SearchProfiles]
 ) -> RpsPage:
     """The application's RPS records, sorted and paged."""
     return await rps_service.search(principal, data)
 
 
 @delete("/{sn:str}")
-async def delete_rps_profile(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> str:
+async def delete_rps_profile(
+    principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
+) -> str:
     """Delete the RPS record of an SN, so that the device can be added."""
     return await rps_service.delete(principal, sn)
 

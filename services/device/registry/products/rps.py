@@ -13,8 +13,8 @@ import msgspec
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, pattern_of
+from libs.common.limits.tenants import LimitsCache
+from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, literal_pattern
 from services.device.things.errors import device_exists, rps_record_exists
 from services.device.things.schemas import Search, order_of
 from services.device.things.serial_numbers import Holder, Serials, SerialTaken, check_serial, key_of
@@ -35,7 +35,7 @@ Owner = tuple[str, int | None]
 class RpsStore:
     """Reads and writes RPS records; an `owner` is a tenant and an application id."""
 
-    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
+    def __init__(self, mongo: Mongo, limits: LimitsCache) -> None:
         self._mongo = mongo
         self._records = mongo.database["rps"]
         self._serials = Serials(mongo.database)
@@ -98,7 +98,7 @@ class RpsStore:
         """Records of the owner in `order` whose SN begins so, and how many there are."""
         wanted = _of(owner)
         if begin:
-            wanted["_id"] = {"$regex": "^" + pattern_of(begin, "sn")}
+            wanted["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
         found, total = await find_page(self._records, wanted, order, skip, limit)
         held = [HeldRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
         return held, total

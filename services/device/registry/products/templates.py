@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_LIBRARY
 from libs.common.contracts.names import READ_RESOURCE, ReadResource, ResourcePart
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, TooManyRequests
-from libs.common.http.console import PageRequest, Shown
+from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Principal
 from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import Database
@@ -47,7 +47,7 @@ MOST_FAULTS = 5
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
-class BlueprintSource(Shown, kw_only=True):
+class BlueprintSource(ResponseModel, kw_only=True):
     """Answer of `GET /blueprint-library-setting`; `DEFAULT` has no templates. Times are ms."""
 
     current_source_type: Literal["DEFAULT", "UPLOAD"]
@@ -93,7 +93,7 @@ class ImportTemplates(msgspec.Struct):
     models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MOST_IMPORTED)]
 
 
-class ImportedTemplate(Shown, kw_only=True):
+class ImportedTemplate(ResponseModel, kw_only=True):
     """What became of a template: a product with its codec, unless there are `faults`."""
 
     model: str

@@ -28,7 +28,7 @@ from libs.common.bus.subjects import (
 from libs.common.contracts.events import AlarmChange, Dead
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document
-from libs.common.things import own_sn
+from libs.common.things import internal_sn
 from libs.common.tsl import Tsl
 from services.device.alarms.service import AlarmEraser
 from services.device.commands.store import CommandStore
@@ -100,7 +100,7 @@ class WriteOnlyEraser:
             thing = self.own.thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
-                await self._erase(tenant, thing.id, own_sn(thing.id), thing.tsl, subjects)
+                await self._erase(tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects)
             await self.own.erased(document)
             yield
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from libs.common.contracts.integrations import NOT_SET
 from libs.common.errors import InvalidInput
-from libs.common.http.outgoing import checked_url
+from libs.common.http.outgoing import validate_url
 from libs.common.integrations import IntegrationThings
 from services.management.builtin.openapi_client.remote import Account, Remote
 from services.management.builtin.openapi_client.store import OpenApiStore, Secret
@@ -37,7 +37,7 @@ class Accounts:
     async def updated(self, tenant: str, properties: dict[str, Any]) -> None:
         """Store a new secret, and check a new address; raise `InvalidInput` for it."""
         if url := properties.get("base_url"):
-            checked_url(url, "base_url", self._allowed)
+            validate_url(url, "base_url", self._allowed)
         secret = properties.get(SECRET)
         if secret:
             known = (await self._things.own_values(tenant)).properties | properties
@@ -62,7 +62,7 @@ class Accounts:
             raise InvalidInput("is not set", field="base_url", code=NOT_SET)
         if client_id is None:
             raise InvalidInput("is not set", field="client_id", code=NOT_SET)
-        base = checked_url(url, "base_url", self._allowed)
+        base = validate_url(url, "base_url", self._allowed)
         secret = await self._store.find_secret(tenant)
         if secret is None:
             raise InvalidInput("is not set", field=SECRET, code=NOT_SET)

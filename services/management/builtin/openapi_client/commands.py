@@ -14,7 +14,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceCommand
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, UpstreamFailed
 from libs.common.integrations import IntegrationThings
-from libs.common.jobs import Beside
+from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.remote import Remote
@@ -38,7 +38,7 @@ class CommandCarrier:
         self._store = store
         self._accounts = accounts
         self._calls = FairScheduler("openapi-client commands", AT_ONCE)
-        self._beside = Beside()
+        self._beside = NamedTasks()
 
     async def accept(self, wanted: DeviceCommand) -> None:
         """Accept a command; duplicates are ignored.

@@ -20,7 +20,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
-from libs.common.jobs import Beside, happened
+from libs.common.jobs import NamedTasks, wait_for_event
 from services.management.builtin.openapi_client.accounts import SECRET, Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
@@ -136,7 +136,7 @@ class OpenApiClient(Integration):
         self._accounts = accounts
         self._carrier = carrier
         self._sync = Sync(things, store)
-        self._syncing = Beside()
+        self._syncing = NamedTasks()
         self._changed = asyncio.Event()
         self._given: dict[str, dict[str, Any]] = {}
         """Changed properties by tenant, which are stored after `updated` returns."""
@@ -198,7 +198,7 @@ class OpenApiClient(Integration):
             while True:
                 self._changed.clear()
                 wait = await self._start_due()
-                await happened(self._changed, wait)
+                await wait_for_event(self._changed, wait)
         finally:
             await self._syncing.stop()
             await self._carrier.stop()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus import EVENTS, Outgoing
+from libs.common.bus import EVENTS, OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
@@ -43,7 +43,7 @@ async def report(world: World, sn: str, *values: Any, ts: int | None = None) -> 
 
 async def say(world: World, sn: str, channel: str, bodies: list[Any]) -> None:
     await world.clients.bus.publish(
-        [Outgoing(up(sn, channel), msgspec.json.encode(body)) for body in bodies]
+        [OutgoingMessage(up(sn, channel), msgspec.json.encode(body)) for body in bodies]
     )
 
 
@@ -148,7 +148,7 @@ async def test_late_and_repeated_pointers_change_nothing(world: World):
     for sequence in range(info.state.last_seq, info.state.first_seq - 1, -1):
         message = await world.clients.bus.js.get_msg(EVENTS, sequence)
         if str(message.subject) == f"event.default.look.{device}":
-            again.append(Outgoing(str(message.subject), message.data or b""))
+            again.append(OutgoingMessage(str(message.subject), message.data or b""))
     assert again
     await world.clients.bus.publish(again)
     await settled(world)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.bus import RpcClient
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from services.device.alarms import evaluator as evaluating
 from services.device.alarms import row_sources, store
 from services.device.alarms.evaluator import Evaluator
@@ -73,7 +73,7 @@ class Platform:
 
 
 def platform_of(world: World) -> Platform:
-    devices, limits = world.first.devices, KnownLimits(RpcClient(world.bus))
+    devices, limits = world.first.devices, LimitsCache(RpcClient(world.bus))
     rules = RuleStore(world.mongo.database, limits)
     alarms = AlarmStore(world.mongo, world.outbox, devices)
     history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, 0)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from bson import Binary
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import alarm_event, dead_uplink, device_event
 from libs.common.contracts.limits import Limits
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.tsl import parse_document
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.service import AlarmEraser
@@ -47,7 +47,7 @@ def eraser(world: World) -> WriteOnlyEraser:
         redecodes=RedecodeStore(world.database),
         alarms=AlarmEraser(
             AlarmStore(world.mongo, world.outbox, world.first.devices),
-            RuleStore(world.database, KnownLimits(None, Limits())),
+            RuleStore(world.database, LimitsCache(None, Limits())),
         ),
     )
 
@@ -109,8 +109,8 @@ async def stored(world: World) -> World:
     }  # fmt: skip
     await world.bus.publish(
         [
-            Outgoing(device_event("default", 7, "reported"), reported),
-            Outgoing(dead_uplink("SN7"), msgspec.json.encode(dead)),
+            OutgoingMessage(device_event("default", 7, "reported"), reported),
+            OutgoingMessage(dead_uplink("SN7"), msgspec.json.encode(dead)),
         ]
     )
     await _raise_alarms(world)
@@ -138,7 +138,7 @@ async def _raise_alarms(world: World) -> None:
         await database["alarm_states"].insert_one({"_id": f"{rule}.1.7"} | raised)
     event = {"alarmId": 1, "value": SECRET}
     await world.bus.publish(
-        [Outgoing(alarm_event("default", 7, "raised"), msgspec.json.encode(event))]
+        [OutgoingMessage(alarm_event("default", 7, "raised"), msgspec.json.encode(event))]
     )
 
 

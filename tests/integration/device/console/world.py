@@ -13,9 +13,9 @@ from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
 from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.http import Service, create_app
-from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
+from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
-from libs.common.process import routers_of
+from libs.common.process import collect_routers
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
@@ -51,7 +51,7 @@ class Keys:
         self.issued[wanted.sn] = f"key-{wanted.device_id}-{len(self.issued)}"
         return auth.DeviceCredentials(wanted.sn, self.issued[wanted.sn])
 
-    async def issue_first(self, wanted: auth.FirstKeyWanted) -> auth.FirstDeviceKey:
+    async def issue_first(self, wanted: auth.IssueFirstKey) -> auth.FirstDeviceKey:
         known = wanted.sn in self.issued
         return auth.FirstDeviceKey(None if known else (await self.issue(wanted)).key)
 
@@ -189,10 +189,10 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
     outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
-    auth_rpc.offer("issue_first_device_credentials", auth.FirstKeyWanted, keys.issue_first)
+    auth_rpc.offer("issue_first_device_credentials", auth.IssueFirstKey, keys.issue_first)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     auth_rpc.offer("describe_users", DescribeUsers, _describe_users)
-    private, public = make_keys()
+    private, public = generate_keys()
     settings = DeviceSettings(internal_public_key=public)
     clients = Clients(settings, Telemetry(None, MeterProvider()), mongo, bus)
     clients.outbox, clients.limits = outbox, limits_of()
@@ -202,7 +202,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
         Service(
             name="device",
             title="Device",
-            routes=routers_of(wire_packages(foundation, rpc=rpc, system=bus)),
+            routes=collect_routers(wire_packages(foundation, rpc=rpc, system=bus)),
             verifier=HeaderVerifier(public),
             telemetry=clients.telemetry,
         )

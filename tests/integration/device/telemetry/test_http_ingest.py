@@ -20,10 +20,10 @@ from libs.common.identity import (
     HeaderVerifier,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -98,11 +98,11 @@ async def device(world: World) -> AsyncIterator[Device]:
         bus=world.bus,
         things=things,
         presence=presence,
-        meter=MessageMeter(limits := KnownLimits(RpcClient(world.bus), LIMITS)),
+        meter=MessageMeter(limits := LimitsCache(RpcClient(world.bus), LIMITS)),
         keeper=RefusalKeeper(world.bus, Refusals(limits)),
         retention_days=30,
     )
-    private, public = make_keys()
+    private, public = generate_keys()
     dead = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
     app = create_app(
         Service(

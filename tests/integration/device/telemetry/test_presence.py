@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.bus.accounts import MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
-from libs.common.jobs import ended
+from libs.common.jobs import cancel_and_wait
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import StoreError, StoreUnavailable
 from services.device.migrations import MIGRATIONS
@@ -457,7 +457,7 @@ async def watching(world: World, store: PresenceStore, monkeypatch: pytest.Monke
     )
     job = asyncio.ensure_future(watch.run())
     yield watch, account
-    await ended(job)
+    await cancel_and_wait(job)
 
 
 async def becomes(world: World, expected: dict[int, str]) -> None:

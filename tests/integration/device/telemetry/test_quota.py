@@ -3,7 +3,7 @@
 import asyncio
 
 from libs.common.bus import DEAD, EVENTS, RpcServer
-from libs.common.contracts.auth import Done, ShutOut
+from libs.common.contracts.auth import BlockUser, Done
 from libs.common.contracts.limits import Limits
 from services.device.telemetry.ledger import Totals
 from tests.integration.device.telemetry.world import World
@@ -14,12 +14,12 @@ async def test_too_many_messages_are_refused_and_their_device_is_shut_out(world:
     loud, quiet = await world.add(1), await world.add(2)
     out: asyncio.Queue[str] = asyncio.Queue()
 
-    async def shut_out(request: ShutOut) -> Done:
+    async def shut_out(request: BlockUser) -> Done:
         out.put_nowait(request.user)
         return Done()
 
     rpc = RpcServer(world.bus, "auth")
-    rpc.offer("shut_out", ShutOut, shut_out)
+    rpc.offer("shut_out", BlockUser, shut_out)
     await rpc.start()
     process = world.process(limits=Limits(each_messages=2))
     await world.say_all((loud, {"properties": {"temperature": n}}) for n in range(60))

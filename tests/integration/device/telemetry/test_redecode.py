@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
-from libs.common.jobs import running
+from libs.common.jobs import run_in_background
 from libs.common.store.mongo import StoreError
 from libs.common.tsl import parse_document
 from services.device.lorawan import redecode_job, redecoder
@@ -188,7 +188,7 @@ async def test_redecodings_of_one_tenant_do_not_delay_those_of_others(world: Wor
         assert await store.begin(job)
     await begin(world, right, total=1)
     noisy = replace(worker(world), codecs=NoisyCodecs(world.first.products))
-    async with asyncio.timeout(30), running(noisy.run()):
+    async with asyncio.timeout(30), run_in_background(noisy.run()):
         while (found := await store.find("default", "m")) and found.state == "RUNNING":
             await asyncio.sleep(0.05)
     assert found
@@ -416,7 +416,7 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
         return await turn(self, job)
 
     monkeypatch.setattr(RedecodeWorker, "turn", failing)
-    async with asyncio.timeout(30), running(one.run()):
+    async with asyncio.timeout(30), run_in_background(one.run()):
         await seen.wait()
 
 
@@ -453,10 +453,10 @@ async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.M
     assert len(await world.said()) - before == 4
 
 
-def many(first: int, numbers: range, ts: int) -> list[Outgoing]:
+def many(first: int, numbers: range, ts: int) -> list[OutgoingMessage]:
     """Frames of ten devices from `first` on, one a second."""
     return [
-        Outgoing(
+        OutgoingMessage(
             up(f"SN{first + number % 10}", "frame"),
             msgspec.json.encode(
                 Frame(
@@ -472,7 +472,7 @@ def many(first: int, numbers: range, ts: int) -> list[Outgoing]:
     ]
 
 
-async def hear_many(world: World, frames: list[Outgoing]) -> None:
+async def hear_many(world: World, frames: list[OutgoingMessage]) -> None:
     """Put frames on `UPLINK` and deal with them."""
     for start in range(0, len(frames), 2000):
         some = frames[start : start + 2000]

@@ -12,8 +12,8 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
-from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DAY, keep_for
+from libs.common.limits.tenants import LimitsCache
+from libs.common.store.mongo import DAY, set_retention
 from services.device.migrations import REPORT_MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
@@ -48,7 +48,7 @@ def rows(world: World, most: int = 1000) -> HistoryRows:
     return rows_of(world, limits_of(history_rows=most))
 
 
-def rows_of(world: World, limits: KnownLimits) -> HistoryRows:
+def rows_of(world: World, limits: LimitsCache) -> HistoryRows:
     own = world.first.things.own
     return HistoryRows(world.first.devices.lists, own, Partitions(world.database), limits, 30)
 
@@ -166,7 +166,7 @@ async def test_history_of_a_tenant_with_fewer_days_is_removed_and_not_shown(worl
     assert await read(world, 5, days=4) == [0, 3]
 
     async with answering(world.bus, {"default": Limits(history_days=4)}):
-        days = Retention(products(world), KnownLimits(RpcClient(world.bus)), 30)
+        days = Retention(products(world), LimitsCache(RpcClient(world.bus)), 30)
         await shorten(sweeps_of(world, days, rows(world)))
 
     left = {5: [0, 3], 6: [0, 3], 7: [0, 3], 8: [0, 20], 9: [0]}
@@ -198,7 +198,7 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
     assert await rows(world, 29).days() == {}
 
     async with answering(world.bus, {"default": Limits(history_rows=15)}):
-        limits = KnownLimits(RpcClient(world.bus))
+        limits = LimitsCache(RpcClient(world.bus))
         most = rows_of(world, limits)
         assert (await most.days()).keys() == {"default"}
         await shorten(sweeps_of(world, retention(world), most))
@@ -268,6 +268,6 @@ async def test_pages_of_processes_that_have_ended_are_added_up(world: World):
 async def test_commands_end_some_days_after_their_end(world: World):
     """MongoDB removes them; those that are open stay."""
     for days in (90, 30):
-        await keep_for(world.database, "commands", "finishedAt", days)
+        await set_retention(world.database, "commands", "finishedAt", days)
         index = (await world.database["commands"].index_information())["retention"]
         assert (index["key"], index["expireAfterSeconds"]) == ([("finishedAt", 1)], days * DAY)

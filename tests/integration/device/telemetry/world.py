@@ -12,10 +12,19 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import DEAD, EVENTS, UPLINK, Bus, Outbox, OutboxEntry, Outgoing, RpcClient
+from libs.common.bus import (
+    DEAD,
+    EVENTS,
+    UPLINK,
+    Bus,
+    Outbox,
+    OutboxEntry,
+    OutgoingMessage,
+    RpcClient,
+)
 from libs.common.bus.subjects import up
 from libs.common.contracts.limits import Limits
-from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.tenants import LimitsCache
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.tsl import parse_document
@@ -127,7 +136,7 @@ class World:
     def process(self, bus: Any = None, limits: Limits | None = None) -> Process:
         """Start another ingest process."""
         rpc = RpcClient(self.bus)
-        known = KnownLimits(rpc, limits)
+        known = LimitsCache(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
         tsls = Tsls(self.database)
@@ -198,12 +207,12 @@ class World:
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        await self.bus.publish([Outgoing(up(sn, channel), raw)])
+        await self.bus.publish([OutgoingMessage(up(sn, channel), raw)])
 
     async def say_all(self, messages: Iterable[tuple[str, Any]]) -> None:
         """Put reports on `UPLINK`, in order."""
         await self.bus.publish(
-            [Outgoing(up(sn, "report"), msgspec.json.encode(body)) for sn, body in messages]
+            [OutgoingMessage(up(sn, "report"), msgspec.json.encode(body)) for sn, body in messages]
         )
 
     async def fetch(self, count: int) -> list[Msg]:

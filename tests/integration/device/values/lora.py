@@ -8,12 +8,12 @@ from typing import Any
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.frames import (
-    CarryDownlinks,
+    DeviceFrame,
     Downlink,
     DownlinkState,
     Frame,
-    TellDownlink,
-    ToldFrame,
+    QueueDownlinks,
+    SendDownlinkState,
 )
 from libs.common.contracts.integrations import AddDevice, Manifest, NewDevice
 from libs.common.integrations import Integration as SdkIntegration
@@ -110,7 +110,7 @@ class Server(SdkIntegration):
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         return NewDevice(identifier=wanted.params["eui"], model=MODEL, tsl=SENSOR)
 
-    async def downlink(self, wanted: CarryDownlinks) -> None:
+    async def downlink(self, wanted: QueueDownlinks) -> None:
         async with self._heard:
             self.queued.setdefault(wanted.device.identifier, []).extend(wanted.downlinks)
             self._heard.notify_all()
@@ -143,12 +143,12 @@ class Server(SdkIntegration):
         counter = more.pop("counter", self._counters.get(eui, -1) + 1)
         self._counters[eui] = counter
         frame = Frame(port=85, data=data, counter=counter, **{"session": "s", **more})
-        told = ToldFrame(tenant="default", identifier=eui, frame=frame)
+        told = DeviceFrame(tenant="default", identifier=eui, frame=frame)
         assert (await self.tells.frames([told])).refused == []
 
     async def tell(self, eui: str, downlink: str, state: DownlinkState, error: str = "") -> None:
         """Tell what became of a downlink."""
-        told = TellDownlink(
+        told = SendDownlinkState(
             tenant="default", identifier=eui, downlink=downlink, state=state, error=error
         )
         await self.tells.downlink(told)

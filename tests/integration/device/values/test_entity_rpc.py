@@ -7,7 +7,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from libs.common.bus.hops import HOPS
-from libs.common.bus.rpc import error_of
+from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
     CALL,
     UPDATE,
@@ -32,7 +32,7 @@ async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: s
     wanted = EntityUpdate(tenant=tenant, exchange=exchange, hops=hops)
     (outcome,) = await write_all(world, wanted)
     if outcome.status:
-        raise error_of(outcome.status, outcome.code, outcome.error)
+        raise remote_error(outcome.status, outcome.code, outcome.error)
     return outcome.keys
 
 

@@ -17,9 +17,9 @@ from libs.common.contracts.flows import (
     CallFlow,
     FlowInput,
     FlowOutputs,
+    FlowServiceAnswer,
     PutFlowService,
     RemoveFlowService,
-    Settled,
 )
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.identity.functions import Function
@@ -69,7 +69,7 @@ def service(**fields) -> PutFlowService:
 async def put(world: World, **fields) -> PutFlowService:
     """Make one."""
     wanted = service(**fields)
-    await world.rpc(PUT, wanted, Settled)
+    await world.rpc(PUT, wanted, FlowServiceAnswer)
     return wanted
 
 
@@ -163,7 +163,7 @@ async def test_the_service_goes_with_its_flow_and_not_without_it(world: World):
     await world.admin().refused(400, "POST", "/entity", child, field="parent_identifier")
     assert (await shown(world, made.flow_id)).keys() == rows.keys()
     for _ in range(2):
-        await world.rpc(REMOVE, RemoveFlowService("default", made.flow_id), Settled)
+        await world.rpc(REMOVE, RemoveFlowService("default", made.flow_id), FlowServiceAnswer)
     assert await shown(world, made.flow_id) == {}
     await world.admin().refused(404, "GET", f"/entity/{rows[key]['entity_id']}/meta")
 
@@ -175,7 +175,7 @@ async def test_an_entity_that_people_made_is_left_alone(world: World):
     made = await world.admin().done("POST", "/entity", entity)
     with pytest.raises(Conflict, match="already"):
         await put(world, flow_id=flow_id)
-    await world.rpc(REMOVE, RemoveFlowService("default", flow_id), Settled)
+    await world.rpc(REMOVE, RemoveFlowService("default", flow_id), FlowServiceAnswer)
     await world.admin().done("GET", f"/entity/{made['id']}/meta")
 
 

@@ -1,7 +1,7 @@
 """Frames that an integration tells, as users see them."""
 
 from libs.common.clock import now_ms
-from libs.common.contracts.frames import Frame, Reception, TellLink, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendLinkState
 from tests.integration.device.values.test_adding import lamp
 from tests.integration.device.values.test_telling import latest, things
 from tests.integration.device.values.world import Lamps, World
@@ -14,7 +14,7 @@ function decodeUplink({bytes}) {
 """
 
 
-def told(sn: str, counter: int, data: bytes, tenant: str = "default") -> ToldFrame:
+def told(sn: str, counter: int, data: bytes, tenant: str = "default") -> DeviceFrame:
     heard = [Reception(gateway="g1", rssi=-90, snr=5)]
     frame = Frame(
         port=2,
@@ -24,7 +24,7 @@ def told(sn: str, counter: int, data: bytes, tenant: str = "default") -> ToldFra
         ts=now_ms() - 9000 + counter,
         gateways=heard,
     )
-    return ToldFrame(tenant=tenant, identifier=sn, frame=frame)
+    return DeviceFrame(tenant=tenant, identifier=sn, frame=frame)
 
 
 async def test_frames_are_told_and_listed(world: World, lamps: Lamps):
@@ -62,7 +62,7 @@ async def test_a_link_makes_a_device_online(world: World, lamps: Lamps):
         {"kind": "STATUS", "ts": 4000, "battery": 80.0, "margin": 7.0},
         {"kind": "STATUS", "ts": 3000, "external_power": True},
     ):
-        await things(world).link(TellLink(tenant="default", identifier="F-2", **told))
+        await things(world).link(SendLinkState(tenant="default", identifier="F-2", **told))
     device = (await world.device("F-2"))["_id"]
     shown = await world.admin().done("GET", f"/device/{device}")
     assert shown["joined"] == 2000

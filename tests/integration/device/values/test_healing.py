@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from libs.common.bus import RpcServer
 from libs.common.clock import now_ms
-from libs.common.contracts.frames import Downlink, Frame, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Downlink, Frame
 from libs.common.errors import Unavailable
 from libs.common.identity import Principal
 from libs.common.tsl import to_wire
@@ -65,12 +65,12 @@ class Sensor:
         self.counter += 1
         return bytes([1, value])
 
-    def uplink(self, data: bytes, at: int | None = None) -> ToldFrame:
+    def uplink(self, data: bytes, at: int | None = None) -> DeviceFrame:
         ts = None if at is None else at * 1000 + 321
         frame = Frame(port=85, data=data, counter=self.counter, session="s", ts=ts)
-        return ToldFrame(tenant="default", identifier=self.eui, frame=frame)
+        return DeviceFrame(tenant="default", identifier=self.eui, frame=frame)
 
-    def answers(self, downlink: Downlink) -> Iterator[ToldFrame]:
+    def answers(self, downlink: Downlink) -> Iterator[DeviceFrame]:
         """What it remembers of the range that it is asked for."""
         assert downlink.data[0] == 0x6C
         start, end = struct.unpack(">II", downlink.data[1:])
@@ -99,7 +99,7 @@ class Ts302(Sensor):
         super().read(at)
         return b"\x03\x67" + struct.pack("<h", self.memory[at] * 10)
 
-    def answers(self, downlink: Downlink) -> Iterator[ToldFrame]:
+    def answers(self, downlink: Downlink) -> Iterator[DeviceFrame]:
         assert downlink.data.startswith(self.prefix)
         start, end = struct.unpack("<II", downlink.data[len(self.prefix) :])
         rows = [row for row in self.memory.items() if start <= row[0] <= end]

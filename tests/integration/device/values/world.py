@@ -28,7 +28,7 @@ from libs.common.contracts.integrations import (
     ServiceResult,
 )
 from libs.common.errors import InvalidInput
-from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration as SdkIntegration
 from libs.common.integrations import IntegrationHost
@@ -331,7 +331,7 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
         keys.pop(wanted.sn, None)
         return auth.Done()
 
-    async def issue_first(wanted: auth.FirstKeyWanted) -> auth.FirstDeviceKey:
+    async def issue_first(wanted: auth.IssueFirstKey) -> auth.FirstDeviceKey:
         if wanted.sn in keys:
             again = wanted.repeatable and wanted.sn in shown
             return auth.FirstDeviceKey(keys[wanted.sn] if again else None)
@@ -339,7 +339,7 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
         return auth.FirstDeviceKey((await issue(wanted)).key)
 
     rpc.offer("issue_device_credentials", auth.DeviceRef, issue)
-    rpc.offer("issue_first_device_credentials", auth.FirstKeyWanted, issue_first)
+    rpc.offer("issue_first_device_credentials", auth.IssueFirstKey, issue_first)
     rpc.offer("revoke_device_credentials", auth.DeviceRef, revoke)
 
 
@@ -353,7 +353,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     with suppress(NotFoundError):
         await bus.js.delete_consumer(UPLINK, DURABLE)
     await migrate(mongo.database, MIGRATIONS)
-    private, public = make_keys()
+    private, public = generate_keys()
     foundation = _foundation(servers, mongo, bus, public)
     await foundation.things.directory.watch(bus)
     announced, keys = _Announced(), {}

@@ -11,11 +11,11 @@ from libs.common.bus import Bus, RpcServer
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.names import (
-    AskCanvas,
     DescribedDevice,
     DescribedDevices,
     DescribeDevices,
     DeviceCanvas,
+    GetDeviceCanvas,
 )
 from libs.common.store.mongo import Mongo
 from libs.common.things import entity_id
@@ -102,7 +102,7 @@ class World:
 
     async def canvas_of(self, device_id: int) -> str:
         """The canvas of a device, as `device` asks for it."""
-        asked = AskCanvas(self.tenant, device_id)
+        asked = GetDeviceCanvas(self.tenant, device_id)
         return (await self.management.rpc("canvas_of_device", asked, DeviceCanvas)).canvas_id
 
     async def dashboard(self, user: User | None = None, **body: object) -> str:

@@ -14,21 +14,21 @@ from deploy.local import programs
 from deploy.platform import ports
 from libs.common.bus import Bus, RpcClient
 from libs.common.contracts.frames import (
-    CarryDownlinks,
+    DeviceFrame,
     Downlink,
-    FramesTold,
+    FramesAnswer,
+    QueueDownlinks,
     RefusedFrame,
-    TellDownlink,
-    TellFrames,
-    TellLink,
-    ToldFrame,
+    SendDownlinkState,
+    SendFrames,
+    SendLinkState,
 )
 from libs.common.contracts.integrations import Acknowledged, DeviceRef
 from libs.common.errors import Unavailable
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
-from libs.common.jobs import running
+from libs.common.jobs import run_in_background
 from libs.common.store.migrations import migrate
 from services.management.migrations import MIGRATIONS
 from services.management.networks.server import NetworkServer
@@ -118,15 +118,15 @@ class PlayedNetwork(PlayedDevice):
 
     def __init__(self, bus: Bus, integration: str) -> None:
         super().__init__(bus, integration)
-        self.frames: list[ToldFrame] = []
-        self.links: list[TellLink] = []
-        self.downlinks: list[TellDownlink] = []
+        self.frames: list[DeviceFrame] = []
+        self.links: list[SendLinkState] = []
+        self.downlinks: list[SendDownlinkState] = []
         self.away = False
-        self._rpc.offer_each("frames", TellFrames, self._frames)
-        self._rpc.offer_each("link", TellLink, self._link)
-        self._rpc.offer_each("downlink", TellDownlink, self._downlink)
+        self._rpc.offer_each("frames", SendFrames, self._frames)
+        self._rpc.offer_each("link", SendLinkState, self._link)
+        self._rpc.offer_each("downlink", SendDownlinkState, self._downlink)
 
-    async def _frames(self, who: str, told: TellFrames) -> FramesTold:
+    async def _frames(self, who: str, told: SendFrames) -> FramesAnswer:
         if self.away:
             raise Unavailable("away")
         known = {(one.tenant, one.identifier) for one in self.devices.values()}
@@ -138,15 +138,15 @@ class PlayedNetwork(PlayedDevice):
                 reason = f"{who} has no device {one.identifier}"
                 refused.append(RefusedFrame(index=index, reason=reason))
         self._told.set()
-        return FramesTold(refused)
+        return FramesAnswer(refused)
 
-    async def _link(self, who: str, told: TellLink) -> Acknowledged:
+    async def _link(self, who: str, told: SendLinkState) -> Acknowledged:
         self._find(who, told.tenant, told.identifier)
         self.links.append(told)
         self._told.set()
         return Acknowledged()
 
-    async def _downlink(self, who: str, told: TellDownlink) -> Acknowledged:
+    async def _downlink(self, who: str, told: SendDownlinkState) -> Acknowledged:
         self.downlinks.append(told)
         self._told.set()
         return Acknowledged()
@@ -162,7 +162,7 @@ class PlayedNetwork(PlayedDevice):
 
     async def carry(self, device: DeviceRef, *downlinks: Downlink) -> None:
         """Give downlinks to the integration."""
-        wanted = CarryDownlinks(device=device, downlinks=list(downlinks))
+        wanted = QueueDownlinks(device=device, downlinks=list(downlinks))
         await self.ask("downlink", wanted, Acknowledged)
 
 
@@ -182,10 +182,10 @@ def hosted(servers, emptied, mongo_of) -> Hosted:
         played = PlayedNetwork(played_bus, kind.manifest.id)
         await played.start()
         things = IntegrationThings(RpcClient(bus), kind.manifest.id)
-        store = NetworkStore(mongo.database, Seal(make_keys()[1]), kind.manifest.id)
+        store = NetworkStore(mongo.database, Seal(generate_keys()[1]), kind.manifest.id)
         server = kind(things, store, LOCAL)
         try:
-            async with IntegrationHost(bus, server), running(server.run()):
+            async with IntegrationHost(bus, server), run_in_background(server.run()):
                 yield played
         finally:
             await played.stop()

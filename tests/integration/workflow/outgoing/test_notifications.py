@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import alarm_event
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
@@ -28,7 +28,7 @@ PATH = "/alarm-notifications"
 READER = Function.DEVICE_VIEW
 
 
-def event(device: int = 5, **more: Any) -> Outgoing:
+def event(device: int = 5, **more: Any) -> OutgoingMessage:
     """What `device` says of an alarm."""
     body = AlarmChanged(**{
         "event_id": uuid4().hex, "created_at": now_ms(), "tenant": "default", "change": "raised",
@@ -39,7 +39,7 @@ def event(device: int = 5, **more: Any) -> Outgoing:
         ),
         **more,
     })  # fmt: skip
-    return Outgoing(alarm_event("default", device, body.change), msgspec.json.encode(body))
+    return OutgoingMessage(alarm_event("default", device, body.change), msgspec.json.encode(body))
 
 
 async def told(website: Web, count: int = 1) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import alarm_event
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import AlarmChanged, DeviceProfile
@@ -23,7 +23,7 @@ from tests.integration.workflow.triggers.world import (
 )
 
 
-def raised(key: str, hops: int = 0) -> Outgoing:
+def raised(key: str, hops: int = 0) -> OutgoingMessage:
     """The event of an alarm of a device."""
     body = AlarmChanged(
         event_id=uuid4().hex, created_at=5, tenant="default", change="raised",
@@ -32,7 +32,9 @@ def raised(key: str, hops: int = 0) -> Outgoing:
         content="too hot", value=31.0, raised_at=4,
     )  # fmt: skip
     headers = {"Thingway-Hops": str(hops)} if hops else {}
-    return Outgoing(alarm_event("default", 5, "raised"), msgspec.json.encode(body), None, headers)
+    return OutgoingMessage(
+        alarm_event("default", 5, "raised"), msgspec.json.encode(body), None, headers
+    )
 
 
 async def test_a_flow_raises_an_alarm_of_a_device(workflow: Workflow):

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo
@@ -58,7 +58,7 @@ async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
 
 def reported(
     key: str, event_id: str = "", hops: int = 0, tenant: str = "default", **values: Any
-) -> Outgoing:
+) -> OutgoingMessage:
     """The event of a report; no message id, so that copies of it come through."""
     body = PropertiesReported(
         event_id=event_id or uuid4().hex,
@@ -70,7 +70,7 @@ def reported(
     )
     headers = {"Thingway-Hops": str(hops)} if hops else {}
     subject = device_event(tenant, 5, "reported")
-    return Outgoing(subject, msgspec.json.encode(body), None, headers)
+    return OutgoingMessage(subject, msgspec.json.encode(body), None, headers)
 
 
 @asynccontextmanager

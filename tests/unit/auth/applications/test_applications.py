@@ -2,7 +2,13 @@
 
 import pytest
 
-from libs.common.contracts.auth import GIVE_DEVICE, TAKE_DEVICE, GiveDevice, OwnedDevice, TakeDevice
+from libs.common.contracts.auth import (
+    ASSIGN_DEVICE,
+    RECLAIM_DEVICE,
+    AssignDevice,
+    OwnedDevice,
+    ReclaimDevice,
+)
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.applications.model import ApplicationUpdate, NewApplication
@@ -218,9 +224,9 @@ async def test_a_device_that_is_given_or_taken_is_told_after_it_is_done():
     await platform.service.assign_device(caller(), ID, 7)
     await platform.service.reclaim_device(caller(), ID, 7)
     assert platform.log == [
-        (GIVE_DEVICE, GiveDevice("t1", 7, ID, "first")),
+        (ASSIGN_DEVICE, AssignDevice("t1", 7, ID, "first")),
         "device_given",
-        (TAKE_DEVICE, TakeDevice("t1", 7, ID, 1)),
+        (RECLAIM_DEVICE, ReclaimDevice("t1", 7, ID, 1)),
         "device_taken",
     ]
     assert platform.changes.entries[0].after == {"device_id": "7", "sn": "SN1", "name": "Roof"}

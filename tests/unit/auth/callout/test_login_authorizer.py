@@ -9,7 +9,7 @@ from libs.common.contracts.auth import Connection
 from libs.common.contracts.limits import Limits
 from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import TooManyRequests
-from libs.common.identity import Caller, HeaderSigner, make_keys
+from libs.common.identity import Caller, HeaderSigner, generate_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal
 from libs.common.identity.header import PASS_LIFETIME, PassSigner, PassVerifier
 from libs.common.tls import PeerCertificate
@@ -27,7 +27,7 @@ from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, applicati
 
 HOST = "192.0.2.1"
 KEY = derive_credential(device_key_hash("k"))
-PRIVATE, PUBLIC = make_keys()
+PRIVATE, PUBLIC = generate_keys()
 PASSES = PassVerifier(PUBLIC)
 UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
 
@@ -183,7 +183,7 @@ async def test_a_pass_is_the_gateways_and_fresh():
     certificate = PeerCertificate("Ab1", "0A")
     good = PassSigner(PRIVATE).sign(certificate)
     old = PassSigner(PRIVATE, clock=lambda: time.time() - PASS_LIFETIME - 1).sign(certificate)
-    foreign = PassSigner(make_keys()[0]).sign(certificate)
+    foreign = PassSigner(generate_keys()[0]).sign(certificate)
     header = HeaderSigner(PRIVATE).sign(device_principal("Ab1", "t1"))
 
     for shown in (old, foreign, good[:-4], f"certificate.{header}", "certificate.", "certificate"):

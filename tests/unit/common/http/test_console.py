@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from libs.common.http.console import Shown
+from libs.common.http.console import ResponseModel
 
 
 class Kept(msgspec.Struct):
@@ -22,7 +22,7 @@ class Kept(msgspec.Struct):
         return 3
 
 
-class ShownThing(Shown, kw_only=True):
+class ShownThing(ResponseModel, kw_only=True):
     id: str
     name: str
     made_at: str

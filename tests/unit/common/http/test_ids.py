@@ -18,7 +18,7 @@ from libs.common.identity import (
     HeaderVerifier,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from tests import apps
 
@@ -82,7 +82,7 @@ async def add_things(data: JSONBody[Body]) -> Body:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Any]]:
     """A service with three operations, called by a user."""
-    private, public = make_keys()
+    private, public = generate_keys()
     header = HeaderSigner(private).sign(Principal(Kind.USER, "tenant", "1"))
     service = Service(
         name="test",

@@ -18,7 +18,7 @@ from libs.common.identity import (
     HeaderVerifier,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from tests import apps
 from tests.loglines import logged_lines
@@ -44,7 +44,7 @@ async def get_thing(thing_id: PathId) -> int:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Any]]:
     """A service with one operation."""
-    private, public = make_keys()
+    private, public = generate_keys()
     service = Service(
         name="test",
         title="Test",

@@ -14,7 +14,14 @@ from libs.common.http import streaming
 from libs.common.http.console import Page, PageRequest, get
 from libs.common.http.failures import HANDLERS
 from libs.common.http.operations import operations_of
-from libs.common.http.streaming import LARGEST_PAGE, PIECE, Streamed, cut_page, in_parts, in_pieces
+from libs.common.http.streaming import (
+    LARGEST_PAGE,
+    PIECE,
+    Streamed,
+    cut_page,
+    join_pieces,
+    map_batches,
+)
 
 MANY = 3 * PIECE // 100
 
@@ -44,7 +51,7 @@ async def page_rows(
 @get("/map")
 async def map_rows(number: FromQuery[int]) -> Streamed[dict[str, int]]:
     """Give values by key."""
-    return Streamed({}, streaming.each([(str(at), at) for at in range(number)]))
+    return Streamed({}, streaming.iterate_rows([(str(at), at) for at in range(number)]))
 
 
 @get("/complete")
@@ -98,7 +105,7 @@ async def test_an_answer_holds_two_pieces_at_most():
     streamed: Streamed[list[str]] = Streamed([], rows(100 * PIECE // 100))
     tracemalloc.start()
     try:
-        pieces = in_pieces(streaming.encoded(streamed, b'{"data":[]}'))
+        pieces = join_pieces(streaming.encode_parts(streamed, b'{"data":[]}'))
         sent = sum([len(piece) async for piece in pieces])
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -118,7 +125,9 @@ async def test_others_go_on_between_two_pieces():
             await asyncio.sleep(0)
 
     task = asyncio.ensure_future(others())
-    sent = [one async for one in in_pieces(streaming.encoded(Streamed([], rows(MANY)), b"[]"))]
+    sent = [
+        one async for one in join_pieces(streaming.encode_parts(Streamed([], rows(MANY)), b"[]"))
+    ]
     task.cancel()
     assert turns >= len(sent) - 1 > 1
 
@@ -131,18 +140,20 @@ async def test_rows_are_completed_some_at_a_time():
         asked.append(len(part))
         return [2 * one for one in part]
 
-    found = [one async for one in in_parts(streaming.each(range(7)), complete, 3)]
+    found = [one async for one in map_batches(streaming.iterate_rows(range(7)), complete, 3)]
     assert (found, asked) == ([0, 2, 4, 6, 8, 10, 12], [3, 3, 1])
 
 
 async def test_a_page_with_a_cursor_ends_early_at_its_bound():
     """It names its last row, and has one row at least."""
     half = LARGEST_PAGE // 2
-    shown, last = await cut_page(streaming.each([half, half, 1]), 3, lambda size: "x" * size)
+    shown, last = await cut_page(
+        streaming.iterate_rows([half, half, 1]), 3, lambda size: "x" * size
+    )
     assert (len(shown), last) == (1, half)
-    shown, last = await cut_page(streaming.each([3 * half, 1]), 3, lambda size: "x" * size)
+    shown, last = await cut_page(streaming.iterate_rows([3 * half, 1]), 3, lambda size: "x" * size)
     assert (len(shown), last) == (1, 3 * half)
-    shown, last = await cut_page(streaming.each([1, 2, 3]), 3, lambda size: "x" * size)
+    shown, last = await cut_page(streaming.iterate_rows([1, 2, 3]), 3, lambda size: "x" * size)
     assert (len(shown), last) == (3, None)
-    shown, last = await cut_page(streaming.each([1, 2, 3]), 2, lambda size: "x" * size)
+    shown, last = await cut_page(streaming.iterate_rows([1, 2, 3]), 2, lambda size: "x" * size)
     assert (len(shown), last) == (2, 2)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from libs.common.errors import Unauthenticated
-from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
+from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
 from libs.common.identity.header import CACHED, LIFETIME, REUSE
 
 WHO = Principal(Kind.APPLICATION, "default", "1", name="app")
@@ -27,7 +27,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def pair(clock: Clock) -> tuple[HeaderSigner, HeaderVerifier]:
-    private, public = make_keys()
+    private, public = generate_keys()
     return HeaderSigner(private, clock), HeaderVerifier(public, clock)
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_header_is_refused(pair: tuple[HeaderSigner, HeaderVerifier],
 def test_another_key_is_refused(pair: tuple[HeaderSigner, HeaderVerifier], clock: Clock):
     """Only the gateway's key counts."""
     with pytest.raises(Unauthenticated):
-        pair[1].verify(HeaderSigner(make_keys()[0], clock).sign(WHO))
+        pair[1].verify(HeaderSigner(generate_keys()[0], clock).sign(WHO))
 
 
 def test_a_header_expires_also_from_memory(pair: tuple[HeaderSigner, HeaderVerifier], clock: Clock):

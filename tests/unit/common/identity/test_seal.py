@@ -2,13 +2,13 @@
 
 import pytest
 
-from libs.common.identity import make_keys
+from libs.common.identity import generate_keys
 from libs.common.identity.seal import Seal, SealBroken
 
 
 def test_what_is_sealed_can_be_opened():
     """By the same key, for the same context; each seal looks different."""
-    seal = Seal(make_keys()[0])
+    seal = Seal(generate_keys()[0])
     first, second = seal.seal("s3cret", "acme"), seal.seal("s3cret", "acme")
     assert first != second
     assert "s3cret" not in first
@@ -18,7 +18,7 @@ def test_what_is_sealed_can_be_opened():
 @pytest.mark.parametrize("change", ["key", "context", "text", "nonsense"])
 def test_nothing_else_opens_it(change):
     """Another key, another owner, an altered text, and no seal at all."""
-    key, other = make_keys()
+    key, other = generate_keys()
     sealed = Seal(key).seal("s3cret", "acme")
     opener = Seal(other if change == "key" else key)
     text = {"text": "A" + sealed[1:] if sealed[0] != "A" else "B" + sealed[1:], "nonsense": "%"}

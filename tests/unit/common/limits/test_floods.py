@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.auth import SHUT_OUT, SHUT_OUT_SECONDS, Done, ShutOut
+from libs.common.contracts.auth import BLOCK_SECONDS, BLOCK_USER, BlockUser, Done
 from libs.common.errors import Unavailable
 from libs.common.limits import meter as module
-from libs.common.limits.meter import Floods
+from libs.common.limits.meter import FloodGuard
 
 
 class Auth:
     """Notes what it is asked; refuses while it is `away`."""
 
     def __init__(self) -> None:
-        self.asked: asyncio.Queue[ShutOut] = asyncio.Queue()
+        self.asked: asyncio.Queue[BlockUser] = asyncio.Queue()
         self.away = False
 
-    async def call(self, subject: str, request: ShutOut, _: type[Done], timeout: float) -> Done:
-        assert subject == SHUT_OUT
+    async def call(self, subject: str, request: BlockUser, _: type[Done], timeout: float) -> Done:
+        assert subject == BLOCK_USER
         self.asked.put_nowait(request)
         if self.away:
             raise Unavailable("auth is away")
@@ -36,23 +36,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_a_flood_is_ended_once_until_its_time_is_over(clock: Any):
     auth = Auth()
-    floods = Floods(auth)  # type: ignore[arg-type]
+    floods = FloodGuard(auth)  # type: ignore[arg-type]
     floods.end("D1")
     floods.end("D1")
-    assert await auth.asked.get() == ShutOut("D1")
+    assert await auth.asked.get() == BlockUser("D1")
     assert floods.shuts_out("D1")
     assert not floods.shuts_out("D2")
     assert auth.asked.empty()
-    clock.now += SHUT_OUT_SECONDS
+    clock.now += BLOCK_SECONDS
     assert not floods.shuts_out("D1")
     floods.end("D1")
-    assert await auth.asked.get() == ShutOut("D1")
+    assert await auth.asked.get() == BlockUser("D1")
 
 
 async def test_who_could_not_be_shut_out_is_with_its_next_message(clock: Any):
     auth = Auth()
     auth.away = True
-    floods = Floods(auth)  # type: ignore[arg-type]
+    floods = FloodGuard(auth)  # type: ignore[arg-type]
     floods.end("D1")
     await auth.asked.get()
     while floods.shuts_out("D1"):

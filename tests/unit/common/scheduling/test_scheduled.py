@@ -45,7 +45,7 @@ REASONS: dict[str, list[str]] = {
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
         "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
         "libs/common/identity/device_keys.py RefusedLogins.run: endless loop",
-        "libs/common/limits/use.py report_use: subscription",
+        "libs/common/limits/usage.py report_use: subscription",
         "services/auth/callout/service.py Callout.start: subscription",
         "services/auth/passwords.py PasswordHashes.__init__: ThreadPoolExecutor",
         "services/auth/passwords.py PasswordHashes._run: run_in_executor",

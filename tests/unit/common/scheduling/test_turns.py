@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from libs.common.errors import Unavailable
-from libs.common.jobs import running
+from libs.common.jobs import run_in_background
 from libs.common.scheduling import turns
 from libs.common.scheduling.turns import Steps, take_turns
 
@@ -28,7 +28,7 @@ async def test_a_step_that_hangs_does_not_delay_other_tenants():
             yield
         quiet_done.set()
 
-    async with asyncio.timeout(30), running(take_turns("test", 2, tenants, steps, 0.0)):
+    async with asyncio.timeout(30), run_in_background(take_turns("test", 2, tenants, steps, 0.0)):
         await quiet_done.wait()
     assert done == {"quiet": 5}
 
@@ -49,7 +49,7 @@ async def test_tenants_take_turns_when_workers_are_few():
         if len(order) == 6:
             ended.set()
 
-    async with asyncio.timeout(30), running(take_turns("test", 1, tenants, steps, 60.0)):
+    async with asyncio.timeout(30), run_in_background(take_turns("test", 1, tenants, steps, 60.0)):
         await ended.wait()
     assert order == ["first", "second"] * 3
 
@@ -78,6 +78,9 @@ async def test_a_tenant_whose_step_fails_begins_again_and_the_list_may_fail():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "DEADLINE", 0.0)
-        async with asyncio.timeout(30), running(take_turns("t", 1, tenants, steps, 60.0, wake)):
+        async with (
+            asyncio.timeout(30),
+            run_in_background(take_turns("t", 1, tenants, steps, 60.0, wake)),
+        ):
             await ended.wait()
     assert begun[:4] == [0, 0, 2, 3]

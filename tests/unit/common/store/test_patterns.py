@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import LONGEST_SEARCH, containing, pattern_of
+from libs.common.store.mongo import LONGEST_SEARCH, contains_text, literal_pattern
 
 ROOT = Path(__file__).parents[4]
 LONGEST_PATTERN = 32_764
@@ -16,7 +16,7 @@ LONGEST_PATTERN = 32_764
 @pytest.mark.parametrize("character", ["a", ".", "\0", "\U0001f600"])
 def test_the_longest_text_is_a_pattern_that_mongodb_takes(character: str) -> None:
     """Whatever becomes of its characters."""
-    pattern = pattern_of(character * LONGEST_SEARCH)
+    pattern = literal_pattern(character * LONGEST_SEARCH)
     assert len(pattern.encode()) < LONGEST_PATTERN
     assert re.fullmatch(pattern, character * LONGEST_SEARCH)
 
@@ -24,7 +24,7 @@ def test_the_longest_text_is_a_pattern_that_mongodb_takes(character: str) -> Non
 def test_a_longer_text_is_refused_with_its_field() -> None:
     """It is a mistake of the client, not an error of the database."""
     with pytest.raises(InvalidInput) as refused:
-        containing("a" * (LONGEST_SEARCH + 1), "name")
+        contains_text("a" * (LONGEST_SEARCH + 1), "name")
     assert refused.value.field == "name"
 
 

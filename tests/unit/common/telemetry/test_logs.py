@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from libs.common.telemetry.logs import FIELDS, JsonLines, TextLines, name_lines
-from libs.common.telemetry.tracing import current_trace, door
+from libs.common.telemetry.tracing import begin_trace, current_trace
 
 
 def record(text: str, *values: object, failed: bool = False) -> logging.LogRecord:
@@ -54,7 +54,7 @@ def test_lines_of_a_task_have_its_names(spans: InMemorySpanExporter) -> None:
     def work() -> None:
         name_lines(requestId="r1")
         name_lines(runId="7")
-        with door("request", SpanKind.SERVER):
+        with begin_trace("request", SpanKind.SERVER):
             found = json.loads(JsonLines("device").format(record("text")))
             _, trace, span, _ = current_trace().split("-")
         assert (found["requestId"], found["runId"]) == ("r1", "7")

@@ -8,13 +8,13 @@ from libs.common.settings import SettingsInvalid
 from libs.common.telemetry import tracing
 from libs.common.telemetry.tracing import (
     DEFAULT_SHARE,
-    batch,
-    continued,
+    begin_trace,
+    continue_trace,
     current_trace,
-    door,
     share_from,
-    step,
+    trace_batch,
     trace_header,
+    trace_step,
 )
 
 STRANGER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -22,7 +22,7 @@ STRANGER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 def test_a_door_begins_a_trace_with_a_link_to_the_strangers(spans: InMemorySpanExporter) -> None:
     """Neither its id nor what is recorded are the stranger's to say."""
-    with door("request", SpanKind.SERVER, STRANGER):
+    with begin_trace("request", SpanKind.SERVER, STRANGER):
         pass
     (span,) = spans.get_finished_spans()
     assert span.parent is None
@@ -34,7 +34,7 @@ def test_a_door_begins_a_trace_with_a_link_to_the_strangers(spans: InMemorySpanE
 @pytest.mark.parametrize("nonsense", ["", "x", "00-0-0-01", "00-" + "0" * 32 + "-" + "0" * 16])
 def test_nonsense_of_a_stranger_is_no_link(spans: InMemorySpanExporter, nonsense: str) -> None:
     """The request is served all the same."""
-    with door("request", SpanKind.SERVER, nonsense):
+    with begin_trace("request", SpanKind.SERVER, nonsense):
         pass
     (span,) = spans.get_finished_spans()
     assert not span.links
@@ -44,19 +44,19 @@ def test_what_is_not_chosen_leaves_no_trace(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No span is made, and no message has a header."""
-    monkeypatch.setattr(tracing.Doors, "share", 0.0)
-    with door("request", SpanKind.SERVER, STRANGER), step("step"):
+    monkeypatch.setattr(tracing.Sampling, "share", 0.0)
+    with begin_trace("request", SpanKind.SERVER, STRANGER), trace_step("step"):
         assert trace_header() == {}
-    with continued("message", SpanKind.CONSUMER, ""), batch("batch", ["", ""]):
+    with continue_trace("message", SpanKind.CONSUMER, ""), trace_batch("batch", ["", ""]):
         assert current_trace() == ""
     assert not spans.get_finished_spans()
 
 
 def test_a_message_goes_on_with_its_trace(spans: InMemorySpanExporter) -> None:
     """What the message leads to is a child of what sent it."""
-    with door("request", SpanKind.SERVER):
+    with begin_trace("request", SpanKind.SERVER):
         header = trace_header()["traceparent"]
-    with continued("message", SpanKind.CONSUMER, header), step("step"):
+    with continue_trace("message", SpanKind.CONSUMER, header), trace_step("step"):
         pass
     found = {span.name: span for span in spans.get_finished_spans()}
     assert found["message"].parent.span_id == found["request"].context.span_id
@@ -66,7 +66,7 @@ def test_a_message_goes_on_with_its_trace(spans: InMemorySpanExporter) -> None:
 
 def test_a_message_without_a_trace_belongs_to_none(spans: InMemorySpanExporter) -> None:
     """Not to that of the task which takes it up, which may deal with many."""
-    with batch("batch", [STRANGER]), continued("message", SpanKind.CONSUMER, ""):
+    with trace_batch("batch", [STRANGER]), continue_trace("message", SpanKind.CONSUMER, ""):
         assert current_trace() == ""
     assert [span.name for span in spans.get_finished_spans()] == ["batch"]
 
@@ -74,7 +74,7 @@ def test_a_message_without_a_trace_belongs_to_none(spans: InMemorySpanExporter) 
 def test_a_batch_has_a_trace_of_its_own_with_a_link_to_each(spans: InMemorySpanExporter) -> None:
     """Those without a trace are left out."""
     others = [STRANGER, "", STRANGER.replace("b7ad", "c7ad")]
-    with batch("batch", others):
+    with trace_batch("batch", others):
         pass
     (span,) = spans.get_finished_spans()
     assert span.parent is None
@@ -86,7 +86,7 @@ def test_a_batch_has_a_trace_of_its_own_with_a_link_to_each(spans: InMemorySpanE
 
 def test_a_span_has_the_kind_of_an_error_and_not_its_text(spans: InMemorySpanExporter) -> None:
     """Texts of errors may hold what is secret."""
-    with pytest.raises(ValueError, match="secret"), door("request", SpanKind.SERVER):
+    with pytest.raises(ValueError, match="secret"), begin_trace("request", SpanKind.SERVER):
         raise ValueError("a secret")
     (span,) = spans.get_finished_spans()
     assert span.status.status_code is StatusCode.ERROR

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from libs.common.integrations.client import BUILT_IN, ShownIntegration
+from libs.common.integrations.client import BUILT_IN, IntegrationSummary
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search import EntitySearch
 from services.device.members.entity import Entity, EntityThing
@@ -101,7 +101,7 @@ class NothingNew:
 
 
 class BuiltIn:
-    async def known(self) -> dict[str, ShownIntegration]:
+    async def known(self) -> dict[str, IntegrationSummary]:
         return BUILT_IN
 
 

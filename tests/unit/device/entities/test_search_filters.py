@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.integrations.client import ShownIntegration
+from libs.common.integrations.client import IntegrationSummary
 from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.entity import EntityThing
 from services.device.members.members import Member, MemberSet
@@ -19,7 +19,7 @@ THING = EntityThing(
     updated_at=0,
     members=MemberSet([MEMBER]),
 )
-KNOWN = {"ping": ShownIntegration("Ping test"), "other": ShownIntegration("Other")}
+KNOWN = {"ping": IntegrationSummary("Ping test"), "other": IntegrationSummary("Other")}
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import up
-from libs.common.contracts.frames import Frame, Reception, TellFrames, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendFrames
 from services.device.lorawan.rpc import LARGEST_SENT, FrameRpc, SentFrames
 from services.device.telemetry.batch import sort_batch
 from services.device.telemetry.uplink import read_uplink
@@ -19,23 +19,23 @@ FRAME = Frame(port=2, data=b"\1", counter=3, gateways=[Reception(gateway="g", rs
 SENSOR = thing(sn="F-1", integration="lora", tenant="t")
 
 
-def told(tenant: str = "t", identifier: str = "F-1") -> ToldFrame:
-    return ToldFrame(tenant=tenant, identifier=identifier, frame=FRAME)
+def told(tenant: str = "t", identifier: str = "F-1") -> DeviceFrame:
+    return DeviceFrame(tenant=tenant, identifier=identifier, frame=FRAME)
 
 
-def call(*frames: ToldFrame) -> bytes:
-    return msgspec.json.encode(TellFrames(frames=list(frames)))
+def call(*frames: DeviceFrame) -> bytes:
+    return msgspec.json.encode(SendFrames(frames=list(frames)))
 
 
 class Bus:
     """Notes what is published, and which devices were heard."""
 
     def __init__(self) -> None:
-        self.published: list[Outgoing] = []
+        self.published: list[OutgoingMessage] = []
         self.heard: list[str] = []
         self.lives: list[float] = []
 
-    async def publish(self, messages: list[Outgoing]) -> None:
+    async def publish(self, messages: list[OutgoingMessage]) -> None:
         self.published += messages
 
     async def heard_all(self, things: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Unavailable
-from libs.common.http.app import is_ready, state_of
+from libs.common.http.app import is_ready, run_check
 from services.device.telemetry import ledger
 from services.device.telemetry.ledger import STUCK, Reading, UplinkMetrics
 
@@ -41,8 +41,8 @@ async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
         clock.now += STUCK - 1
         uplink._take(Reading(stored=n, rejected=1, waiting=100))
     clock.now += 2
-    assert await state_of(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
-    assert is_ready(await state_of(uplink.check))
+    assert await run_check(uplink.check) == "ok: 100 messages wait, the last was stored 2 s ago"
+    assert is_ready(await run_check(uplink.check))
 
 
 async def test_messages_that_wait_while_none_is_stored_are_no_readiness(
@@ -55,9 +55,9 @@ async def test_messages_that_wait_while_none_is_stored_are_no_readiness(
         uplink._take(Reading(stored=5, waiting=1))
     with pytest.raises(Unavailable, match="1 messages wait, and none was stored for 40 s"):
         await uplink.check()
-    assert not is_ready(await state_of(uplink.check))
+    assert not is_ready(await run_check(uplink.check))
     uplink._take(Reading(stored=6, waiting=1))
-    assert is_ready(await state_of(uplink.check))
+    assert is_ready(await run_check(uplink.check))
 
 
 async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: UplinkMetrics):
@@ -65,7 +65,7 @@ async def test_silence_is_ready_and_ignorance_is_not(clock: Clock, uplink: Uplin
     for _ in range(10):
         clock.now += 10
         uplink._take(Reading(stored=5, waiting=0))
-    assert is_ready(await state_of(uplink.check))
+    assert is_ready(await run_check(uplink.check))
     clock.now += STUCK + 1
     with pytest.raises(Unavailable, match="not known"):
         await uplink.check()

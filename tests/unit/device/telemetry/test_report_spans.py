@@ -39,7 +39,7 @@ def test_a_batch_joins_traces_and_keeps_them_apart(monkeypatch: pytest.MonkeyPat
 def test_an_mqtt_report_that_is_not_chosen_has_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that goes on with a trace has: that was decided before."""
     kept = kept_spans(monkeypatch)
-    monkeypatch.setattr(tracing.Doors, "share", 0.0)
+    monkeypatch.setattr(tracing.Sampling, "share", 0.0)
     spans = ReportSpans([uplink(1), uplink(2, SENT)])
     with spans.joined():
         pass

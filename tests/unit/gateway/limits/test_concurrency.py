@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
-from libs.common.contracts.limits import AskUse, Limits
+from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.limits import use as module
-from libs.common.limits.use import Held
+from libs.common.limits.usage import HeldSlots
 from services.gateway.concurrency import Bounds, ConcurrencyLimiter
 from services.gateway.routes import RouteTable
 
@@ -76,7 +76,7 @@ def test_principals_of_a_tenant_hold_so_many_together(what: str) -> None:
 def test_what_is_refused_is_not_counted() -> None:
     """A principal that is refused for its tenant may come when the tenant has room."""
     hand = limiter()
-    first: list[Held] = [hand.request(device("a")) for _ in range(2)]
+    first: list[HeldSlots] = [hand.request(device("a")) for _ in range(2)]
     hand.request(device("b"))
     for _ in range(5):
         with pytest.raises(TooManyRequests):
@@ -101,7 +101,7 @@ def test_strangers_are_counted_by_address_by_hook_and_together() -> None:
     hand = limiter(bounds=Bounds(requests=10, polls=1, websockets=1, address_requests=2))
     table = RouteTable()
 
-    def take(path: bytes, address: str) -> Held:
+    def take(path: bytes, address: str) -> HeldSlots:
         route = table.find(path)
         assert route is not None
         return hand.stranger(route, path, address)
@@ -124,13 +124,13 @@ async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     """By the names of the limits; what is given back is none."""
     hand = limiter()
     held = [hand.request(device("a")), hand.request(device("b")), hand.poll(device("b"))]
-    used = await hand.use(AskUse("t1", "device", "a"))
+    used = await hand.use(UsageRequest("t1", "device", "a"))
     assert {name: number for name, number in used.items() if number} == {
         "requests": 2, "eachRequests": 1, "polls": 1
     }  # fmt: skip
     for one in held:
         one.give()
-    assert set((await hand.use(AskUse("t1", "device", "a"))).values()) == {0}
+    assert set((await hand.use(UsageRequest("t1", "device", "a"))).values()) == {0}
 
 
 def test_sockets_without_a_login_leave_room_for_others() -> None:

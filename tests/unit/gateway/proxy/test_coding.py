@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from libs.common.errors import MalformedRequest
-from libs.common.http.static import wanted
+from libs.common.http.static import choose_coding
 from services.gateway.proxy.coding import UnknownCoding, decoder, encoder_for
 
 TEXT = b'{"temperature": 21.5}' * 20_000
@@ -83,7 +83,7 @@ def test_codings_that_are_known() -> None:
 )
 def test_what_a_client_asks_for(accept: bytes, coding: bytes | None) -> None:
     """Weights count only as far as they exclude."""
-    assert wanted(accept) == coding
+    assert choose_coding(accept) == coding
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.bus.accounts import ACKS, CREATE, PULL, RELAYED, REPORTS, TOLD
+from libs.common.bus.accounts import ACKS, CREATE, INTEGRATION_MESSAGES, PULL, RELAYED, REPORTS
 from services.gateway.relay.rules import (
     RefusedError,
     Sender,
@@ -35,8 +35,8 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
         (PULL, "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app1", "app.app1"),
         (CREATE, CREATION, "app.app1"),
         (ACKS, "$JS.ACK.EVENTS.app1.1.2.3.4.5", "app.app1"),
-        (TOLD[0], "rpc.management.announce_integration.lamps", "integration.lamps"),
-        (TOLD[1], "rpc.device.report.lamps", "integration.lamps"),
+        (INTEGRATION_MESSAGES[0], "rpc.management.announce_integration.lamps", "integration.lamps"),
+        (INTEGRATION_MESSAGES[1], "rpc.device.report.lamps", "integration.lamps"),
     ],
 )
 def test_the_subject_tells_who_speaks(pattern, subject, user):

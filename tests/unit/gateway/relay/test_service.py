@@ -8,7 +8,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from libs.common.bus.accounts import REPORTS
-from libs.common.jobs import ended
+from libs.common.jobs import cancel_and_wait
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import Sender
 from services.gateway.relay.service import BATCH_MESSAGES, Relay, RelayQuota
@@ -53,7 +53,7 @@ class World:
         """Pass on everything, and return what was said, in order."""
         running = asyncio.ensure_future(self.relay.run())
         await self.relay.stop()
-        await ended(running)
+        await cancel_and_wait(running)
         return [(sn, int(number)) for frames in self.written for sn, number in frames]
 
 

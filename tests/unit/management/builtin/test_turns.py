@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceRef
-from libs.common.jobs import ended
+from libs.common.jobs import cancel_and_wait
 from services.management.builtin import simulator as simulator_module
 from services.management.builtin.openapi_client.commands import AT_ONCE, CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
@@ -170,7 +170,7 @@ async def test_simulators_of_one_tenant_delay_no_other(monkeypatch: Any) -> None
     running = asyncio.ensure_future(Simulator(things).run())  # type: ignore[arg-type]
     assert await things.reported.get() == "other"
     assert 0 < things.slow < CROWD
-    await ended(running)
+    await cancel_and_wait(running)
 
 
 async def test_settings_of_one_tenant_delay_no_other() -> None:
@@ -180,4 +180,4 @@ async def test_settings_of_one_tenant_delay_no_other() -> None:
     server = ChirpStack(things, Store(tenants), ())  # type: ignore[arg-type]
     running = asyncio.ensure_future(server.run())
     assert {await things.reported.get() for _ in tenants[1:]} == set(tenants[1:])
-    await ended(running)
+    await cancel_and_wait(running)

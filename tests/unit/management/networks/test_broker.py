@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import InvalidInput
-from libs.common.mqtt import encoded
+from libs.common.mqtt import encode_packet
 from services.management.networks import broker as module
 from services.management.networks.broker import (
     BrokerError,
@@ -76,8 +76,8 @@ def published(payload: bytes, packet_id: int = 0, topic: bytes = b"a") -> bytes:
     """A message, of QoS 1 when it has an id."""
     name = len(topic).to_bytes(2, "big") + topic
     if not packet_id:
-        return encoded(0x30, name + payload)
-    return encoded(0x32, name + packet_id.to_bytes(2, "big") + payload)
+        return encode_packet(0x30, name + payload)
+    return encode_packet(0x32, name + packet_id.to_bytes(2, "big") + payload)
 
 
 async def test_a_login_names_client_user_and_password():
@@ -86,7 +86,7 @@ async def test_a_login_names_client_user_and_password():
     await peer.connection.log_in(LOGIN, "thingway-1")
     head = b"\x00\x04MQTT\x04\xc0\x00\x1e"
     fields = b"\x00\x0athingway-1\x00\x02me\x00\x06secret"
-    assert peer.written.data == encoded(0x10, head + fields)
+    assert peer.written.data == encode_packet(0x10, head + fields)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ async def test_a_message_that_is_too_large_is_not_read():
     "packet",
     [
         b"\x32\x80\x80\x80\x80",
-        encoded(0x34, b"\x00\x01a\x00\x01"),
-        encoded(0x32, b"\x00\x09a"),
-        encoded(0x30, b"\x00"),
-        encoded(0x20, b"\x00\x00"),
+        encode_packet(0x34, b"\x00\x01a\x00\x01"),
+        encode_packet(0x32, b"\x00\x09a"),
+        encode_packet(0x30, b"\x00"),
+        encode_packet(0x20, b"\x00\x00"),
     ],
     ids=["no length", "QoS 2", "cut short", "no topic", "CONNACK"],
 )

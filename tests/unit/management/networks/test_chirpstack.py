@@ -5,12 +5,12 @@ import pytest
 from chirpstack_api.integration import integration_pb2 as pb
 
 from libs.common.contracts.frames import (
+    DeviceFrame,
     Downlink,
     Frame,
     Reception,
-    TellDownlink,
-    TellLink,
-    ToldFrame,
+    SendDownlinkState,
+    SendLinkState,
 )
 from libs.common.errors import InvalidInput
 from services.management.networks.chirpstack_events import encode_command, read_event
@@ -30,7 +30,7 @@ def test_an_uplink_is_a_frame(payload):
     """The same of both encodings: session, counter, radio, the strongest gateway first."""
     heard = event("up", payload)
     assert heard.route == Route(application=APPLICATION, protobuf=payload[:1] != b"{")
-    assert heard.report == ToldFrame(
+    assert heard.report == DeviceFrame(
         tenant="t",
         identifier=EUI,
         frame=Frame(
@@ -69,10 +69,10 @@ def test_what_only_the_network_says_is_no_frame():
 
 def test_a_join_and_a_status_are_told_of_the_link():
     """With battery in percent where it is known, and margin."""
-    join = TellLink(tenant="t", identifier=EUI, kind="JOINED", ts=AT)
+    join = SendLinkState(tenant="t", identifier=EUI, kind="JOINED", ts=AT)
     assert event("join", samples.chirpstack(devAddr="00189440")).report == join
     status = pb.StatusEvent(device_info=samples.device_info(), margin=7, battery_level=75.5)
-    assert event("status", status.SerializeToString()).report == TellLink(
+    assert event("status", status.SerializeToString()).report == SendLinkState(
         tenant="t", identifier=EUI, kind="STATUS", battery=75.5, margin=7
     )
     powered = samples.chirpstack(margin=-3, externalPowerSource=True)
@@ -101,7 +101,9 @@ def test_a_join_and_a_status_are_told_of_the_link():
 )
 def test_what_became_of_a_downlink_is_told_by_its_id(kind, fields, state, error):
     """Sent, acknowledged or not, refused with the server's words."""
-    told = TellDownlink(tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=AT, error=error)
+    told = SendDownlinkState(
+        tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=AT, error=error
+    )
     assert event(kind, samples.chirpstack(**fields)).report == told
 
 

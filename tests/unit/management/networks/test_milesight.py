@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from libs.common.contracts.frames import Downlink, Frame, Reception, TellDownlink, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
 from services.management.networks.messages import OutboundDownlink, Route
 from services.management.networks.milesight import encode_downlink, read_message
@@ -19,7 +19,7 @@ def changed(**fields: object) -> bytes:
 
 def test_an_uplink_is_a_frame() -> None:
     """It says no session: the time at which the gateway heard it stands for one."""
-    assert read_message("t", MILESIGHT_UP).report == ToldFrame(
+    assert read_message("t", MILESIGHT_UP).report == DeviceFrame(
         tenant="t",
         identifier=EUI,
         frame=Frame(
@@ -72,7 +72,7 @@ def test_a_time_that_cannot_be_read_costs_no_uplink(time: object) -> None:
 def test_what_became_of_a_downlink_names_none(fields: dict[str, object], state: str) -> None:
     """The oldest that waits is meant."""
     told = read_message("t", msgspec.json.encode({"devEUI": EUI.lower(), **fields})).report
-    assert told == TellDownlink(
+    assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink="", state=state, error=fields.get("error", "")
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.frames import FramesTold, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, FramesAnswer
 from libs.common.errors import TooManyRequests
 from services.management.networks.messages import InboundMessage
 from services.management.networks.tenant_connection import MOST_HOOKS, TenantConnection
@@ -19,9 +19,9 @@ class Things:
     def __init__(self) -> None:
         self.answers = asyncio.Event()
 
-    async def frames(self, told: list[ToldFrame]) -> FramesTold:
+    async def frames(self, told: list[DeviceFrame]) -> FramesAnswer:
         await self.answers.wait()
-        return FramesTold()
+        return FramesAnswer()
 
     async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
         """Nobody looks."""

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from libs.common.contracts.frames import Downlink, Frame, Reception, TellDownlink, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
 from services.management.networks.messages import OutboundDownlink, Route
 from services.management.networks.the_things_stack import encode_push, read_message
@@ -18,7 +18,7 @@ def test_an_uplink_is_a_frame():
     """At the time at which the network had it, in the session of its key."""
     heard = read_message("t", samples.TTS_UP)
     assert heard.route == Route(application="app1", device="dev1")
-    assert heard.report == ToldFrame(
+    assert heard.report == DeviceFrame(
         tenant="t",
         identifier=EUI,
         frame=Frame(
@@ -88,7 +88,7 @@ def test_a_join_is_told():
 def test_what_became_of_a_downlink_is_told_by_our_correlation_id(fields, state, error):
     """Wherever the server puts it."""
     told = read_message("t", samples.tts(**fields)).report
-    assert told == TellDownlink(
+    assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=1581520545787, error=error
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.changes import Changed, ChangedThing
+from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from services.workflow.nodes.event_listener import EventListenerParameters
@@ -108,7 +108,7 @@ def test_a_run_is_the_same_when_its_event_comes_again():
     index = ListenerIndex()
     index.put(flow(1), [KEY])
     thing = ChangedThing(5, "direct.device.SN1", "direct", True)
-    change = Changed("E7", "t", thing, 0, {KEY: 21.5, "direct.device.SN1.other": 1})
+    change = EntityChange("E7", "t", thing, 0, {KEY: 21.5, "direct.device.SN1.other": 1})
     first, again = (list(starts_of(index, change, 3)) for _ in range(2))
     assert first == again
     (start,) = first

@@ -11,7 +11,7 @@ from httpx import ASGITransport, AsyncClient, Response
 from litestar import Router
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Outbox, Outgoing
+from libs.common.bus import Outbox, OutgoingMessage
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import InvalidInput
 from libs.common.http import Service, create_app, provide
@@ -21,7 +21,7 @@ from libs.common.identity import (
     HeaderVerifier,
     Kind,
     Principal,
-    make_keys,
+    generate_keys,
 )
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
@@ -55,12 +55,12 @@ class Listening:
     """Stands for the bus: keeps what is published."""
 
     def __init__(self) -> None:
-        self.heard: list[Outgoing] = []
+        self.heard: list[OutgoingMessage] = []
 
     def measure(self, *_: object) -> None:
         """Take messages of every size."""
 
-    async def publish(self, messages: Iterable[Outgoing]) -> None:
+    async def publish(self, messages: Iterable[OutgoingMessage]) -> None:
         self.heard.extend(messages)
 
     def changes(self) -> list[tuple[str, str]]:
@@ -229,7 +229,7 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
         leaving,
         orphans,
     )
-    private, public = make_keys()
+    private, public = generate_keys()
     signer = HeaderSigner(private)
     app = create_app(
         Service(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.contracts.auth import GiveDevice, TakeDevice
+from libs.common.contracts.auth import AssignDevice, ReclaimDevice
 from libs.common.errors import Conflict, NotFound
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
@@ -28,11 +28,13 @@ async def users_device(platform: Platform, **fields: Any) -> int:
 
 
 async def give(platform: Platform, device: int, application: int = 2) -> None:
-    await platform.assigner.assign(GiveDevice("default", device, application, f"app {application}"))
+    await platform.assigner.assign(
+        AssignDevice("default", device, application, f"app {application}")
+    )
 
 
 async def take(platform: Platform, device: int, application: int = 2) -> None:
-    await platform.assigner.withdraw(TakeDevice("default", device, application, user_id=9))
+    await platform.assigner.withdraw(ReclaimDevice("default", device, application, user_id=9))
 
 
 @pytest.mark.parametrize("fields", USERS)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from libs.common.bus import Outgoing
+from libs.common.bus import OutgoingMessage
 from libs.common.errors import Unavailable
 from tests.integration.device.registry.devices.platform import Platform
 
@@ -14,7 +14,7 @@ async def test_the_event_waits_while_the_bus_is_away(
 ) -> None:
     """The device is added, and its event is kept to be published later."""
 
-    async def refuse(_: Iterable[Outgoing]) -> None:
+    async def refuse(_: Iterable[OutgoingMessage]) -> None:
         raise Unavailable("away")
 
     monkeypatch.setattr(platform.bus, "publish", refuse)

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.bus import Outbox
-from libs.common.store.mongo import containing, pattern_of
+from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.registry.devices.schemas import SearchDevices
 from services.device.registry.devices.search import query_of
 from services.device.registry.devices.service import begin
@@ -87,9 +87,9 @@ async def test_names_and_keywords_are_found_as_they_are_written(
 ) -> None:
     """Whatever the alphabet and the case; of an SN as of a name; of few as of many."""
     for text in TEXTS:
-        named = {"name": containing(text)}
+        named = {"name": contains_text(text)}
         by_name = await plain(platform, named)
-        serial = {"snKey": {"$regex": pattern_of(text.upper())}}
+        serial = {"snKey": {"$regex": literal_pattern(text.upper())}}
         by_both = await plain(platform, {"$or": [named, serial]})
         for few, many in BOUNDS:
             monkeypatch.setattr(device_search, "FEW", few)
@@ -130,7 +130,7 @@ async def test_a_device_that_was_there_before_grams_is_found(
     """As it is, and through its grams when the migration has given it some."""
     devices = platform.database["devices"]
     await devices.update_many({}, {"$unset": {"grams": ""}})
-    expected = await plain(platform, {"name": containing("STRASSE")})
+    expected = await plain(platform, {"name": contains_text("STRASSE")})
     assert await ids(store, name="STRASSE") == (expected, len(expected))
     await migrations._give_grams(platform.mongo.database)
     assert await devices.count_documents({"grams": None}) == 0

@@ -7,7 +7,7 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import GROUPS, DescribedGroups, DescribeGroups
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import GrantReader, GrantsOverRpc
+from libs.common.identity.grants import GrantReader, GrantsClient
 from services.device.registry.devices.groups import Groups
 from services.device.things import groups as store
 from tests.console import User
@@ -141,7 +141,7 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
         store.GroupStore(world.database),
         world.foundation.things.devices,
         GrantReader(world.clients.rpc),
-        GrantsOverRpc(world.clients.rpc),
+        GrantsClient(world.clients.rpc),
     ).finish("default")
     assert len([step async for step in ended]) == 1
     assert "group" not in await world.device("G6-a")

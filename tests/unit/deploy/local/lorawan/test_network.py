@@ -9,7 +9,7 @@ import pytest
 from deploy.local.lorawan.command import Network
 from deploy.local.lorawan.sensors import Queued, Sensor, Uplink, dev_eui
 from deploy.local.lorawan.servers import ChirpStack, NetworkServer, Published, TheThingsStack
-from libs.common.contracts.frames import Downlink, TellDownlink, TellLink, ToldFrame
+from libs.common.contracts.frames import DeviceFrame, Downlink, SendDownlinkState, SendLinkState
 from services.management.networks import the_things_stack
 from services.management.networks.chirpstack_events import encode_command, read_event
 from services.management.networks.messages import OutboundDownlink, Route
@@ -54,8 +54,8 @@ def test_a_sensor_joins_before_its_first_uplink(server: NetworkServer) -> None:
     joined, first, second = read_reports(
         server, [*network.uplink(sensor, AT), *network.uplink(sensor, AT)]
     )
-    assert isinstance(joined, TellLink)
-    assert isinstance(first, ToldFrame)
+    assert isinstance(joined, SendLinkState)
+    assert isinstance(first, DeviceFrame)
     assert (joined.kind, joined.identifier, first.identifier) == ("JOINED", sensor.eui, sensor.eui)
     assert [each.frame.counter for each in (first, second)] == [1, 2]
     assert [each.frame.data for each in (first, second)] == [b"\x02", b"\x01"]
@@ -76,8 +76,8 @@ def test_a_downlink_is_sent_after_an_uplink_and_acknowledged_by_the_next(
     assert sensor.queue[0].uplink == Uplink(7, b"\xff")
     _, sent = read_reports(server, network.uplink(sensor, AT))
     acknowledged, _ = read_reports(server, network.uplink(sensor, AT))
-    assert isinstance(sent, TellDownlink)
-    assert isinstance(acknowledged, TellDownlink)
+    assert isinstance(sent, SendDownlinkState)
+    assert isinstance(acknowledged, SendDownlinkState)
     assert (sent.downlink, sent.state) == (ITEM, "SENT")
     assert (acknowledged.downlink, acknowledged.state) == (ITEM, "ACKNOWLEDGED")
 
@@ -88,7 +88,7 @@ def test_lost_uplinks_are_counted(server: NetworkServer) -> None:
     network, sensor = make_network(server, loss=0.5)
     messages = [each for _ in range(200) for each in network.uplink(sensor, AT)]
     counters = [
-        one.frame.counter for one in read_reports(server, messages) if isinstance(one, ToldFrame)
+        one.frame.counter for one in read_reports(server, messages) if isinstance(one, DeviceFrame)
     ]
     counts = network.counts
     assert counts.uplinks + counts.lost == 200

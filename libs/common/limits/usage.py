@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 
 from libs.common.bus import Bus
-from libs.common.contracts.limits import AskUse
+from libs.common.contracts.limits import UsageRequest
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.limits.tenants import count_limited
@@ -34,16 +34,16 @@ WORKERS = 8
 """Usage requests that a process sends or answers concurrently: counting in a database may take
 seconds."""
 
-Use = Mapping[str, int | float]
+Usage = Mapping[str, int | float]
 """Amounts by the name of the limit in camelCase: `{"requests": 3}`."""
-Part = Callable[[AskUse], Awaitable[Use]]
+Part = Callable[[UsageRequest], Awaitable[Usage]]
 """Returns this process's share of the usage of a tenant and of one of its principals."""
 
-_ask = msgspec.json.Decoder(AskUse).decode
+_ask = msgspec.json.Decoder(UsageRequest).decode
 _use = msgspec.json.Decoder(dict[str, int | float]).decode
 
 
-async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
+async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
     """Answer usage requests with this process's share.
 
     With `queue`, one process of that name answers for all, for amounts that are counted in a
@@ -52,7 +52,7 @@ async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
 
     scheduler = FairScheduler("use", WORKERS)
 
-    async def answer(message: Msg, asked: AskUse) -> None:
+    async def answer(message: Msg, asked: UsageRequest) -> None:
         try:
             await message.respond(msgspec.json.encode(await part(asked)))
         except (NatsError, StoreError) as error:
@@ -68,14 +68,14 @@ async def report_use(bus: Bus, part: Part, queue: str = "") -> None:
     await bus.client.subscribe(ASK, queue, cb=take)
 
 
-class UseQuestions:
+class UsageCollector:
     """Requests the usage from all processes, which takes `PATIENCE` seconds."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._scheduler = FairScheduler("questions about use", WORKERS)
 
-    async def ask(self, wanted: AskUse) -> Use:
+    async def ask(self, wanted: UsageRequest) -> Usage:
         """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""
         try:
             async with self._scheduler.slot(wanted.tenant):
@@ -83,7 +83,7 @@ class UseQuestions:
         except NatsError as error:
             raise Unavailable(f"the bus does not take questions: {error!r}") from error
 
-    async def _sum(self, question: bytes) -> Use:
+    async def _sum(self, question: bytes) -> Usage:
         loop, client = asyncio.get_running_loop(), self._bus.client
         answers = f"{ANSWERS}.{uuid4().hex}"
         subscription = await client.subscribe(answers)
@@ -103,11 +103,11 @@ class UseQuestions:
         return together
 
 
-Claim = tuple[str, int, str]
+SlotLimit = tuple[str, int, str]
 """A holder, its maximum number of slots, and the name of that limit."""
 
 
-class Counts:
+class SlotCounts:
     """The occupied slots per holder; holders without slots use no memory."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Counts:
         """Return the number of slots that a holder occupies."""
         return self._held.get(holder, 0)
 
-    def take(self, claims: Sequence[Claim], number: int = 1) -> Claim | None:
+    def take(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
         """Occupy `number` slots of every claim, or return the first claim without free slots."""
         held = self._held
         for claim in claims:
@@ -127,7 +127,7 @@ class Counts:
             held[holder] = held.get(holder, 0) + number
         return None
 
-    def give(self, claims: Sequence[Claim], number: int = 1) -> None:
+    def give(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
         """Release slots."""
         held = self._held
         for holder, _, _ in claims:
@@ -136,12 +136,12 @@ class Counts:
                 held[holder] = left
 
 
-class Held:
+class HeldSlots:
     """Occupied slots, which are released once."""
 
     __slots__ = ("_claims", "_counts")
 
-    def __init__(self, counts: Counts, claims: Sequence[Claim]) -> None:
+    def __init__(self, counts: SlotCounts, claims: Sequence[SlotLimit]) -> None:
         self._counts = counts
         self._claims = claims
 
@@ -150,16 +150,16 @@ class Held:
         self._counts.give(self._claims)
 
 
-def taken(
-    counts: Counts, claims: Sequence[Claim], tenant: str, again: float, number: int = 1
-) -> Held:
+def acquire_slots(
+    counts: SlotCounts, claims: Sequence[SlotLimit], tenant: str, again: float, number: int = 1
+) -> HeldSlots:
     """Occupy slots of every claim; raise `TooManyRequests` with `again` (s) if one has none.
 
     The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """
     beyond = counts.take(claims, number)
     if beyond is None:
-        return Held(counts, claims)
+        return HeldSlots(counts, claims)
     _, most, limit = beyond
     if tenant:
         count_limited(limit, tenant)

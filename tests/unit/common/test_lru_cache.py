@@ -1,11 +1,11 @@
 """A mapping that keeps what was used last."""
 
-from libs.common.recent import Recent
+from libs.common.lru_cache import LruCache
 
 
 def test_what_was_not_used_for_longest_makes_room():
     """Reading is a use, and so is writing again."""
-    kept: Recent[str, int] = Recent(2)
+    kept: LruCache[str, int] = LruCache(2)
     kept.put("a", 1)
     kept.put("b", 2)
     assert kept.get("a") == 1
@@ -15,6 +15,6 @@ def test_what_was_not_used_for_longest_makes_room():
 
 def test_what_is_forgotten_is_gone():
     """Whether it was there or not."""
-    kept: Recent[str, int] = Recent(2)
+    kept: LruCache[str, int] = LruCache(2)
     kept.put("a", 1)
     assert (kept.pop("a"), kept.pop("a"), kept.get("a")) == (1, None, None)
