@@ -10,6 +10,7 @@ from opentelemetry import metrics
 
 from services.device.alarms.decision import (
     AlarmTransition,
+    FoldStart,
     ReadingWindow,
     TimedValue,
     decide,
@@ -68,12 +69,20 @@ class Evaluation:
         self.requested = [row for row in self.requested if row.ts >= floor]
         return not self.requested
 
+    def find_start(self, now: int) -> FoldStart:
+        """Return where the evaluation begins at `now` (ms)."""
+        return find_start(self.state, self.oldest, self.earliest, now)
+
     def to_update(
         self, after: State, changes: Sequence[AlarmTransition], *, write: bool = False
     ) -> StateUpdate:
         """Return the update of the state, to be written if it differs."""
         write = write or not is_unchanged(self.state, after)
         return StateUpdate(self.compiled.rule, self.state, after, changes, write)
+
+
+Decision = tuple[Evaluation, StateUpdate]
+"""An evaluation and its result."""
 
 
 @dataclass(slots=True)
@@ -88,9 +97,9 @@ class DeviceEvaluations:
 
     def conditions(self) -> Iterator[HistoryCondition]:
         """Yield the conditions that need history."""
-        for evaluation in self.evaluations:
-            if not isinstance(evaluation.compiled.rule.condition, SilenceCondition):
-                yield evaluation.compiled.rule.condition
+        for item in self.evaluations:
+            if not isinstance(item.compiled.rule.condition, SilenceCondition):
+                yield item.compiled.rule.condition
 
     def decide_all(
         self,
@@ -99,38 +108,32 @@ class DeviceEvaluations:
         now: int,
         *,
         complete: bool,
-    ) -> Iterator[tuple[Evaluation, StateUpdate]]:
+    ) -> Iterator[Decision]:
         """Decide each evaluation by the rows that history had at `now` (ms).
 
         `missing` is the oldest message that is not stored yet. When the rows are not `complete`,
         newer ones follow.
         """
         self.must_wait = not complete
-        end, known = (
-            now if complete else stored[-1].ts,
-            dict[str, tuple[list[TimedValue], list[TimedValue]]](),
-        )
-        for evaluation, condition in zip(self.evaluations, self.conditions(), strict=True):
-            rule, check, state = (
-                evaluation.compiled.rule,
-                evaluation.compiled.check,
-                evaluation.state,
-            )
+        end = now if complete else stored[-1].ts
+        known: dict[str, tuple[list[TimedValue], list[TimedValue]]] = {}
+        for item, condition in zip(self.evaluations, self.conditions(), strict=True):
+            rule, check, state = item.compiled.rule, item.compiled.check, item.state
             source = getattr(condition, "property", state.id)
             if source not in known:
                 known[source] = (found := select_values(condition, stored)), drop_late(found)
             rows, timely = known[source]
-            if not (kept := not complete or contains_all(rows, evaluation.requested)):
-                timely = drop_late(rows := merge_values(rows, evaluation.requested))
+            if not (kept := not complete or contains_all(rows, item.requested)):
+                timely = drop_late(rows := merge_values(rows, item.requested))
             if missing is not None:
                 if any(row.sequence > missing.sequence for row in rows):
                     self.must_wait = True
                     continue
                 end = min(end, missing.received)
             if not state.changed:  # readings of requests before the rule was renamed count
-                begun = min((row.arrival for row in evaluation.requested), default=end)
+                begun = min((row.arrival for row in item.requested), default=end)
                 state = msgspec.structs.replace(state, begun=min(state.begun, begun))
-            start = find_start(evaluation.state, evaluation.oldest, evaluation.earliest, now)
+            start = item.find_start(now)
             if kept:
                 window = ReadingWindow(start, timely, now, complete)
                 after, changes = decide(rule, check, state, window, end)
@@ -138,14 +141,11 @@ class DeviceEvaluations:
                 after, changes = decide_without_history(rule, check, state, timely, end)
             if complete and timely is not rows:
                 counted = {row[:2] for row in timely}
-                _late.add(sum(row[:2] not in counted for row in evaluation.requested))
+                _late.add(sum(row[:2] not in counted for row in item.requested))
             if missing is not None and after.due is not None and after.due <= now:
                 self.must_wait = True
             folded = len(rows) - bisect_left(rows, (start.at,))
-            yield (
-                evaluation,
-                evaluation.to_update(after, changes, write=not complete or folded > FOLDED),
-            )
+            yield item, item.to_update(after, changes, write=not complete or folded > FOLDED)
 
 
 def merge_requests(

@@ -33,8 +33,9 @@ from libs.common.scheduling import FairScheduler
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.device.alarms import row_sources
-from services.device.alarms.decision import decide_silence, find_start
+from services.device.alarms.decision import decide_silence
 from services.device.alarms.evaluations import (
+    Decision,
     DeviceEvaluations,
     Evaluation,
     group_by_device,
@@ -50,7 +51,7 @@ from services.device.alarms.row_sources import (
 )
 from services.device.alarms.rule_index import compile_rule
 from services.device.alarms.rules import RuleStore
-from services.device.alarms.store import AlarmStore, StateUpdate
+from services.device.alarms.store import AlarmStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 
@@ -109,47 +110,36 @@ class Evaluator:
         ids = {rule for request in requests for rule in request.values}
         if not ids:
             return set()
-        rules = {
-            one: compile_rule(rule) for one, rule in (await self.rules.find_all(list(ids))).items()
-        }
-        evaluations = merge_requests(requests, rules)
+        rules = await self.rules.find_all(list(ids))
+        compiled = {rule_id: compile_rule(rule) for rule_id, rule in rules.items()}
+        evaluations = merge_requests(requests, compiled)
         requests.clear()  # frees up to many MiB
         await self._reload_states(evaluations)
         return await self._evaluate(tenant, evaluations)
 
     async def evaluate_due(self, tenant: str, due: Iterable[tuple[Rule, State]]) -> None:
         """Evaluate due states of a tenant; postpone those that must wait."""
-        now = now_ms()
-        evaluations = [
-            Evaluation(
-                compile_rule(rule),
-                state,
-                0 if (state.settles or sys.maxsize) <= now else sys.maxsize,
-            )
-            for rule, state in due
-        ]
-        states = [evaluation.state for evaluation in evaluations]
+        now, evaluations = now_ms(), list[Evaluation]()
+        for rule, state in due:
+            oldest = 0 if state.settles is not None and state.settles <= now else sys.maxsize
+            evaluations.append(Evaluation(compile_rule(rule), state, oldest))
+        states = [item.state for item in evaluations]
         waiting, later = await self._evaluate(tenant, evaluations), now_ms() + int(AGAIN * 1000)
         await self.alarms.postpone([(one, later) for one in states if one.device in waiting])
 
     async def _reload_states(self, evaluations: Collection[Evaluation]) -> None:
-        stored = await self.alarms.find_states([evaluation.state.id for evaluation in evaluations])
-        for evaluation in evaluations:
-            fresh = new_state(evaluation.compiled.rule, evaluation.state.device)
-            evaluation.state = stored.get(fresh.id, fresh)
+        stored = await self.alarms.find_states([item.state.id for item in evaluations])
+        for item in evaluations:
+            fresh = new_state(item.compiled.rule, item.state.device)
+            item.state = stored.get(fresh.id, fresh)
 
     async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> set[int]:
         """Evaluate states; return the devices whose requests must be delivered again."""
         until, waiting = time.monotonic() + LONGEST, set[int]()
-        ids = {evaluation.state.device for evaluation in evaluations}
+        states = [item.state for item in evaluations]
+        ids = {state.device for state in states}
         serials = {one.id: one.sn for one in await self.devices.lists.listed(tenant, ids)}
-        await self.alarms.end(
-            [
-                evaluation.state
-                for evaluation in evaluations
-                if evaluation.state.device not in serials
-            ]
-        )
+        await self.alarms.end([state for state in states if state.device not in serials])
         left = group_by_device(evaluations, serials)
         while left and time.monotonic() < until:
             some, left = left[:DEVICES], left[DEVICES:]
@@ -158,41 +148,32 @@ class Evaluator:
             settled = await self.alarms.apply_updates([one for each in decided for _, one in each])
             waiting.update(device.device for device in some if device.must_wait)
             for device, each in zip(some, decided, strict=True):
-                if overtaken := [
-                    evaluation for evaluation, one in each if one.before.id not in settled
-                ]:
+                if overtaken := [item for item, one in each if one.before.id not in settled]:
                     await self._reload_states(overtaken)
                     left.append(DeviceEvaluations(device.device, device.sn, overtaken))
         return waiting | {device.device for device in left}
 
-    async def _decide(self, device: DeviceEvaluations) -> list[tuple[Evaluation, StateUpdate]]:
+    async def _decide(self, device: DeviceEvaluations) -> list[Decision]:
         """Read history that the evaluations of a device need, and decide."""
         sources = {history_field(one) for one in device.conditions()}
         if not sources:
             return await self._decide_silences(device)
         stored, missing, complete = await self._read_history(device, sources)
-        found = list[tuple[Evaluation, StateUpdate]]()
+        found = list[Decision]()
         for one in device.decide_all(stored, missing, now_ms(), complete=complete):
             found.append(one)
             await asyncio.sleep(0)  # lets other tasks run between long decisions
         return found
 
-    async def _decide_silences(
-        self, device: DeviceEvaluations
-    ) -> list[tuple[Evaluation, StateUpdate]]:
+    async def _decide_silences(self, device: DeviceEvaluations) -> list[Decision]:
         if await self._find_unstored(device, 0) is not None:
             device.must_wait = True
             return []
         newest = (await self.latest.arrivals([device.device])).get(device.device)
         return [
-            (
-                evaluation,
-                evaluation.to_update(
-                    *decide_silence(condition, evaluation.state, newest, now_ms())
-                ),
-            )
-            for evaluation in device.evaluations
-            if isinstance(condition := evaluation.compiled.rule.condition, SilenceCondition)
+            (item, item.to_update(*decide_silence(condition, item.state, newest, now_ms())))
+            for item in device.evaluations
+            if isinstance(condition := item.compiled.rule.condition, SilenceCondition)
         ]
 
     async def _read_history(
@@ -203,14 +184,9 @@ class Evaluator:
         At least all rows up to the newest known change of the states are read.
         """
         now, after, missing, stored = now_ms(), 0, None, list[StoredReport]()
-        starts = [
-            find_start(evaluation.state, evaluation.oldest, evaluation.earliest, now)
-            for evaluation in device.evaluations
-        ]
-        known = max(
-            max(evaluation.state.newest, evaluation.state.at) for evaluation in device.evaluations
-        )
-        at, sequence = min(start.at for start in starts), 0
+        at = min(item.find_start(now).at for item in device.evaluations)
+        known = max(max(item.state.newest, item.state.at) for item in device.evaluations)
+        sequence = 0
         while True:
             found = await self._find_unstored(device, after)
             more = await self.history.since(sources, device.device, at, sequence)
@@ -224,10 +200,8 @@ class Evaluator:
             at, sequence = more[-1].ts, more[-1].sequence
 
     async def _find_unstored(self, device: DeviceEvaluations, after: int) -> UnstoredMessage | None:
-        requested = {
-            row.sequence for evaluation in device.evaluations for row in evaluation.requested
-        }
-        near = requested or {evaluation.state.sequence for evaluation in device.evaluations}
+        requested = {row.sequence for item in device.evaluations for row in item.requested}
+        near = requested or {item.state.sequence for item in device.evaluations}
         return await self.uplink.first(device.sn, after, near, requested)
 
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
@@ -240,9 +214,8 @@ class Evaluator:
         for model in set(found.values()):
             mine = [one for one in found if found[one] == model]
             named = [rule for rule in rules if rule.product == model or rule.device in mine]
-            await self.alarms.end(
-                await self.alarms.list_for_other_rules(mine, [rule.id for rule in named])
-            )
+            kept = [rule.id for rule in named]
+            await self.alarms.end(await self.alarms.list_for_other_rules(mine, kept))
             for rule in named:
                 if isinstance(rule.condition, SilenceCondition):
                     watched = mine if rule.device is None else [rule.device]

@@ -159,8 +159,8 @@ async def test_a_repeated_reply_is_taken_and_changes_nothing(world: World, sn: s
     ("body", "word"),
     [
         (b"{", "invalid reply"),
-        ({"commandId": 6, "status": "SUCCESS"}, "not a command of this device"),
-        ({"commandId": 99, "status": "SUCCESS"}, "not a command of this device"),
+        ({"commandId": 6, "status": "SUCCESS"}, "the device has no command"),
+        ({"commandId": 99, "status": "SUCCESS"}, "the device has no command"),
         ({"commandId": 5, "status": "DONE"}, "SUCCESS or FAILED"),
         ({"commandId": "five", "status": "SUCCESS"}, "commandId: must be an id"),
         ({"commandId": 2**64 - 1, "status": "SUCCESS"}, "commandId: must be an id"),

@@ -249,7 +249,7 @@ async def test_wait_stored_tells_of_what_is_refused_late(
     answers = [{"commandId": number, "status": "SUCCESS"} for number in (5, 6)]
     answer = (await device.post("reply", answers, wait="stored")).json()["data"]
     assert answer["accepted"] == 1
-    assert "not a command of this device" in answer["refused"][0]["reason"]
+    assert "the device has no command" in answer["refused"][0]["reason"]
     assert (await state(world, 5)).status == "SUCCESS"
 
 
