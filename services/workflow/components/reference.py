@@ -18,7 +18,7 @@ from services.workflow.nodes.base import AnyNode, Group, Node, Step
 
 Schema = dict[str, Any]
 
-_BEGIN = """# Nodes and their parameters
+_BEGIN = """# Flow nodes
 
 The contents of `data.parameters` of a node. [Flows](flows.md) explains how nodes work together.
 `GET /workflow/components/{name}` returns the same for editors. Texts may contain references:
@@ -61,7 +61,7 @@ def _table(shape: Schema) -> list[str]:
         return []
     needed = shape.get("required", [])
     rows = [_row(name, field, needed=name in needed) for name, field in fields.items()]
-    return ["| name | type | default | |", "|---|---|---|---|", *rows]
+    return ["| name | type | default | meaning |", "|---|---|---|---|", *rows]
 
 
 def _row(name: str, field: Schema, *, needed: bool) -> str:

@@ -1,4 +1,4 @@
-"""The designs of `docs/reference/flows.md` run, and its page tells what there is."""
+"""The designs on the page about flows run, and its numbers are those of the code."""
 
 import re
 from pathlib import Path
@@ -67,15 +67,15 @@ async def test_a_service_that_answers(workflow, guests, answer):
 
 
 async def test_the_page_names_every_node_type(workflow):
-    """And no other; entries are those that begin a flow."""
+    """The table of nodes has every node type and no other, and says which start a flow."""
     table = PAGE.partition("## Nodes")[2].partition("`GET ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+)", table, re.MULTILINE)
     nodes = {node.name: isinstance(node, Entry) for node in workflow.core.nodes.registry}
-    assert {name: verb == "begins" for name, verb in rows} == nodes
+    assert {name: verb == "starts" for name, verb in rows} == nodes
 
 
 def test_the_limits_of_the_page_are_those_of_the_code():
-    """Numbers that stand in two places."""
+    """Limits on the page equal the constants of the code."""
     limits, tenant = Limits(), TenantLimits()
     settings = WorkflowSettings(internal_public_key="", secrets_key="")
     assert f"| {MOST_NODES}, {MOST_EDGES} |" in PAGE
@@ -84,10 +84,10 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     quick = (QUICK * one for one in (tenant.each_runs, tenant.runs, limits.running))
     assert "| {}, {:,}, {:,} |".format(*quick) in PAGE
     waiting = f"{tenant.each_waiting_runs:,}, {tenant.waiting_runs:,}, {limits.waiting:,}"
-    assert f"| {waiting}; more are refused |" in PAGE
+    assert f"| {waiting}; more are rejected |" in PAGE
     assert (limits.running, limits.waiting) == (settings.flow_runs, settings.flow_runs_waiting)
     assert settings.flow_node_seconds == limits.node_seconds
     assert settings.flow_run_seconds == limits.run_seconds
     assert f"fails {settings.flow_failures} times in a row" in PAGE
-    assert f"kept for {settings.flow_log_days} days\nand {settings.flow_log_entries:,} runs" in PAGE
+    assert f"kept for {settings.flow_log_days} days and {settings.flow_log_entries:,} runs" in PAGE
     assert MOST_HOPS == 8
