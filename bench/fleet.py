@@ -32,7 +32,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.identity import PRINCIPAL_HEADER, Kind
 from libs.common.integrations import IntegrationHost
-from services.device.things.device_search import grams_of
+from services.device.things.device_search import extract_ngrams
 from services.management.builtin.direct import Direct
 
 DEVICES, GROUPS, TAGS, MODELS = 100_000, 1000, 50, 10
@@ -95,7 +95,7 @@ def _device(number: int, began: datetime) -> Json:
         "updatedAt": began + timedelta(minutes=_random.randrange(DEVICES)),
         "group": FIRST_GROUP + _random.randrange(GROUPS),
         "location": place,
-        "grams": grams_of(name, sn),
+        "grams": extract_ngrams(name, sn),
         "lastUpdateTime": 1_700_000_000_000 + number,
     }
 

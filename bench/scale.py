@@ -34,7 +34,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
 from libs.common.identity.device_keys import device_key_hash
 from libs.common.tsl import parse_document, to_wire
-from services.device.things.device_search import grams_of
+from services.device.things.device_search import extract_ngrams
 
 REGISTERED, CONNECTED, SWAPPED, ROTATED = 1_000_000, 10_000, 500, 100
 REPORTING, REPORTS, ROUNDS = 10, 30_000, 3
@@ -114,7 +114,7 @@ class Scale:
                 "createdAt": now,
                 "updatedAt": now,
                 "name": name,
-                "grams": grams_of(name, sn_of(number)),
+                "grams": extract_ngrams(name, sn_of(number)),
                 "description": "",
                 "project": f"project {number % 20}",
                 "tag": ["bench"],

@@ -15,7 +15,7 @@ from services.device.registry.products.template_library import (
     TEMPLATE,
     Archive,
     ArchiveInvalid,
-    loose,
+    find_templates,
 )
 from services.device.registry.products.template_parser import (
     Template,
@@ -77,7 +77,7 @@ def load_template(path: Path) -> tuple[str, Template]:
             name = path.resolve().name
             return name, read_template(TemplateFolder(path.resolve().parent), f"{name}/{TEMPLATE}")
         archive = Archive(path.read_bytes())
-        found = loose(archive, path.stem)
+        found = find_templates(archive, path.stem)
         if len(found) != 1:
             names = ", ".join(each.model for each in found[:5]) or "none"
             raise CommandError(

@@ -124,7 +124,7 @@ async def divide_values(database: Database) -> None:
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE]}}
     async for one in database["latest"].find(large, {"_id": 1}):
-        size = await LatestValues(database).divide(one["_id"])
+        size = await LatestValues(database).split(one["_id"])
         if size > MOST:
             text = "latest values of device %d have %d bytes, and it can add none beyond %d"
             log.warning(text, one["_id"], size, MOST)

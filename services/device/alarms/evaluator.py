@@ -138,7 +138,7 @@ class Evaluator:
         until, waiting = time.monotonic() + LONGEST, set[int]()
         states = [item.state for item in evaluations]
         ids = {state.device for state in states}
-        serials = {one.id: one.sn for one in await self.devices.lists.listed(tenant, ids)}
+        serials = {one.id: one.sn for one in await self.devices.queries.list_by_ids(tenant, ids)}
         await self.alarms.end([state for state in states if state.device not in serials])
         left = group_by_device(evaluations, serials)
         while left and time.monotonic() < until:
@@ -169,7 +169,7 @@ class Evaluator:
         if await self._find_unstored(device, 0) is not None:
             device.must_wait = True
             return []
-        newest = (await self.latest.arrivals([device.device])).get(device.device)
+        newest = (await self.latest.find_arrival_times([device.device])).get(device.device)
         return [
             (item, item.to_update(*decide_silence(condition, item.state, newest, now_ms())))
             for item in device.evaluations
@@ -206,7 +206,9 @@ class Evaluator:
 
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
         """Update rules and states of devices that are new, changed or deleted."""
-        found = {one.id: one.model for one in await self.devices.lists.listed(tenant, devices)}
+        found = {
+            one.id: one.model for one in await self.devices.queries.list_by_ids(tenant, devices)
+        }
         for gone in devices - found.keys():
             await self.rules.delete_for_device(tenant, gone)
             await self.alarms.delete_device(gone)
@@ -308,7 +310,7 @@ class DueStateSweep:
 
     async def _filter_silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
         """Return the states of silent devices; postpone the others."""
-        newest = await self.latest.arrivals([state.device for _, state in states])
+        newest = await self.latest.find_arrival_times([state.device for _, state in states])
         later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
         for rule, state in states:
             if isinstance(silence := rule.condition, SilenceCondition):
@@ -334,7 +336,7 @@ class DueStateSweep:
             await self.alarms.watch_silences(rule, [rule.device], rule.updated_at)
             return
         after = 0
-        while ids := await self.devices.lists.of_product(
+        while ids := await self.devices.queries.list_ids_of_product(
             rule.tenant, str(rule.product), after, SWEPT_STATES
         ):
             await self.alarms.watch_silences(rule, ids, rule.updated_at)

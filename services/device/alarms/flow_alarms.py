@@ -51,7 +51,7 @@ class FlowAlarmStore:
             done = await self._steps.find_one(step, session=session)
             if done is not None:
                 return ChangedAlarm(done["alarm"], done["changed"]), []
-            present = await self._devices.presence.with_ids([device_id], session)
+            present = await self._devices.presence.find_by_ids([device_id], session)
             if not present:
                 raise NotFound("the device does not exist", field="entity")
             change = self._raise_keyed if wanted.raised else self._clear_keyed
@@ -129,7 +129,7 @@ class FlowAlarms:
         ):
             if not 0 < len(text) <= most:
                 raise InvalidInput(f"must be 1 to {most} characters", field=field)
-        found = await self._directory.by_keys(wanted.tenant, [wanted.entity])
+        found = await self._directory.find_by_keys(wanted.tenant, [wanted.entity])
         if wanted.entity not in found:
             raise NotFound(f"entity {wanted.entity} does not exist", field="entity")
         thing = found[wanted.entity].thing

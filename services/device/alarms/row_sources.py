@@ -33,7 +33,7 @@ from services.device.telemetry.partitions import (
     history_key,
     partition_of,
 )
-from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, sequence_in
+from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, global_sequence
 
 CHUNK = 5000
 """Rows of one read."""
@@ -202,14 +202,14 @@ class UplinkReader:
     async def _first(
         self, stream: str, subject: str, after: int, stored: Container[int]
     ) -> UnstoredMessage | None:
-        sequence = max(after - sequence_in(stream, 0), 0)
+        sequence = max(after - global_sequence(stream, 0), 0)
         while True:
             request = {"seq": sequence + 1, "next_by_subj": subject}
             answer = await self._ask(stream, request)
             if answer is None:
                 return None
             sequence = answer.seq
-            if (known := sequence_in(stream, sequence)) not in stored:
+            if (known := global_sequence(stream, sequence)) not in stored:
                 return UnstoredMessage(known, to_ms(answer.time))
 
     async def _ask(self, stream: str, request: dict[str, object]) -> _Message | None:

@@ -28,7 +28,7 @@ from services.device.alarms.model import (
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
 from services.device.things.device_store import DeviceStore
 from services.device.things.product_store import ProductStore
-from services.device.things.visibility import seen
+from services.device.things.visibility import granted_condition
 
 DELETED_MS = 60_000
 """Time that a deleted rule stays, so that every process reads the deletion."""
@@ -262,11 +262,11 @@ class AlarmRules:
         return {"product": body.product}
 
     async def _may_see(self, principal: Principal, grants: Grants, device_id: int) -> bool:
-        found = await self.devices.lists.listed(principal.tenant, [device_id])
+        found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
         return any(grants.device(one.id, one.integration, one.group) for one in found)
 
     async def _visible_ids(self, tenant: str, grants: Grants) -> list[int]:
-        return await self.devices.lists.ids_that(tenant, seen(grants))
+        return await self.devices.queries.list_granted_ids(tenant, granted_condition(grants))
 
 
 def _evaluation_key(rule: Rule) -> tuple[Any, ...]:

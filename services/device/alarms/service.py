@@ -106,7 +106,7 @@ class AlarmService:
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
             device_id = body.device_id
-            found = await self.devices.lists.listed(principal.tenant, [device_id])
+            found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
             if not any(grants.device(one.id, one.integration, one.group) for one in found):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
@@ -177,7 +177,9 @@ class AlarmService:
         if grants.everything:
             return {}
         granted = grants.resources
-        inside = await self.devices.lists.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
+        inside = await self.devices.queries.list_granted_ids(
+            tenant, {"group": {"$in": list(granted.groups)}}
+        )
         devices = {"device": {"$in": [*granted.devices, *inside]}}
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 

@@ -276,7 +276,7 @@ class AlarmStore:
         return [one for one in decisions if revisions.get(one.before.id, 0) == one.before.revision]
 
     async def _present(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
-        found = await self._devices.presence.with_ids(set(ids), session)
+        found = await self._devices.presence.find_by_ids(set(ids), session)
         return {one.id: one for one in found}
 
     async def _write(

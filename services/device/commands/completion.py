@@ -24,7 +24,7 @@ from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.events import confirmed_entry, finished_entry
 from services.device.commands.model import OPEN, Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
-from services.device.telemetry.batch import GoodReport
+from services.device.telemetry.batch import ValidReport
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.folded_values import BEYOND
 from services.device.telemetry.latest_values import LatestValues
@@ -74,7 +74,7 @@ class CommandCompletion(CommandCloser):
         if command.closed_by is None:
             return f"command {command_id} expired before this reply"
         if command.closed_by != uplink.key:
-            await self.reports.store_repetition(uplink)
+            await self.reports.count_duplicate(uplink)
         return None
 
     async def _refusal(
@@ -85,7 +85,7 @@ class CommandCompletion(CommandCloser):
         except InvalidValues as error:
             return str(error)
         properties = _confirmed(command, thing) or {}
-        names = (await self.latest.beyond([(thing.id, received, properties)])).get(thing.id)
+        names = (await self.latest.find_oversized([(thing.id, received, properties)])).get(thing.id)
         return f"{', '.join(sorted(names))} {BEYOND}" if names else None
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
@@ -109,16 +109,16 @@ class CommandCompletion(CommandCloser):
                 settings = thing.tsl.readable(dict(command.settings()))
                 await self.commands.confirm_profile(thing.id, list(settings.items()), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self.devices.notes.provisioned(thing.id, session)
+                await self.devices.reported_state.mark_provisioned(thing.id, session)
             written.extend(await self.outbox.add(entries, session))
             return True
 
-        closed = await self.reports.store_confirmed(uplink, thing, properties, close_command)
+        closed = await self.reports.store_reply(uplink, thing, properties, close_command)
         if closed:
             await self.outbox.relay(written)
         return closed
 
-    async def confirm_by_reports(self, reports: Sequence[GoodReport]) -> None:
+    async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
         """Close property updates whose values stored reports show.
 
         Repeating it changes nothing. No report shows a write-only value, so commands that set one
@@ -127,14 +127,14 @@ class CommandCompletion(CommandCloser):
         awaited = await self.commands.coded.list_awaited({report.thing.id for report in reports})
         if not awaited:
             return
-        by_thing: dict[int, list[GoodReport]] = defaultdict(list)
+        by_thing: dict[int, list[ValidReport]] = defaultdict(list)
         for report in reports:
             by_thing[report.thing.id].append(report)
         for command in awaited:
             if command.kind == "SET_PROPERTIES" and not command.write_only:
                 await self._confirm(command, by_thing[command.thing_id])
 
-    async def _confirm(self, command: Command, reports: Sequence[GoodReport]) -> None:
+    async def _confirm(self, command: Command, reports: Sequence[ValidReport]) -> None:
         wanted: dict[str, Any] = command.payload["properties"]
         since = to_ms(command.created_at)
         shown = {
@@ -145,7 +145,7 @@ class CommandCompletion(CommandCloser):
             if key in wanted and matches(value, wanted[key])
         }
         if shown and len(await self.commands.coded.add_shown(command, shown)) == len(wanted):
-            provisioned = self.devices.notes.provisioned
+            provisioned = self.devices.reported_state.mark_provisioned
             await self.commands.end(
                 command,
                 "SUCCESS",

@@ -58,7 +58,7 @@ class BatchConfigurator:
         found = await self.devices.find_all(principal.tenant, ids)
         seen = [one for one in found if grants.device(one.id, one.integration, one.group)]
         drafts: list[Draft] = []
-        things = await self.things.things(seen)
+        things = await self.things.build_things(seen)
         checked = await self.commands.check_properties([(thing, properties) for thing in things])
         for thing, draft in zip(things, checked, strict=True):
             if isinstance(draft, Draft):
@@ -94,7 +94,7 @@ class DeviceCommands:
         """
         device = await self.devices.find(principal, device_id)
         commands, total = await self.store.page(device, statuses, skip, limit)
-        tsl = (await self.things.thing(device)).tsl
+        tsl = (await self.things.build_thing(device)).tsl
         return (command.readable_by(tsl) async for command in commands), total
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
@@ -116,7 +116,7 @@ class DeviceCommands:
         return await self.commands.call_thing_service(principal, thing, service_id, inputs)
 
     async def _thing(self, principal: Principal, device_id: int) -> Thing:
-        return await self.things.thing(await self.devices.find(principal, device_id))
+        return await self.things.build_thing(await self.devices.find(principal, device_id))
 
 
 Commands = NamedDependency[DeviceCommands]

@@ -132,7 +132,7 @@ class CommandCarrier:
         """Return the device as its integration knows it; read it for a repetition."""
         name, model = command.profile.name, command.profile.model
         if additional is None:
-            device = await self.devices.with_id(command.thing_id)
+            device = await self.devices.find_by_id(command.thing_id)
             name, model = (device.name, device.model) if device else ("", "")
             additional = device.additional if device else None
         return DeviceRef(
@@ -193,7 +193,9 @@ class Delivery:
         )
         if not waiting:
             return len(due)
-        devices = await self.devices.presence.standing({command.thing_id for command in waiting})
+        devices = await self.devices.presence.find_delivery_states(
+            {command.thing_id for command in waiting}
+        )
         for command in waiting:
             if command.thing_id not in devices:
                 await self.commands.end(command, "FAILED", DELETED.text, DELETED.code)

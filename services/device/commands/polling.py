@@ -61,8 +61,8 @@ class CommandPolls:
 
     async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:
         """Return open commands of a device; wait up to `wait` seconds for the first."""
-        thing = await self._things.speaking(principal, sn)
-        await self._presence.heard(thing)
+        thing = await self._things.find_sender(principal, sn)
+        await self._presence.record_contact(thing)
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:
             while await self._is_owned_as(thing):
@@ -76,7 +76,7 @@ class CommandPolls:
 
     async def _is_owned_as(self, thing: Thing) -> bool:
         """Return whether the device has the same owner: only then is the key still valid."""
-        known = (await self._things.by_sn([thing.sn])).get(thing.sn)
+        known = (await self._things.find_by_sn([thing.sn])).get(thing.sn)
         ours = (thing.id, thing.application_id)
         return known is not None and (known.id, known.application_id) == ours
 

@@ -67,7 +67,7 @@ class CommandService:
     ) -> Command:
         """Issue a property update to a device; one invalid value rejects the update."""
         return await self.update_thing(
-            principal, await self.things.visible(principal, device_id), properties
+            principal, await self.things.get_thing(principal, device_id), properties
         )
 
     async def update_thing(
@@ -84,7 +84,7 @@ class CommandService:
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Issue a call of a service in the device's TSL."""
-        thing = await self.things.visible(principal, device_id)
+        thing = await self.things.get_thing(principal, device_id)
         return await self.call_thing_service(principal, thing, service_id, inputs)
 
     async def call_thing_service(
@@ -158,7 +158,7 @@ class CommandService:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
-        thing = await self.things.thing(device)
+        thing = await self.things.build_thing(device)
         named = (wire.type or "").upper()
         kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
         check_layout(kind, wire)
@@ -169,7 +169,7 @@ class CommandService:
 
         Settings of open commands override confirmed and reported values.
         """
-        thing = await self.things.visible(principal, device_id)
+        thing = await self.things.get_thing(principal, device_id)
         if thing.device_type == "GATEWAY":
             values = await self.store.profile(thing.id)
             pending = await self.store.pending_settings([thing.id], "SET_PROFILE")
@@ -187,7 +187,7 @@ class CommandService:
         if command is None:
             raise NotFound(f"task {task_id} does not exist", field="taskId", code="task_not_found")
         with suppress(NotFound):  # the device may have been deleted
-            thing = await self.things.visible(principal, command.thing_id)
+            thing = await self.things.get_thing(principal, command.thing_id)
             command = command.readable_by(thing.tsl)
         return describe(command)
 
@@ -195,7 +195,7 @@ class CommandService:
         self, principal: Principal, ids: Sequence[int], request: CreateTasks
     ) -> list[Draft]:
         """Return drafts of a configuration; an error names the device that rejects it."""
-        things = await self.things.all_visible(principal, ids)
+        things = await self.things.find_all_visible(principal, ids)
         current = await self._current(things.values())
         drafts = []
         for one in ids:
@@ -218,7 +218,7 @@ class CommandService:
         """
         ids = [thing.id for thing in things]
         pending = await self.store.pending_settings(ids, "SET_PROPERTIES", session)
-        latest = await self.latest.of(ids, session)
+        latest = await self.latest.find_values(ids, session)
         return {
             thing.id: thing.tsl.readable({**latest.get(thing.id, {}), **pending.get(thing.id, {})})
             for thing in things

@@ -150,7 +150,7 @@ class AdvancedFilter:
         self.things.tests.append(lambda thing: (thing.integration in named) != negated)
 
     async def _add_groups(self, values: Sequence[str], names: NameResolver) -> None:
-        groups = await names.groups.with_names(names.tenant, values)
+        groups = await names.groups.find_ids(names.tenant, values)
         self.things.conditions.append({"group": {"$in": groups}})
         self.things.tests.append(lambda thing: thing.group in groups)
 

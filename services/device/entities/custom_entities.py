@@ -34,11 +34,11 @@ from services.device.entities.schemas import CreateEntity, DeleteEntities, Entit
 from services.device.entities.service import EntityService, entity_meta, entity_not_found
 from services.device.entities.tags import TagStore
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import Entity, EntityThing, of_thing, tsl_fields
+from services.device.members.entity import Entity, EntityThing, thing_from_document, tsl_fields
 from services.device.members.members import Member
 from services.device.telemetry.latest_values import LatestValues
-from services.device.things.deleted_things import RemovedThings
-from services.device.things.thing_store import OwnThings
+from services.device.things.deleted_things import DeletedThings
+from services.device.things.thing_store import ThingStore
 
 MembersChange = Callable[[list[Member]], list[Member]]
 """Returns the new members of a thing."""
@@ -52,7 +52,7 @@ class CustomEntityStore:
     def __init__(
         self,
         mongo: Mongo,
-        own: OwnThings,
+        own: ThingStore,
         latest: LatestValues,
         limits: LimitsCache,
         ids: IdAllocator,
@@ -61,7 +61,7 @@ class CustomEntityStore:
         self._own = own
         self._latest = latest
         self._ids = ids
-        self._removed = RemovedThings(mongo.database)
+        self._removed = DeletedThings(mongo.database)
         self._quota = Quota(own.collection, limits, "records", integration=SYSTEM)
 
     async def add(self, tenant: str, identifier: str, root: Member) -> Document:
@@ -154,7 +154,7 @@ class CustomEntityStore:
         async def delete_entities(session: Session) -> list[Document]:
             found = await self._own.delete(query, session)
             gone = [document["_id"] for document in found]
-            await self._latest.forget_all(gone, session)
+            await self._latest.delete_values(gone, session)
             await self._removed.add(gone, session)
             return found
 
@@ -217,7 +217,7 @@ class CustomEntities:
             document, member = await self.store.add_child(
                 principal.tenant, body.parent_identifier, lambda number: build_member(body, number)
             )
-        return entity_meta(Entity(of_thing(document), member))
+        return entity_meta(Entity(thing_from_document(document), member))
 
     async def update(self, principal: Principal, entity_id: int, body: UpdateEntity) -> None:
         """Rename an entity; set the attributes of a custom property.
@@ -225,7 +225,7 @@ class CustomEntities:
         Attributes of other entities follow their TSL.
         """
         entity = await self.entities.find(principal, entity_id)
-        if not entity.customized:
+        if not entity.is_custom:
             await self.entities.rename(principal.tenant, entity, body.name)
             return
         number = number_of(entity_id)
@@ -248,8 +248,8 @@ class CustomEntities:
 
         The service of a flow rejects the request: it is deleted with its flow.
         """
-        found = await self.directory.by_ids(principal.tenant, distinct_ids(body.entity_ids))
-        custom = {key: entity for key, entity in found.items() if entity.customized}
+        found = await self.directory.find_by_ids(principal.tenant, distinct_ids(body.entity_ids))
+        custom = {key: entity for key, entity in found.items() if entity.is_custom}
         for entity in custom.values():
             if entity.thing.flow is not None:
                 raise InvalidInput(
@@ -277,7 +277,7 @@ class CustomEntities:
     async def remove_flow_service(self, wanted: RemoveFlowService) -> FlowServiceAnswer:
         """Delete the service of a flow, if it exists."""
         known = await self.store.remove_flow_service(wanted.tenant, wanted.flow_id)
-        gone = _entity_ids(of_thing(known)) if known else []
+        gone = _entity_ids(thing_from_document(known)) if known else []
         await self.tags.forget(gone)
         await self.grants.forget_entities(wanted.tenant, gone)
         return FlowServiceAnswer()

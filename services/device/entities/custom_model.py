@@ -14,7 +14,7 @@ from libs.common.tsl import TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_SIZE
 from services.device.entities.schemas import MOST_OPTIONS, CreateEntity
 from services.device.members.members import Member
-from services.device.members.values import Unread, read_value
+from services.device.members.values import UnreadableValue, convert_value
 
 FIELD = "value_attribute"
 _ALL = ("unit", "format")
@@ -63,8 +63,8 @@ def _text(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: Any, *, whole: bool) -> int | float:
-    number = read_value("LONG" if whole else "DOUBLE", value)
-    if isinstance(number, Unread) or abs(number) > _GREATEST:
+    number = convert_value("LONG" if whole else "DOUBLE", value)
+    if isinstance(number, UnreadableValue) or abs(number) > _GREATEST:
         kind = "an integer" if whole else "a number"
         raise _attribute_error(name, f"must be {kind}", _INVALID if name == "min" else None)
     return cast("int | float", number)

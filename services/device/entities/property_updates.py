@@ -19,14 +19,14 @@ from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member
 from services.device.members.values import (
     ValueFault,
+    convert_value,
+    integration_fault,
     integration_refusal,
-    put,
-    read_value,
-    refusal,
-    said_of,
+    multiple_error,
+    set_value,
     value_faults,
 )
-from services.device.telemetry.reporter import OwnReport, Reporter
+from services.device.telemetry.reporter import Reporter, ThingReport
 
 FIELD = "exchange"
 
@@ -82,7 +82,7 @@ class ServiceCall:
         if member is None:
             self.inputs[name] = value
         elif value is not None or not member.attribute.get("optional"):
-            put(self.inputs, name.split("."), read_value(member.value_type, value))
+            set_value(self.inputs, name.split("."), convert_value(member.value_type, value))
 
 
 Settable = Callable[[Entity], bool]
@@ -96,7 +96,7 @@ def is_settable_by_users(entity: Entity) -> bool:
 
 def is_settable_by_flows(entity: Entity) -> bool:
     """Return whether flows may set an entity: also custom read-only properties."""
-    return entity.member.writable or (entity.customized and entity.member.type == "PROPERTY")
+    return entity.member.writable or (entity.is_custom and entity.member.type == "PROPERTY")
 
 
 def collect_updates(
@@ -114,14 +114,14 @@ def collect_updates(
         entity = entities.get(key)
         if entity is None or not settable(entity):
             continue
-        value = read_value(entity.member.value_type, given)
+        value = convert_value(entity.member.value_type, given)
         if entity.secret and value in (None, ""):
             found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
             continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
             continue
         update = found.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
-        put(update.values, entity.reported_path, value)
+        set_value(update.values, entity.reported_path, value)
     return _require_any(list(found.values()))
 
 
@@ -167,12 +167,12 @@ class FlowUpdate:
     dry_run: bool = False
     """Whether to check the values only."""
     error: ThingwayError | None = None
-    reports: list[OwnReport] = field(default_factory=list)
+    reports: list[ThingReport] = field(default_factory=list)
 
     @property
     def custom(self) -> bool:
         """Return whether all its entities are custom."""
-        return all(entity.customized for entity in self.entities.values())
+        return all(entity.is_custom for entity in self.entities.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class EntityWriter:
             else:
                 others.append((update.thing, found))
         if faults:
-            raise refusal(FIELD, faults)
+            raise multiple_error(FIELD, faults)
         if dry_run:
             return
         if drafts:
@@ -267,17 +267,17 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     if member is None:
         return integration_refusal(FIELD, error)
     key = member_key(thing.key, name)
-    return refusal(FIELD, [said_of(key, member, error.code, error.message)])
+    return multiple_error(FIELD, [integration_fault(key, member, error.code, error.message)])
 
 
-def _reports(flow_update: FlowUpdate) -> Iterable[OwnReport]:
+def _reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
         values = _check_settings(update)
         if isinstance(values, InvalidInput):
-            raise refusal(FIELD, update.faults(values.faults))
+            raise multiple_error(FIELD, update.faults(values.faults))
         thing = update.thing.record
         if readable := thing.tsl.readable(values):
-            yield OwnReport(thing, readable, flow_update.hops)
+            yield ThingReport(thing, readable, flow_update.hops)
 
 
 def _check_settings(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:

@@ -35,7 +35,7 @@ from services.device.entities.custom_entities import CustomEntities
 from services.device.entities.property_updates import EntityWriter, FlowUpdate, is_settable_by_flows
 from services.device.entities.service import ValueReader, without_times
 from services.device.entities.service_calls import EntityCaller
-from services.device.members.directory import EntityDirectory, own_integrations, split_keys
+from services.device.members.directory import EntityDirectory, integrations_in, split_keys
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
 
@@ -69,18 +69,18 @@ class EntityRpc:
         _check_size("ids", wanted.ids)
         found: dict[int, Entity] = {}
         if wanted.ids:
-            found = await self.directory.by_ids(wanted.tenant, wanted.ids)
+            found = await self.directory.find_by_ids(wanted.tenant, wanted.ids)
         if wanted.keys:
             parts = split_keys(wanted.keys)
-            await self.integration_things.complete(wanted.tenant, own_integrations(parts))
-            by_key = await self.directory.by_parts(wanted.tenant, parts)
+            await self.integration_things.ensure_all(wanted.tenant, integrations_in(parts))
+            by_key = await self.directory.find_by_parts(wanted.tenant, parts)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_to_resolved, found.values())))
 
     async def read(self, wanted: ReadEntities) -> EntityValues:
         """Return latest values; None for an entity without a value."""
         _check_size("keys", wanted.keys)
-        found = await self.directory.by_keys(wanted.tenant, wanted.keys)
+        found = await self.directory.find_by_keys(wanted.tenant, wanted.keys)
         latest = await self.values.find_values(wanted.tenant, found.values())
         return EntityValues(
             {
@@ -99,7 +99,7 @@ class EntityRpc:
         for one in wanted.updates:
             keys[one.tenant].update(one.exchange)
         found = {
-            tenant: await self.directory.by_keys(tenant, some, records=True)
+            tenant: await self.directory.find_by_keys(tenant, some, records=True)
             for tenant, some in keys.items()
         }
         updates = [_update(one, found[one.tenant]) for one in wanted.updates]
@@ -135,7 +135,7 @@ class EntityRpc:
 
         Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
-        found = await self.directory.by_keys(wanted.tenant, wanted.exchange, records=True)
+        found = await self.directory.find_by_keys(wanted.tenant, wanted.exchange, records=True)
         missing = _missing(wanted.exchange, found)
         if missing:
             raise missing

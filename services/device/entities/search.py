@@ -50,14 +50,19 @@ from services.device.entities.service import (
     without_times,
 )
 from services.device.entities.tags import EntityTags
-from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeys
-from services.device.members.directory import EntityDirectory, Models
+from services.device.members.device_keys import KEY_DESCRIPTION, KEY_NAME, FirstKeyReader
+from services.device.members.directory import EntityDirectory, ModelMembers
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
-from services.device.things.device_queries import DeviceLists
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, ModelKey
-from services.device.things.visibility import NOTHING, Condition, seen, seen_in_parts
+from services.device.things.visibility import (
+    NOTHING,
+    Condition,
+    disjoint_conditions,
+    granted_condition,
+)
 
 MOST_WITH_EVENTS = 200
 """Rows of a page up to which events have outputs: each kind needs a query."""
@@ -70,8 +75,8 @@ ShownIntegrations = Mapping[str, IntegrationSummary]
 class EntitySearch:
     """Searches entities for users."""
 
-    devices: DeviceLists
-    models: Models
+    devices: DeviceQueries
+    models: ModelMembers
     directory: EntityDirectory
     grants: GrantReader
     integrations: Integrations
@@ -79,7 +84,7 @@ class EntitySearch:
     groups: GroupStore
     tags: EntityTags
     values: ValueReader
-    first_keys: FirstKeys
+    first_keys: FirstKeyReader
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -88,7 +93,7 @@ class EntitySearch:
 
         Either has at most `MAX_ENTITIES`; `page_size` of a page says how many it may have.
         """
-        await self.integration_things.complete(principal.tenant)
+        await self.integration_things.ensure_all(principal.tenant)
         integrations = await self.integrations.known()
         page = await self._page(await self._build_request(principal, body, integrations), body)
         show = partial(self._show_rows, principal.tenant, integrations)
@@ -101,13 +106,13 @@ class EntitySearch:
         self, principal: Principal, body: AdvancedSearch
     ) -> Streamed[Page[ShownEntity]]:
         """Stream entities that match all column filters, with latest values."""
-        await self.integration_things.complete(principal.tenant)
+        await self.integration_things.ensure_all(principal.tenant)
         integrations = await self.integrations.known()
         names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
         found = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = found.ids
         if found.keys is not None:
-            known = await self.directory.by_keys(principal.tenant, found.keys)
+            known = await self.directory.find_by_keys(principal.tenant, found.keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
         asked = SearchRequest(
@@ -150,7 +155,7 @@ class EntitySearch:
     async def _excluded_ids(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
         if found.excluded_key is None:
             return found.excluded_ids
-        known = await self.directory.by_keys(tenant, [found.excluded_key])
+        known = await self.directory.find_by_keys(tenant, [found.excluded_key])
         return found.excluded_ids.union(entity.id for entity in known.values())
 
     async def _build_request(
@@ -158,7 +163,7 @@ class EntitySearch:
     ) -> SearchRequest:
         ids = None if body.entity_ids is None else distinct_ids(body.entity_ids)
         if body.entity_keys is not None:
-            known = await self.directory.by_keys(principal.tenant, body.entity_keys)
+            known = await self.directory.find_by_keys(principal.tenant, body.entity_keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
         keyword = None
@@ -228,19 +233,21 @@ class EntitySearch:
         """
         none = asked.customized or asked.ids is not None
         visible = (
-            [] if none else [[part, *asked.conditions] for part in seen_in_parts(asked.grants)]
+            []
+            if none
+            else [[part, *asked.conditions] for part in disjoint_conditions(asked.grants)]
         )
         whole: list[Condition] = []
         integrations: Sequence[str] = ()
         keyed = asked.keyword is not None and bool(visible)
         if asked.keyword is not None and visible:
-            integrations = await self.devices.integrations(asked.tenant)
+            integrations = await self.devices.list_integrations(asked.tenant)
             whole = asked.keyword.device_conditions(integrations)
         everyone, matching = await asyncio.gather(
             self._count(asked.tenant, visible, fresh=fresh),
             self._count(asked.tenant, _split_disjoint(visible, whole), fresh=fresh),
         )
-        models = await self.models.of(asked.tenant, everyone.keys())
+        models = await self.models.find(asked.tenant, everyone.keys())
         wanted = {model: asked.select_members(members) for model, members in models.items()}
         pools = WantedMembers(
             wanted, asked.order, asked.keyword, negated=asked.negated, excluded_ids=lost
@@ -257,7 +264,7 @@ class EntitySearch:
             (tail, await self._count(asked.tenant, [[*part, end] for part in parts], fresh=fresh))
             for tail, end in ends.items()
         ]
-        conditions = [seen(asked.grants), *asked.conditions]
+        conditions = [granted_condition(asked.grants), *asked.conditions]
         if keyed and not asked.negated:
             conditions += _matching_any([*whole, *ends.values()], pools, everyone)
         devices = DeviceSelection(
@@ -275,7 +282,7 @@ class EntitySearch:
         """
         found: Counter[ModelKey] = Counter()
         counts = await asyncio.gather(
-            *(self.devices.count_models(tenant, part, anew=fresh) for part in parts)
+            *(self.devices.count_models(tenant, part, fresh=fresh) for part in parts)
         )
         for models in counts:
             found.update(models)

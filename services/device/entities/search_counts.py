@@ -183,12 +183,12 @@ class ListedEntities:
     async def find_counted(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
         found = await self.find_by_ids(sorted(self._asked.excluded_ids))
-        return [one for one in found if one.thing.device and one.thing.seen_with(self._grants)]
+        return [one for one in found if one.thing.device and one.thing.is_visible_to(self._grants)]
 
     async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
         """Return matching entities by id."""
-        found = await self._directory.by_ids(self._asked.tenant, ids)
-        rows = [one for one in found.values() if self._customized in (None, one.customized)]
+        found = await self._directory.find_by_ids(self._asked.tenant, ids)
+        rows = [one for one in found.values() if self._customized in (None, one.is_custom)]
         things = {one.thing.id: one.thing for one in rows}
         wanted = set(found)
         return [one for one in self._matching(things.values()) if one.id in wanted]
@@ -196,14 +196,18 @@ class ListedEntities:
     async def _find_non_devices(self) -> list[Entity]:
         """Return entities of things that are no devices, and of single grants."""
         condition = self._condition()
-        things = await self._directory.others(self._asked.tenant, condition) if condition else []
+        things = (
+            await self._directory.find_other_things(self._asked.tenant, condition)
+            if condition
+            else []
+        )
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
-            known = await self._directory.things(self._asked.tenant, single) if single else {}
+            known = await self._directory.find_things(self._asked.tenant, single) if single else {}
             things += [
                 thing
                 for thing in known.values()
-                if thing.device and not thing.seen_with(self._grants)
+                if thing.device and not thing.is_visible_to(self._grants)
             ]
         return self._matching(things)
 
@@ -236,4 +240,4 @@ class ListedEntities:
 
     def _is_visible(self, entity: Entity) -> bool:
         """Return whether the user may see it; custom entities need a function."""
-        return self._customs if entity.customized else entity.seen_with(self._grants)
+        return self._customs if entity.is_custom else entity.is_visible_to(self._grants)

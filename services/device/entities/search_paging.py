@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from libs.common.identity.grants import Grants
 from services.device.entities.advanced_search import Group, Order
 from services.device.entities.search_counts import WantedMembers
-from services.device.members.entity import Entity, EntityThing, of_device
+from services.device.members.entity import Entity, EntityThing, thing_from_device
 from services.device.members.members import Member, MemberSet
-from services.device.things.device_queries import DeviceLists
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.visibility import Condition, hint
+from services.device.things.visibility import Condition, index_hint
 
 MAX_NAMED_MODELS = 50
 """Maximum models in a query for devices."""
@@ -58,7 +58,7 @@ class SearchResult:
         return self.sizes.total() + len(self.listed)
 
 
-async def read_page(lists: DeviceLists, cut: SearchResult, skip: int, limit: int) -> list[Entity]:
+async def read_page(lists: DeviceQueries, cut: SearchResult, skip: int, limit: int) -> list[Entity]:
     """Return up to `limit` entities behind the first `skip`.
 
     Raises `OutdatedCounts` when cached counts turn out to be wrong.
@@ -86,8 +86,8 @@ async def read_page(lists: DeviceLists, cut: SearchResult, skip: int, limit: int
 class _GroupReader:
     """Reads one group of a search."""
 
-    def __init__(self, lists: DeviceLists, cut: SearchResult, group: Group) -> None:
-        self._lists = lists
+    def __init__(self, lists: DeviceQueries, cut: SearchResult, group: Group) -> None:
+        self._queries = lists
         self._order = cut.order
         self._devices = cut.devices
         self._may_be_outdated = cut.may_be_outdated
@@ -133,18 +133,18 @@ class _GroupReader:
 
     def _walk_devices(self, conditions: list[Condition], skip: int, expected: int) -> Walk:
         order = self._order.stored_order()
-        return self._lists.walk(
+        return self._queries.iterate(
             self._devices.tenant,
             conditions,
             order,
             skip=skip,
             expected=expected,
-            hint=hint(self._devices.grants, order),
+            hint=index_hint(self._devices.grants, order),
         )
 
     async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> Walk:
         """Walk over the devices of each integration, in the order of names."""
-        found = await self._lists.integrations(self._devices.tenant)
+        found = await self._queries.list_integrations(self._devices.tenant)
         for integration in self._order.sorted_integrations(found):
             one = [*conditions, {"integration": integration}]
             async with aclosing(self._walk_devices(one, 0, expected)) as devices:
@@ -188,7 +188,7 @@ class _GroupReader:
                     raise OutdatedCounts
                 if model not in self._pools:
                     continue
-                thing = of_device(device, devices.models[model])
+                thing = thing_from_device(device, devices.models[model])
                 members = devices.pools.matching_members(self._group, model, thing)
                 if members:
                     yield thing, members

@@ -27,7 +27,7 @@ from services.device.entities.schemas import (
     ShownEntity,
     WorkflowRef,
 )
-from services.device.members.directory import EntityDirectory, own_integrations, split_keys
+from services.device.members.directory import EntityDirectory, integrations_in, split_keys
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.integration_things import IntegrationThings
 from services.device.telemetry.device_events import EventStore
@@ -75,7 +75,7 @@ class ValueReader:
         """Return the reported top-level properties of entities, by thing."""
         things = {one.thing.id for one in entities}
         keys = {one.reported_path[0] for one in entities}
-        return await self.latest.entries(things, keys=keys) if things else {}
+        return await self.latest.find_entries(things, keys=keys) if things else {}
 
     async def find_events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
         """Return the outputs of the newest event of each kind, by thing."""
@@ -95,7 +95,7 @@ class ValueReader:
 
     async def _last(self, thing: EntityThing, name: str) -> Document | None:
         oldest = await self.retention.oldest(thing.tenant, thing.model)
-        return await self.event_store.last(thing.id, name.removesuffix("@event"), oldest)
+        return await self.event_store.find_newest(thing.id, name.removesuffix("@event"), oldest)
 
     async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
         devices = await self.devices.find_all(tenant, ids)
@@ -164,12 +164,12 @@ class EntityService:
         Every user may see custom entities. Unknown and hidden entities are left out, so that a
         dashboard with such an entity shows the others.
         """
-        found = await self.directory.by_ids(principal.tenant, ids)
+        found = await self.directory.find_by_ids(principal.tenant, ids)
         rows = [found[key] for key in ids if key in found]
         if all(map(_is_shared, rows)):
             return rows
         grants = await self.grants.of(principal)
-        return [one for one in rows if _is_shared(one) or one.seen_with(grants)]
+        return [one for one in rows if _is_shared(one) or one.is_visible_to(grants)]
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
         """Return the visible ones of some entities, at least one.
@@ -191,15 +191,17 @@ class EntityService:
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must name 1 to {MOST_KEYS} entities", field="exchange")
         parts = split_keys(keys)
-        await self.integration_things.complete(principal.tenant, own_integrations(parts))
-        found = await self.directory.by_parts(principal.tenant, parts, records=True)
+        await self.integration_things.ensure_all(principal.tenant, integrations_in(parts))
+        found = await self.directory.find_by_parts(principal.tenant, parts, records=True)
         shared = {key: one for key, one in found.items() if _is_shared(one)}
         if len(shared) == len(keys):
             return shared
         grants = (
             await self.grants.of(principal) if shared else await self._require_grants(principal)
         )
-        return {key: one for key, one in found.items() if key in shared or one.seen_with(grants)}
+        return {
+            key: one for key, one in found.items() if key in shared or one.is_visible_to(grants)
+        }
 
     async def _require_grants(self, principal: Principal) -> Grants:
         grants = await self.grants.of(principal)
@@ -236,7 +238,7 @@ class EntityService:
 
         A dashboard may contain entities that some of its users may not see, or that do not exist.
         """
-        entities = await self.directory.by_ids(principal.tenant, [entity_id])
+        entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
         seen = await self._filter_visible(principal, entities)
         found = LatestValue() if not seen else (await self._latest(principal.tenant, seen))[0]
         return EntityStatus(
@@ -251,7 +253,7 @@ class EntityService:
     ) -> Streamed[dict[str, LatestValue]]:
         """Stream the latest values of visible entities, by id."""
         seen = await self._filter_visible(
-            principal, await self.directory.by_ids(principal.tenant, ids)
+            principal, await self.directory.find_by_ids(principal.tenant, ids)
         )
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
@@ -264,7 +266,7 @@ class EntityService:
         self, principal: Principal, entities: Mapping[int, Entity]
     ) -> list[Entity]:
         grants = await self.grants.of(principal)
-        return [one for one in entities.values() if _is_shared(one) or one.seen_with(grants)]
+        return [one for one in entities.values() if _is_shared(one) or one.is_visible_to(grants)]
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
         entries = await self.values.find_values(tenant, entities)
@@ -319,7 +321,7 @@ def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary])
     """Return the row of an entity in a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)
-    above = None if member.parent is None else thing.at(member.parent)
+    above = None if member.parent is None else thing.find_member_at(member.parent)
     return ShownEntity(
         entity_id=str(entity.id),
         entity_key=entity.key,
@@ -330,7 +332,7 @@ def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary])
         entity_access_mod=member.access_mod,
         entity_parent_name=above.name if above else None,
         entity_description=member.description,
-        entity_is_customized=entity.customized,
+        entity_is_customized=entity.is_custom,
         entity_created_at=thing.created_at,
         entity_updated_at=thing.updated_at,
         device_id=str(thing.id) if thing.device else None,
@@ -350,7 +352,7 @@ def entity_meta(entity: Entity) -> EntityMeta:
         id=str(entity.id),
         key=entity.key,
         value_attribute=member.attribute,
-        customized=entity.customized,
+        customized=entity.is_custom,
         device_id=str(thing.id) if thing.device else None,
         device_name=thing.name,
         created_at=thing.created_at,

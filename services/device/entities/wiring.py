@@ -101,7 +101,7 @@ def wire_entities(
     handlers = EntityHandlers(
         entities=service,
         entity_search=EntitySearch(
-            devices.lists,
+            devices.queries,
             members.models,
             directory,
             clients.grants,

@@ -49,7 +49,7 @@ class CodecCache:
             if read + CODEC_SECONDS <= now:
                 old.append(key)
         if old:
-            heads = await self._products.frame_heads(old)
+            heads = await self._products.find_frame_settings(old)
             for key in old:
                 version, days = heads.get(key, ("", None))
                 codec = await self._codec(key, found[key], version)

@@ -39,7 +39,7 @@ from services.device.lorawan.schemas import (
     TryCodec,
 )
 from services.device.things.codec_model import Codec, CodecFailed
-from services.device.things.errors import built_in, codec_not_found
+from services.device.things.errors import codec_not_found, product_is_built_in
 from services.device.things.product_model import (
     CodecExample,
     HistoryRequest,
@@ -48,7 +48,7 @@ from services.device.things.product_model import (
     codec_of,
 )
 from services.device.things.product_store import ProductStore
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 
 LATEST_MS = 2**53 - 1
 """A test accepts past readings of any time: frames in documents are old."""
@@ -72,7 +72,7 @@ def history_request_error(request: HistoryRequest | None) -> InvalidInput:
 class CodecService:
     """Imports, tests and stores codecs; they run in `workers` only."""
 
-    def __init__(self, products: ProductStore, tsls: Tsls, workers: CodecWorkers) -> None:
+    def __init__(self, products: ProductStore, tsls: TslStore, workers: CodecWorkers) -> None:
         self._products = products
         self._codecs = products.codecs
         self._tsls = tsls
@@ -94,7 +94,7 @@ class CodecService:
         """
         tenant = principal.tenant
         if model.lower() == GENERIC:
-            raise built_in(model)
+            raise product_is_built_in(model)
         product = await self._products.get(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)
         stored = await self.validate(tenant, body, tsl.document)
@@ -132,7 +132,7 @@ class CodecService:
     async def healing(self, principal: Principal, model: str) -> Healing:
         """Return the healing settings of a product; raise `NotFound`."""
         codec = await self.get(principal, model)
-        setting = await self._products.healing(principal.tenant, model)
+        setting = await self._products.find_healing(principal.tenant, model)
         request = codec.history
         return Healing(
             on=setting.on,
@@ -156,7 +156,7 @@ class CodecService:
                 stored.history = await self._history_request(tenant, codec_of(stored), tsl.document)
             if stored.history is None or stored.history.fault:
                 raise history_request_error(stored.history)
-            if not await self._products.put_judged(tenant, model, stored):
+            if not await self._products.update_history_request(tenant, model, stored):
                 raise Conflict(
                     "the codec was changed at the same time: read it and repeat the request",
                     field="model",

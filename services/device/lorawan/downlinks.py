@@ -134,7 +134,9 @@ class DownlinkStateRpc:
 
     async def on_downlink_state(self, integration: str, report: SendDownlinkState) -> Acknowledged:
         """Store a state, and publish the reply that it implies; raise `NotFound`."""
-        device = await self.devices.with_identifier(report.tenant, integration, report.identifier)
+        device = await self.devices.find_by_identifier(
+            report.tenant, integration, report.identifier
+        )
         if device is None:
             raise NotFound(
                 f"{integration} has no device {report.identifier[:64]}", field="identifier"
@@ -149,8 +151,8 @@ class DownlinkStateRpc:
             raise _unknown(report)
         end = _build_reply(command, report)
         if end is not None and command.status in OPEN:
-            thing = await self.things.thing(device)
-            await self.reporter.say(thing, "reply", msgspec.json.encode(end), report.downlink)
+            thing = await self.things.build_thing(device)
+            await self.reporter.send(thing, "reply", msgspec.json.encode(end), report.downlink)
         return Acknowledged()
 
 

@@ -22,7 +22,7 @@ from services.device.lorawan.frame_store import (
     document_of,
     split_repeated,
 )
-from services.device.telemetry.batch import Batch, GoodReport, KeptFrame, Refused
+from services.device.telemetry.batch import Batch, KeptFrame, RefusedUplink, ValidReport
 from services.device.telemetry.events import holds_write_only
 from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.retention import Retention
@@ -46,7 +46,7 @@ class _ParsedFrame(msgspec.Struct, frozen=True):
     ts: int
 
 
-_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | Refused]
+_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RefusedUplink]
 """Results of codecs by the sequence of the uplink."""
 
 
@@ -72,7 +72,7 @@ class CodecFrameDecoder(FrameDecoder):
         next call. With `wait` no codec is late.
         """
         tenants: dict[str, list[tuple[Uplink, Thing]]] = defaultdict(list)
-        for uplink, thing in batch.unread:
+        for uplink, thing in batch.undecoded:
             tenants[thing.tenant].append((uplink, thing))
         asked = {
             tenant: asyncio.ensure_future(self._decode_tenant(tenant, some))
@@ -88,11 +88,11 @@ class CodecFrameDecoder(FrameDecoder):
                 self._late.setdefault(tenant, []).append(task)
             else:
                 answers |= task.result()
-        unread, batch.unread = batch.unread, []
+        unread, batch.undecoded = batch.undecoded, []
         for uplink, thing in unread:
             if thing.tenant in late:
-                batch.unread.append((uplink, thing))
-            elif isinstance(answer := answers[uplink.sequence], Refused):
+                batch.undecoded.append((uplink, thing))
+            elif isinstance(answer := answers[uplink.sequence], RefusedUplink):
                 batch.refused.append(answer)
             else:
                 self._add_result(batch, *answer)
@@ -117,7 +117,9 @@ class CodecFrameDecoder(FrameDecoder):
             try:
                 frame = _frame(uplink.payload)
             except INVALID_JSON as error:
-                answers[uplink.sequence] = Refused(uplink, f"is not a valid frame: {error}", thing)
+                answers[uplink.sequence] = RefusedUplink(
+                    uplink, f"is not a valid frame: {error}", thing
+                )
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
             ts = frame_time(frame.ts, uplink.received, kept_ms)
@@ -166,9 +168,9 @@ class CodecFrameDecoder(FrameDecoder):
     ) -> None:
         uplink, thing, ts = one.uplink, one.thing, one.ts
         if judged.reason:
-            batch.refused.append(Refused(uplink, judged.reason, thing, judged.faults))
+            batch.refused.append(RefusedUplink(uplink, judged.reason, thing, judged.faults))
         elif judged.properties:
-            report = GoodReport(uplink, thing, ts, judged.properties, judged.faults)
+            report = ValidReport(uplink, thing, ts, judged.properties, judged.faults)
             batch.reports.append(report)
         kept = KeptFrame(
             uplink=uplink,
@@ -187,7 +189,7 @@ class CodecFrameDecoder(FrameDecoder):
 def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
     """Mark frames that repeat another one of the batch, or a stored one."""
     batch.frames, repeated = split_repeated(batch.frames, stored)
-    batch.remove_repeated(repeated)
+    batch.remove_duplicates(repeated)
 
 
 def decoder_stamp(version: str, thing: Thing) -> str:

@@ -9,7 +9,7 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Document
 from services.device.lorawan.frame_store import FrameStore, frame_of
 from services.device.lorawan.schemas import FindFrames, FoundFrames, FramePage, FrameRecord
-from services.device.telemetry.history import Window, Windows, encode_key
+from services.device.telemetry.history import KeyRange, KeyRangeResolver, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
 
 VALUES_TOGETHER = 32
@@ -22,7 +22,7 @@ class FrameService:
 
     store: FrameStore
     partitions: Partitions
-    windows: Windows
+    key_ranges: KeyRangeResolver
 
     async def page(
         self,
@@ -33,30 +33,32 @@ class FrameService:
         size: int,
         key: str | None,
     ) -> FramePage:
-        """A page for an application; raises as `Windows`."""
-        window = await self.windows.of_application(principal, device_id, start, end, key)
-        records, following = await self._page(window, size)
+        """A page for an application; raises as `KeyRangeResolver`."""
+        key_range = await self.key_ranges.resolve_for_application(
+            principal, device_id, start, end, key
+        )
+        records, following = await self._page(key_range, size)
         return FramePage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindFrames) -> FoundFrames:
-        """A page for a user; raises as `Windows`."""
+        """A page for a user; raises as `KeyRangeResolver`."""
         bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, *bounds)
-        records, following = await self._page(window, wanted.page_size)
+        key_range = await self.key_ranges.resolve_for_user(principal, device_id, *bounds)
+        records, following = await self._page(key_range, wanted.page_size)
         return FoundFrames(content=records, next_key=following)
 
-    async def _page(self, window: Window, size: int) -> tuple[list[FrameRecord], str | None]:
-        tsl = (await self.windows.things.thing(window.device)).tsl
+    async def _page(self, key_range: KeyRange, size: int) -> tuple[list[FrameRecord], str | None]:
+        tsl = (await self.key_ranges.things.build_thing(key_range.device)).tsl
 
         async def with_values(rows: Sequence[Document]) -> list[tuple[Document, Document | None]]:
-            found = await self.partitions.at(bytes(row["_id"]) for row in rows)
+            found = await self.partitions.find_properties(bytes(row["_id"]) for row in rows)
             values = [found.get(bytes(row["_id"])) for row in rows]
             return [
                 (row, None if one is None else tsl.readable(one))
                 for row, one in zip(rows, values, strict=True)
             ]
 
-        rows = self.store.list_before(window.first, window.last, size + 1)
+        rows = self.store.list_before(key_range.first, key_range.last, size + 1)
         shown, last = await cut_page(map_batches(rows, with_values, VALUES_TOGETHER), size, _record)
         return shown, None if last is None else encode_key(last[0]["_id"])
 

@@ -131,7 +131,7 @@ def document_of(frame: KeptFrame) -> Document:
         if frame.reason:
             document["w"] = frame.reason
         if frame.past:
-            document["h"] = [key for key, _ in frame.remembered()]
+            document["h"] = [key for key, _ in frame.past_readings()]
     return document
 
 

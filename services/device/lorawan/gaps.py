@@ -20,7 +20,7 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import FindGaps, FoundGaps, GapPage, GapRecord, GapState
-from services.device.telemetry.history import Window, Windows, encode_key
+from services.device.telemetry.history import KeyRange, KeyRangeResolver, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
@@ -195,7 +195,7 @@ class GapService:
 
     frames: FrameStore
     gaps: GapStore
-    windows: Windows
+    key_ranges: KeyRangeResolver
 
     async def page(
         self,
@@ -206,20 +206,22 @@ class GapService:
         size: int,
         key: str | None,
     ) -> GapPage:
-        """A page for an application; raises as `Windows`."""
-        window = await self.windows.of_application(principal, device_id, start, end, key)
-        records, following = await self._page(window, size)
+        """A page for an application; raises as `KeyRangeResolver`."""
+        key_range = await self.key_ranges.resolve_for_application(
+            principal, device_id, start, end, key
+        )
+        records, following = await self._page(key_range, size)
         return GapPage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindGaps) -> FoundGaps:
-        """A page for a user; raises as `Windows`."""
+        """A page for a user; raises as `KeyRangeResolver`."""
         bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        window = await self.windows.of_user(principal, device_id, *bounds)
-        records, following = await self._page(window, wanted.page_size)
+        key_range = await self.key_ranges.resolve_for_user(principal, device_id, *bounds)
+        records, following = await self._page(key_range, wanted.page_size)
         return FoundGaps(content=records, next_key=following)
 
-    async def _page(self, window: Window, size: int) -> tuple[list[GapRecord], str | None]:
-        device, first, last, continued = window
+    async def _page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
+        device, first, last, continued = key_range
         if not continued:  # a gap may reach beyond the end
             after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)
             last = after[0].key if after else last

@@ -140,11 +140,16 @@ class Healer:
 
     async def steps(self, tenant: str) -> Steps:
         """Check the devices of a tenant's products with healing, a batch at a time."""
-        for product in await self.products.all_healing(tenant):
+        for product in await self.products.list_healing(tenant):
             last = 0
-            while ids := await self.devices.lists.of_product(tenant, product.model, last, DEVICES):
+            while ids := await self.devices.queries.list_ids_of_product(
+                tenant, product.model, last, DEVICES
+            ):
                 last = ids[-1]
-                latest, heals = await self.latest.times(ids), await self.store.find_all(ids)
+                latest, heals = (
+                    await self.latest.find_report_times(ids),
+                    await self.store.find_all(ids),
+                )
                 for one in ids:
                     await self._attempt(
                         product, heals.get(one, HealingState(id=one)), latest.get(one, 0)
@@ -243,7 +248,7 @@ class Healer:
             await self.gaps.remove(gap)
             return True
         most = 4 * (missing + len(late))
-        times = await self.partitions.times(thing_id, gap.start + 1, gap.end - 1, most)
+        times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, most)
         found = len(times - {one.ts for one in late})
         await self.gaps.change(gap, missing=missing, found=found)
         if found >= missing:
@@ -292,7 +297,7 @@ class Healer:
     ) -> Draft | None:
         """Return the request for a gap; None when the device's TSL rejects it."""
         within = dict(zip(("start_time", "end_time"), gap.gap.request_range() or (), strict=True))
-        thing = await self.things.thing(device)
+        thing = await self.things.build_thing(device)
         try:
             return self.commands.check_call(thing, product.service, within)
         except InvalidInput as error:

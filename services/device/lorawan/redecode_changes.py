@@ -13,8 +13,8 @@ from libs.common.bus.publishing import chunks
 from libs.common.store.mongo import Document, key_range
 from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import Difference
-from services.device.telemetry.batch import past_key
-from services.device.telemetry.events import holds_write_only, reported
+from services.device.telemetry.batch import past_reading_key
+from services.device.telemetry.events import holds_write_only, reported_event
 from services.device.telemetry.partitions import KEY, partition_of
 from services.device.things.model import Thing
 
@@ -124,7 +124,7 @@ def is_plain(row: Document, judged: DecodeResult) -> bool:
 def expected_records(key: bytes, judged: DecodeResult) -> dict[bytes, Document]:
     """Return the records that history must have of a frame, by key."""
     thing_id = KEY.unpack(key)[0]
-    wanted = {past_key(thing_id, one): one.properties for one in judged.past}
+    wanted = {past_reading_key(thing_id, one): one.properties for one in judged.past}
     return wanted | ({key: judged.properties} if judged.properties else {})
 
 
@@ -175,5 +175,5 @@ def redecoded_event(
     """Return the event of a report; its id differs by codec version."""
     _, ts, sequence = KEY.unpack(key)
     event_id = f"c-{version[:12]}-{thing.id}-{ts}-{sequence}"
-    event = reported(thing, ts, properties, event_id, now)
+    event = reported_event(thing, ts, properties, event_id, now)
     return OutboxEntry(event.subject, event.payload)

@@ -20,8 +20,8 @@ from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob, RedecodeStore
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import MOST_TOLD
-from services.device.telemetry.device_facts import Facts
-from services.device.telemetry.folded_values import Reported, Rewritten
+from services.device.telemetry.device_fields import DeviceFieldUpdater
+from services.device.telemetry.folded_values import Reported, RewrittenHistory
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import (
     KEY,
@@ -66,7 +66,7 @@ class RedecodeWorker:
     devices: DeviceStore
     things: ThingDirectory
     latest: LatestValues
-    facts: Facts
+    device_fields: DeviceFieldUpdater
     partitions: Partitions
     settled_ms: int = SETTLED_MS
 
@@ -129,13 +129,15 @@ class RedecodeWorker:
     async def _things(self, job: RedecodeJob, ids: list[int]) -> dict[int, Thing]:
         """Return the devices that still have the product's model, by id."""
         devices = await self.devices.find_all(job.tenant, ids)
-        some = await self.things.things([one for one in devices if one.model == job.model])
+        some = await self.things.build_things([one for one in devices if one.model == job.model])
         return {thing.id: thing for thing in some}
 
     async def _next(self, job: RedecodeJob) -> list[int]:
         if job.devices is not None:
             return [one for one in job.devices if one > job.last_device][:DEVICES]
-        return await self.devices.lists.of_product(job.tenant, job.model, job.last_device, DEVICES)
+        return await self.devices.queries.list_ids_of_product(
+            job.tenant, job.model, job.last_device, DEVICES
+        )
 
     async def _finish_pass(self, job: RedecodeJob) -> None:
         if job.dry or job.is_second_pass:
@@ -165,7 +167,7 @@ class RedecodeWorker:
         Changes to `interrupted` devices are unknown, so all their values are recalculated.
         """
         for one in found.keys() & lost:
-            entries = (await self.latest.entries([one])).get(one, {})
+            entries = (await self.latest.find_entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
             found[one].changed_times |= await self.redecoder.frames.find_times(one, known_times)
         times = {
@@ -178,7 +180,7 @@ class RedecodeWorker:
         weeks = await self.partitions.collections()
         await self.latest.rebuild(
             {
-                one: Rewritten(
+                one: RewrittenHistory(
                     partial(self._reports, things[one], weeks),
                     rewritten,
                     None if one in lost else found[one].changed_properties,
@@ -186,7 +188,7 @@ class RedecodeWorker:
                 for one, rewritten in times.items()
             }
         )
-        await self.facts.renew({one: things[one] for one in times}, times)
+        await self.device_fields.rewrite({one: things[one] for one in times}, times)
 
     async def _reports(
         self, thing: Thing, weeks: list[Collection], newest: int | None

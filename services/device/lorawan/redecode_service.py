@@ -16,9 +16,9 @@ from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, DuplicateKey
 from services.device.lorawan.schemas import SHOWN, Difference, Redecode, StartRedecode
 from services.device.telemetry.partitions import history_key
-from services.device.things.device_queries import DeviceLists
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.errors import codec_not_found
-from services.device.things.product_store import ProductStore, identity_of
+from services.device.things.product_store import ProductStore, product_id
 
 REDECODES = "redecodes"
 KEPT = 30
@@ -85,7 +85,7 @@ class RedecodeStore:
     async def forget_values(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
         """Remove the differences of devices from the last job of a product."""
         await self._jobs.update_one(
-            {"_id": identity_of(tenant, model)},
+            {"_id": product_id(tenant, model)},
             {"$pull": {"differences": {"device": {"$in": list(device_ids)}}}},
         )
 
@@ -104,7 +104,7 @@ class RedecodeStore:
 
     async def find(self, tenant: str, model: str) -> Redecode | None:
         """Return the last job of a product, or None."""
-        found = await self._jobs.find_one({"_id": identity_of(tenant, model)})
+        found = await self._jobs.find_one({"_id": product_id(tenant, model)})
         return msgspec.convert(found, Redecode) if found else None
 
     async def tenants(self, settled_ms: int) -> list[str]:
@@ -123,7 +123,7 @@ class RedecodeStore:
 
     async def stop(self, tenant: str, model: str) -> bool:
         """Stop the job of a product; return False when none is running."""
-        return await self._end({"_id": identity_of(tenant, model)}, "STOPPED")
+        return await self._end({"_id": product_id(tenant, model)}, "STOPPED")
 
     async def end(self, job: RedecodeJob, state: str, **more: Any) -> None:
         """End a running job."""
@@ -188,7 +188,7 @@ def _due(settled_ms: int) -> Document:
 class RedecodeService:
     """Operations on re-decode jobs, which a background worker runs."""
 
-    def __init__(self, store: RedecodeStore, products: ProductStore, lists: DeviceLists) -> None:
+    def __init__(self, store: RedecodeStore, products: ProductStore, lists: DeviceQueries) -> None:
         self._store = store
         self._products = products
         self._lists = lists
@@ -207,7 +207,7 @@ class RedecodeService:
         devices = sorted(set(body.devices)) or None
         now = now_ms()
         job = RedecodeJob(
-            identity=dict(identity_of(tenant, model)),
+            identity=dict(product_id(tenant, model)),
             state="RUNNING",
             dry=body.dry,
             tell=body.tell,
@@ -240,5 +240,5 @@ class RedecodeService:
         return await self.get(principal, model)
 
     async def _total(self, tenant: str, model: str) -> int:
-        counted = await self._lists.counted_models(tenant)
+        counted = await self._lists.count_models_by_integration(tenant)
         return sum(one.devices for one in counted if one.model.model == model)

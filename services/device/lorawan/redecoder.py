@@ -137,7 +137,7 @@ class Redecoder:
         return looked, plain
 
     async def _find_history(self, frames: Iterable[DecodedFrame]) -> dict[bytes, Document]:
-        return await self.partitions.at(
+        return await self.partitions.find_properties(
             bytes(key) for row, _ in frames for key in (row["_id"], *row.get("h", ()))
         )
 

@@ -94,7 +94,7 @@ class FrameRpc:
                 if thing is not None
             ]
         )
-        await self.presence.heard_all(one for one in things if one)
+        await self.presence.record_contacts(one for one in things if one)
         return FramesAnswer(
             [
                 RefusedFrame(index=index, reason=_unknown(integration, one.identifier))
@@ -110,15 +110,15 @@ class FrameRpc:
             raise NotFound(_unknown(integration, told.identifier), field="identifier")
         now = now_ms()
         ts = frame_time(told.ts, now, retention_ms=now)
-        await self.devices.notes.facts([(thing.id, *_fact(told, ts))])
-        await self.presence.heard(thing)
+        await self.devices.reported_state.write_fields([(thing.id, *_fact(told, ts))])
+        await self.presence.record_contact(thing)
         return Acknowledged()
 
     async def _things(
         self, integration: str, told: Sequence[SentFrame | SendLinkState]
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
-        found = await self.directory.by_sn({one.identifier for one in told}, DEVICE_SECONDS)
+        found = await self.directory.find_by_sn({one.identifier for one in told}, DEVICE_SECONDS)
         return [
             thing
             if (thing := found.get(one.identifier)) is not None

@@ -27,7 +27,7 @@ from services.device.lorawan.redecode_service import RedecodeService, RedecodeSt
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.rpc import FrameRpc
 from services.device.settings import Clients
-from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.ports import FrameDecoder
@@ -145,7 +145,7 @@ def wire_lorawan(
         devices=devices,
         things=directory,
         latest=latest,
-        facts=Facts(devices, latest, products),
+        device_fields=DeviceFieldUpdater(devices, latest, products),
         partitions=telemetry.direct_partitions,
     )
     healer = Healer(
@@ -164,9 +164,9 @@ def wire_lorawan(
     )
     handlers = LorawanHandlers(
         codec_service=codecs.service,
-        redecodes=RedecodeService(redecodes, products, devices.lists),
-        frames=FrameService(frames, telemetry.partitions, telemetry.windows),
-        gaps=GapService(frames, gaps, telemetry.windows),
+        redecodes=RedecodeService(redecodes, products, devices.queries),
+        frames=FrameService(frames, telemetry.partitions, telemetry.key_ranges),
+        gaps=GapService(frames, gaps, telemetry.key_ranges),
     )
     return LorawanPackage(
         redecodes=redecodes,

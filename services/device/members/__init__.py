@@ -1,5 +1,6 @@
-"""Members: what a TSL, or what a device has sent, has for entities; and the entities they are.
+"""Members and entities of things.
 
-Products number their members here, ingest notes shapes, consoles and flows find entities by id and
-by key. There is no row for an entity anywhere.
+Members come from a TSL or from reports of a device of the open product. This package numbers the
+members of products, records shapes during ingest, and finds entities by id and key. Entities are
+not stored.
 """

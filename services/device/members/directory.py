@@ -1,4 +1,4 @@
-"""Finds entities by id and by key."""
+"""Finds the members of models, and entities by id and by key."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,66 +7,73 @@ from functools import lru_cache
 from libs.common.store.mongo import Database, Document
 from libs.common.things import GENERIC, SYSTEM, KeyParts, number_of, split_key, thing_of
 from libs.common.tsl import Tsl
-from services.device.members.entity import Entity, EntityThing, of_device, of_thing
-from services.device.members.members import MemberSet, marks_of, members_of
+from services.device.members.entity import (
+    Entity,
+    EntityThing,
+    thing_from_device,
+    thing_from_document,
+)
+from services.device.members.members import MemberSet, members_of, number_keys
 from services.device.members.shapes import ShapeStore, members_of_shape
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import ListedDevice, ModelKey, Thing
-from services.device.things.specifications import MemberRegistry, TslKey, Tsls, owner_of
+from services.device.things.specifications import MemberRegistry, TslKey, TslStore, owner_of
 from services.device.things.thing_store import names_of
 from services.device.things.visibility import Condition
 
 KEPT = 100_000
-"""Most members that are kept, of all models together; one takes half a KiB."""
+"""Cached members of all models together; one takes half a KiB."""
 
 _NONE = MemberSet(())
 
 
-class Models:
-    """Gives members of models; those of a version are read once, for as long as it stays."""
+class ModelMembers:
+    """Finds the members of models and caches them."""
 
-    def __init__(self, database: Database, tsls: Tsls) -> None:
+    def __init__(self, database: Database, tsls: TslStore) -> None:
         self._tsls = tsls
         self._shapes = ShapeStore(database)
         self._registry = MemberRegistry(database)
         self._known: OrderedDict[tuple[str, str, str | Tsl], MemberSet] = OrderedDict()
-        """By tenant, product and TSL; those of a shape without a tenant, by its name."""
+        """By tenant, product and TSL; by name, without a tenant, for shapes."""
         self._size = 0
 
-    async def of(
+    async def find(
         self, tenant: str, keys: Iterable[ModelKey], known: Mapping[TslKey, Tsl] | None = None
     ) -> dict[ModelKey, MemberSet]:
-        """The members of each model; none for what is gone.
+        """Return the members of each model; deleted models have none.
 
-        `known` are the TSLs of all versions among them, when they have just been looked up.
+        If given, `known` are the current TSLs of all versions among them.
         """
         wanted = set(keys)
-        shapes = await self._of_shapes({one.shape for one in wanted if one.shape})
-        versions = {(tenant, one.model, one.version) for one in wanted if one.model != GENERIC}
+        shapes = await self._find_by_shapes({key.shape for key in wanted if key.shape})
+        versions = {(tenant, key.model, key.version) for key in wanted if key.model != GENERIC}
         tsls = known or await self._tsls.find_all(versions)
-        declared = {version: await self._of_tsl(version, tsls[version]) for version in versions}
+        declared = {
+            version: await self._find_by_tsl(version, tsls[version]) for version in versions
+        }
         return {
-            one: _renamed(
-                shapes.get(one.shape) or declared.get((tenant, one.model, one.version), _NONE),
-                one.names,
+            key: _renamed(
+                shapes.get(key.shape) or declared.get((tenant, key.model, key.version), _NONE),
+                key.names,
             )
-            for one in wanted
+            for key in wanted
         }
 
-    async def _of_tsl(self, version: TslKey, tsl: Tsl) -> MemberSet:
+    async def _find_by_tsl(self, version: TslKey, tsl: Tsl) -> MemberSet:
         tenant, model, _ = version
         members = self._known.get((tenant, model, tsl))
         if members is None:
-            marks = marks_of(tsl.document)
+            keys = number_keys(tsl.document)
             owner = owner_of(tenant, model)
             members = members_of(
-                tsl.document, await self._registry.numbers(owner, marks) if marks else {}
+                tsl.document, await self._registry.assign_numbers(owner, keys) if keys else {}
             )
         self._keep((tenant, model, tsl), members)
         return members
 
-    async def _of_shapes(self, shapes: set[str]) -> dict[str, MemberSet]:
+    async def _find_by_shapes(self, shapes: set[str]) -> dict[str, MemberSet]:
         found: dict[str, MemberSet] = {}
         missing: list[str] = []
         for shape in shapes:
@@ -101,37 +108,37 @@ Things = dict[tuple[str, str], EntityThing]
 
 
 class EntityDirectory:
-    """Entities of a tenant; looks at no grants."""
+    """Finds the entities of a tenant, regardless of grants."""
 
-    def __init__(self, devices: DeviceStore, things: ThingDirectory, models: Models) -> None:
+    def __init__(self, devices: DeviceStore, things: ThingDirectory, models: ModelMembers) -> None:
         self._devices = devices
         self._things = things
         self._models = models
 
-    async def by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
-        """The entities of `ids`; what is unknown is missing."""
-        things = await self.things(tenant, {thing_of(entity_id) for entity_id in ids})
+    async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
+        """Return the entities with these ids; unknown ids are missing."""
+        things = await self.find_things(tenant, {thing_of(entity_id) for entity_id in ids})
         found: dict[int, Entity] = {}
         for entity_id in ids:
             thing = things.get(thing_of(entity_id))
-            member = thing.numbered(number_of(entity_id)) if thing else None
+            member = thing.find_member(number_of(entity_id)) if thing else None
             if thing and member:
                 found[entity_id] = Entity(thing, member)
         return found
 
-    async def by_keys(
+    async def find_by_keys(
         self, tenant: str, keys: Iterable[str], *, records: bool = False
     ) -> dict[str, Entity]:
-        """The entities of `keys`; what is unknown is missing.
+        """Return the entities with these keys; unknown keys are missing.
 
-        With `records` each thing has what reports and commands need of it.
+        With `records` the things hold the record that reports and commands need.
         """
-        return await self.by_parts(tenant, split_keys(keys), records=records)
+        return await self.find_by_parts(tenant, split_keys(keys), records=records)
 
-    async def by_parts(
+    async def find_by_parts(
         self, tenant: str, parts: Mapping[str, KeyParts], *, records: bool = False
     ) -> dict[str, Entity]:
-        """The same of keys that have been taken apart."""
+        """Return entities like `find_by_keys`, for keys that are split already."""
         wanted: dict[bool, dict[str, set[str]]] = {True: defaultdict(set), False: defaultdict(set)}
         for split in parts.values():
             identifier, _ = _place(split)
@@ -144,33 +151,33 @@ class EntityDirectory:
         for key, split in parts.items():
             identifier, path = _place(split)
             thing = things[split.device is not None].get((split.integration, identifier))
-            member = thing.at(path) if thing else None
+            member = thing.find_member_at(path) if thing else None
             if thing and member:
                 found[key] = Entity(thing, member)
         return found
 
-    async def things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
-        """The things of `ids`; what is unknown is missing."""
+    async def find_things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
+        """Return the things with these ids; unknown ids are missing."""
         wanted = list(ids)
-        devices = await self._devices.lists.listed(tenant, wanted)
-        things = await self.of_devices(tenant, devices)
-        things += await self.others(tenant, {"_id": {"$in": wanted}})
+        devices = await self._devices.queries.list_by_ids(tenant, wanted)
+        things = await self.build_things(tenant, devices)
+        things += await self.find_other_things(tenant, {"_id": {"$in": wanted}})
         return {thing.id: thing for thing in things}
 
-    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
-        """The things that are no devices and meet a condition."""
-        found = await self._things.own.find({"tenant": tenant, **condition})
-        return list(map(of_thing, found))
+    async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
+        """Return the things that are not devices and meet a condition."""
+        found = await self._things.store.find({"tenant": tenant, **condition})
+        return list(map(thing_from_document, found))
 
-    async def of_devices(
+    async def build_things(
         self, tenant: str, devices: Sequence[ListedDevice], loaded: Sequence[Thing] = ()
     ) -> list[EntityThing]:
-        """The things that devices of a tenant are; `loaded` are their records, if wanted."""
+        """Return the things of devices of a tenant; `loaded` are their records, if given."""
         tsls = {(thing.tenant, thing.model, thing.tsl_version): thing.tsl for thing in loaded}
-        models = await self._models.of(tenant, (device.model_key for device in devices), tsls)
+        models = await self._models.find(tenant, (device.model_key for device in devices), tsls)
         records: Sequence[Thing | None] = loaded or [None] * len(devices)
         return [
-            of_device(device, models[device.model_key], record)
+            thing_from_device(device, models[device.model_key], record)
             for device, record in zip(devices, records, strict=True)
         ]
 
@@ -181,12 +188,14 @@ class EntityDirectory:
         loaded: list[Thing] = []
         for integration, identifiers in wanted.items():
             if records:
-                whole = await self._devices.with_identifiers(tenant, integration, identifiers)
+                whole = await self._devices.find_by_identifiers(tenant, integration, identifiers)
                 devices += whole
-                loaded += await self._things.things(whole)
+                loaded += await self._things.build_things(whole)
             else:
-                devices += await self._devices.lists.listed_with(tenant, integration, identifiers)
-        things = await self.of_devices(tenant, devices, loaded)
+                devices += await self._devices.queries.list_by_identifiers(
+                    tenant, integration, identifiers
+                )
+        things = await self.build_things(tenant, devices, loaded)
         return {(thing.integration, thing.identifier): thing for thing in things}
 
     async def _others_with(
@@ -194,12 +203,15 @@ class EntityDirectory:
     ) -> Things:
         documents: list[Document] = []
         for integration, identifiers in wanted.items():
-            some = {"$in": list(identifiers)}
-            query = {"tenant": tenant, "integration": integration, "identifier": some}
-            documents += await self._things.own.find(query)
+            query = {
+                "tenant": tenant,
+                "integration": integration,
+                "identifier": {"$in": list(identifiers)},
+            }
+            documents += await self._things.store.find(query)
         return {
-            (document["integration"], document["identifier"]): of_thing(
-                document, self._things.own_thing(document) if records else None
+            (document["integration"], document["identifier"]): thing_from_document(
+                document, self._things.build_from_document(document) if records else None
             )
             for document in documents
             if "hash" in document or not records
@@ -207,17 +219,17 @@ class EntityDirectory:
 
 
 def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
-    """Take keys of entities apart; leave out what cannot be one."""
+    """Split keys of entities; omit invalid keys."""
     return {key: split for key in keys if (split := split_key(key)) is not None}
 
 
-def own_integrations(keys: Mapping[str, KeyParts]) -> set[str]:
-    """The integrations of whose own entities some are keys."""
+def integrations_in(keys: Mapping[str, KeyParts]) -> set[str]:
+    """Return the integrations whose own entities are among the keys."""
     return {parts.integration for parts in keys.values() if parts.device is None} - {SYSTEM}
 
 
 def _place(split: KeyParts) -> tuple[str, str]:
-    """Identifier of the thing, and the path below it."""
+    """Return the identifier of the thing, and the path of the entity in it."""
     if split.device is not None:
         return split.device, split.path
     if split.integration != SYSTEM:

@@ -1,10 +1,9 @@
-"""Things with their members: what an entity is an entity of.
+"""Things with their members, and the entities of things.
 
-What every device has beside its TSL: its status, its place, and its alarm.
-
-Their numbers are the last ones of a thing, so that they are the same for every device. Searches of
-entities do not list them: no number of devices by model counts them. Consoles find them in
-`common_entities` of a device. A TSL that has a member of the same id hides the one here.
+Every device has some members besides those of its TSL: status, location and alarm. Their numbers
+are the last ones of a thing and the same for every device. Searches of entities do not list them,
+so counts of devices by model stay valid; consoles find them in `common_entities` of a device. A
+member of the TSL with the same id takes precedence.
 """
 
 import hashlib
@@ -53,9 +52,9 @@ _MEMBERS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
     (ALARM_TIME, "Alarm time", "LONG", {"unit": "ms"}),
     (ALARM_CONTENT, "Alarm content", "STRING", {}),
 ]
-"""Path, name, type and attribute, by number from the last one down."""
+"""Path, name, type and attribute, numbered from the last number down."""
 
-COMMON = MemberSet(
+COMMON_MEMBERS = MemberSet(
     Member(
         number=LAST_MEMBER - place,
         path=path,
@@ -70,31 +69,33 @@ COMMON = MemberSet(
 )
 
 MOST_PROPERTIES, MOST_SERVICES = 10, 5
-"""What widgets may show of a device first."""
+"""Members of a device that widgets show by default."""
 
 
 @lru_cache(maxsize=1000)
-def important(members: MemberSet) -> tuple[Member, ...]:
-    """The members that come first in a TSL: readable values, then services.
+def important_members(members: MemberSet) -> tuple[Member, ...]:
+    """Return the first members of a TSL: readable values, then services.
 
-    Each has its place, from 1, in its attribute (`important`), by which consoles order them.
+    Their attribute `important` holds the position, from 1, by which consoles sort them.
     """
-    first = [one for one in members.families() if one.parent is None and one.visible]
+    top = [member for member in members.families() if member.parent is None and member.visible]
     values = (
-        one
-        for one in first
-        if one.type == "PROPERTY" and one.value_type != "OBJECT" and one.access_mod in ("R", "RW")
+        member
+        for member in top
+        if member.type == "PROPERTY"
+        and member.value_type != "OBJECT"
+        and member.access_mod in ("R", "RW")
     )
-    services = (one for one in first if one.type == "SERVICE")
+    services = (member for member in top if member.type == "SERVICE")
     chosen = [*islice(values, MOST_PROPERTIES), *islice(services, MOST_SERVICES)]
     return tuple(
-        msgspec.structs.replace(one, attribute={**one.attribute, "important": place})
-        for place, one in enumerate(chosen, 1)
+        msgspec.structs.replace(member, attribute={**member.attribute, "important": place})
+        for place, member in enumerate(chosen, 1)
     )
 
 
 Document = dict[str, Any]
-"""A document of `things`: see `of_thing`."""
+"""A document of `things`: see `thing_from_document`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,52 +109,52 @@ class EntityThing:
     """SN of a device, identifier of a custom entity, empty for an integration."""
     device: bool
     name: str | None
-    """Of a device."""
+    """Name of a device, otherwise None."""
     created_at: int
-    """ms."""
+    """ms"""
     updated_at: int
     members: MemberSet
     model: str = ""
-    """Of a device."""
+    """Product of a device."""
     group: int | None = None
-    """Of a device: the group that it is in."""
+    """Id of the group of a device."""
     flow: int | None = None
-    """The flow whose service it is."""
+    """Id of the flow that offers it as a service."""
     loaded: Thing | None = None
-    """As reports and commands see it, where it was looked up for them."""
+    """The record that reports and commands need, if it was loaded."""
 
     @property
     def record(self) -> Thing:
-        """As reports and commands see it."""
+        """Return the record that reports and commands need."""
         if self.loaded is None:
-            raise RuntimeError(f"{self.key} was looked up without its record")
+            raise RuntimeError(f"the thing {self.key} was loaded without its record")
         return self.loaded
 
     @property
     def key(self) -> str:
-        """The key that its entities' keys begin with."""
+        """Return the key with which the keys of its entities begin."""
         if self.device:
             return device_key(self.integration, self.identifier)
-        own = integration_key(self.integration)
-        return f"{own}.{self.identifier}" if self.identifier else own
+        key = integration_key(self.integration)
+        return f"{key}.{self.identifier}" if self.identifier else key
 
-    def numbered(self, number: int) -> Member | None:
-        """The member of a number; what every device has too."""
-        common = COMMON.by_number.get(number) if self.device else None
+    def find_member(self, number: int) -> Member | None:
+        """Return the member with a number, including common members of devices."""
+        common = COMMON_MEMBERS.by_number.get(number) if self.device else None
         return self.members.by_number.get(number) or common
 
-    def at(self, path: str) -> Member | None:
-        """The member of a path; what every device has too."""
-        common = COMMON.by_path.get(path) if self.device else None
+    def find_member_at(self, path: str) -> Member | None:
+        """Return the member with a path, including common members of devices."""
+        common = COMMON_MEMBERS.by_path.get(path) if self.device else None
         return self.members.by_path.get(path) or common
 
     def children(self, path: str) -> list[Member]:
-        """The children of a member; what every device has too."""
-        common = COMMON.children(path) if self.device else []
+        """Return the children of a member, including those of common members."""
+        common = COMMON_MEMBERS.children(path) if self.device else []
         return self.members.children(path) or common
 
-    def seen_with(self, grants: Grants) -> bool:
-        """Whether all of its entities are visible."""
+    def is_visible_to(self, grants: Grants) -> bool:
+        """Return whether the grants include all of its entities."""
         return grants.thing(self.id, self.integration, device=self.device, group=self.group)
 
 
@@ -166,57 +167,54 @@ class Entity:
 
     @property
     def id(self) -> int:
-        """Its id."""
+        """Return the entity id."""
         return entity_id(self.thing.id, self.member.number)
 
     @property
     def key(self) -> str:
-        """Its key."""
+        """Return the entity key."""
         return member_key(self.thing.key, self.member.path)
 
     @property
     def parent_key(self) -> str | None:
-        """The key of the OBJECT that it is a child of."""
+        """Return the key of the OBJECT that contains it, if any."""
         parent = self.member.parent
         return None if parent is None else member_key(self.thing.key, parent)
 
     @property
     def reported_path(self) -> list[str]:
-        """Where its values stand among those that its thing reports.
+        """Return the path of its value in the reports of its thing.
 
-        A custom entity reports itself under its identifier.
+        A custom entity reports its value under its identifier.
         """
         path = self.member.path.split(".") if self.member.path else []
-        custom = not self.thing.device and self.thing.identifier
-        return [self.thing.identifier, *path] if custom else path
+        has_identifier = not self.thing.device and self.thing.identifier
+        return [self.thing.identifier, *path] if has_identifier else path
 
     @property
-    def customized(self) -> bool:
-        """Whether people made it: it belongs to the hidden integration."""
+    def is_custom(self) -> bool:
+        """Return whether users created it, as an entity of the hidden integration."""
         return not self.thing.device and self.thing.integration == SYSTEM
 
     @property
     def secret(self) -> bool:
-        """Whether an integration keeps it, and nobody reads it here."""
-        own = not self.thing.device and self.thing.integration != SYSTEM
-        return own and self.member.writable and self.member.access_mod == "W"
+        """Return whether only its integration may read it."""
+        of_integration = not self.thing.device and self.thing.integration != SYSTEM
+        return of_integration and self.member.writable and self.member.access_mod == "W"
 
     @property
     def write_only(self) -> bool:
-        """Whether nobody can read its values: it, or the OBJECT that it is in, is write-only."""
+        """Return whether it, or the OBJECT that contains it, is write-only."""
         parent = self.member.parent
-        above = None if parent is None else self.thing.at(parent)
-        return self.member.write_only or (above is not None and above.write_only)
+        container = None if parent is None else self.thing.find_member_at(parent)
+        return self.member.write_only or (container is not None and container.write_only)
 
-    def seen_with(self, grants: Grants) -> bool:
-        """Whether it is visible, by its thing or by itself."""
-        return self.thing.seen_with(grants) or grants.entity(self.id)
+    def is_visible_to(self, grants: Grants) -> bool:
+        """Return whether the grants include its thing or itself."""
+        return self.thing.is_visible_to(grants) or grants.entity(self.id)
 
     def value_in(self, values: Mapping[str, Any]) -> Any:
-        """Its value among the values of its thing by top-level key; None when it has none.
-
-        One that is write-only has none.
-        """
+        """Return its value among the values of its thing; None if missing or write-only."""
         if self.write_only:
             return None
         found: Any = values
@@ -227,8 +225,10 @@ class Entity:
         return None if isinstance(found, Mapping) else shown_value(self.member, found)
 
 
-def of_device(device: ListedDevice, members: MemberSet, loaded: Thing | None = None) -> EntityThing:
-    """The thing that a device is."""
+def thing_from_device(
+    device: ListedDevice, members: MemberSet, loaded: Thing | None = None
+) -> EntityThing:
+    """Return the thing of a device."""
     return EntityThing(
         id=device.id,
         tenant=device.tenant,
@@ -245,12 +245,12 @@ def of_device(device: ListedDevice, members: MemberSet, loaded: Thing | None = N
     )
 
 
-def of_thing(document: Document, loaded: Thing | None = None) -> EntityThing:
-    """The thing that a document of `things` is: an integration's own, or a custom entity.
+def thing_from_document(document: Document, loaded: Thing | None = None) -> EntityThing:
+    """Return the thing of an integration, or a custom entity, of a document of `things`.
 
-    `{_id, tenant, integration, identifier ("" for an integration's own), createdAt, updatedAt,
-    members: [fields of `Member`], entityNames?}`. Whoever writes it numbers the members: a custom
-    entity itself is number 0 with an empty path, its children follow from 1 with parent "".
+    `{_id, tenant, integration, identifier ("" for an integration), createdAt, updatedAt, members:
+    [fields of `Member`], entityNames?}`. The writer numbers the members: a custom entity is number
+    0 with an empty path, its children follow from 1 with parent "".
     """
     members = MemberSet(msgspec.convert(document["members"], list[Member]))
     return EntityThing(
@@ -269,6 +269,6 @@ def of_thing(document: Document, loaded: Thing | None = None) -> EntityThing:
 
 
 def tsl_fields(document: TslDocument) -> Document:
-    """What a document of `things` has of a TSL: `tsl`, its JSON, and `hash`, that of this."""
+    """Return the fields `tsl` (JSON) and `hash` for a document of `things`."""
     content = msgspec.json.encode(document)
     return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}

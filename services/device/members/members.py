@@ -1,9 +1,9 @@
-"""What a TSL has for entities: its members, two levels deep, each with a number of its own.
+"""Members of a TSL that have entities: two levels, each member with a number.
 
-A STRUCT is an OBJECT whose children are its leaves, however deep (`wifi` and `wifi.ap.ssid`);
-a service is an OBJECT with its inputs for children, an event one with its outputs. An ARRAY
-is one entity, an OBJECT whose value is the array. Where an event or a service has the id of a
-property, `@event` or `@service` behind it keeps their keys apart.
+A STRUCT is an OBJECT whose children are its leaves of all levels (`wifi` and `wifi.ap.ssid`). A
+service is an OBJECT with its inputs as children, an event one with its outputs. An ARRAY is one
+entity, an OBJECT whose value is the array. If an event or a service has the id of a property, the
+suffix `@event` or `@service` makes its key unique.
 """
 
 from collections import defaultdict
@@ -41,90 +41,91 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     path: str
-    """Below the thing's key; empty for a custom entity itself."""
+    """Path after the key of the thing; empty for a custom entity itself."""
     type: EntityType
     name: str
     declared: str | None = None
-    """What the TSL calls it, where users call it otherwise."""
+    """The name in the TSL, where users renamed the entity."""
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """Of a property; all else has `W`, without which editors neither offer it nor show a field."""
+    """Access mode of a property. Events and services have `W`: without it editors neither offer
+    them nor show a field."""
     attribute: dict[str, Any] = {}
-    """What consoles are told of a value: `value_attribute`."""
+    """`value_attribute` of the entity in the management API."""
     parent: str | None = None
-    """Path of the OBJECT that it is a child of."""
+    """Path of the OBJECT that contains it."""
     description: str | None = None
     visible: bool = True
     concealed: list[str] = []
-    """Paths of write-only members within the elements of an ARRAY, as `user.code`."""
+    """Paths of write-only members in the elements of an ARRAY, such as `user.code`."""
 
     def __post_init__(self) -> None:
-        """What was stored before services and events had an access mode has it now."""
+        """Set the access mode of events and services, which older documents lack."""
         if self.type != "PROPERTY":
             msgspec.structs.force_setattr(self, "access_mod", "W")
 
     @property
-    def mark(self) -> str:
-        """What its number is kept under, whether a property of its id comes or goes."""
+    def number_key(self) -> str:
+        """Return the key that its number is stored under; independent of suffixes."""
         return f"{self.type}:{self.path.replace(f'@{self.type.lower()}', '', 1)}"
 
     @property
     def write_only(self) -> bool:
-        """Whether it is a property whose value nobody can read."""
+        """Return whether it is a property whose value cannot be read."""
         return self.type == "PROPERTY" and self.access_mod == "W"
 
     @property
     def writable(self) -> bool:
-        """Whether it is a property that can be written."""
+        """Return whether it is a property that can be written."""
         return self.type == "PROPERTY" and self.access_mod in ("W", "RW")
 
 
 class MemberSet:
-    """The members of a thing; treat it as read-only, it is shared by many things."""
+    """The immutable members of a thing, shared by all things of a model."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = tuple(sorted(members, key=lambda member: member.path))
-        """By path, which puts a parent right before its children or near it."""
+        """Sorted by path, so that children follow their parent."""
         self.by_number = {member.number: member for member in self.members}
         self.by_path = {member.path: member for member in self.members}
 
     def renamed(self, names: Mapping[str, str]) -> "MemberSet":
-        """The same with other names, by path."""
+        """Return a copy with names by path."""
         return MemberSet(
-            msgspec.structs.replace(one, name=names[one.path], declared=one.name)
-            if one.path in names
-            else one
-            for one in self.members
+            msgspec.structs.replace(member, name=names[member.path], declared=member.name)
+            if member.path in names
+            else member
+            for member in self.members
         )
 
     def children(self, path: str) -> list[Member]:
-        """The children of a member, by path."""
+        """Return the children of a member, sorted by path."""
         return [member for member in self.members if member.parent == path]
 
     def families(self) -> list[Member]:
-        """All of them, each parent followed by its children, otherwise by number."""
+        """Return all members by number, with each parent followed by its children."""
         children: dict[str | None, list[Member]] = defaultdict(list)
         for member in sorted(self.members, key=lambda member: member.number):
             children[member.parent].append(member)
-        return [one for top in children[None] for one in (top, *children[top.path])]
+        return [member for top in children[None] for member in (top, *children[top.path])]
 
 
-def marks_of(document: TslDocument) -> list[str]:
-    """What the members of a document are numbered by, in its order."""
-    return [member.mark for member in _declared(document)]
+def number_keys(document: TslDocument) -> list[str]:
+    """Return the keys of the numbers of a document's members, in order."""
+    return [member.number_key for member in _declared(document)]
 
 
 def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
-    """The members of a document with their numbers; one without a number is left out."""
+    """Return the members of a document with their numbers; omit those without one."""
     return MemberSet(
-        msgspec.structs.replace(member, number=numbers[member.mark])
+        msgspec.structs.replace(member, number=numbers[member.number_key])
         for member in _declared(document)
-        if member.mark in numbers
+        if member.number_key in numbers
     )
 
 
 def _declared(document: TslDocument) -> Iterator[Member]:
-    """The members of a document, by their property keys, all with number 0."""
+    """Yield the members of a document, by their property keys, with number 0."""
     document = by_keys(document)
     access = _effective_access(document.properties)
     for entry in _entities(document.properties):
@@ -142,7 +143,7 @@ def _declared(document: TslDocument) -> Iterator[Member]:
 
 
 def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
-    """Those that have an entity: none below the top that is a STRUCT, none inside an ARRAY."""
+    """Yield the entries with an entity: no inner STRUCT, nothing inside an ARRAY."""
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
     for entry in entries:
         parts = entry.id.split(".")
@@ -154,7 +155,7 @@ def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
 
 
 def _effective_access(entries: Sequence[PropertySpec]) -> dict[str, str]:
-    """Return access modes by id: what is in a write-only member is write-only."""
+    """Return access modes by id; members of a write-only member are write-only."""
     found: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
         above = found.get(entry.id.rpartition(".")[0])
@@ -170,7 +171,7 @@ def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
     parent, _, _ = entry.id.partition(".")
     access: Any = access_modes[entry.id]
     attribute = attribute_of(entry.data_spec)
-    if access == "W":  # a form cannot show what it has, and may leave it as it is
+    if access == "W":  # a form cannot show its value, so it must not require one
         attribute["optional"] = True
     return Member(
         number=0,
@@ -187,7 +188,7 @@ def _property(entry: PropertySpec, access_modes: Mapping[str, str]) -> Member:
 
 
 def _concealed(entry: PropertySpec, access_modes: Mapping[str, str]) -> list[str]:
-    """Return the paths of write-only members within the elements of an ARRAY."""
+    """Return the paths of write-only members in the elements of an ARRAY."""
     if entry.data_spec.data_type != "ARRAY":
         return []
     prefix = f"{entry.id}.{ITEM}."
@@ -208,11 +209,10 @@ def _owner(kind: EntityType, path: str, name: str, description: str | None) -> M
 def _params(
     kind: EntityType, owner: str, path: str, params: Sequence[ParamSpec]
 ) -> Iterator[Member]:
-    asked = kind == "SERVICE"
     for entry in _entities(params, owner):
         attribute = attribute_of(entry.data_spec)
         rules = entry.data_spec.validator
-        if asked and not (rules and rules.required):
+        if kind == "SERVICE" and not (rules and rules.required):
             attribute["optional"] = True
         yield Member(
             number=0,
@@ -227,7 +227,7 @@ def _params(
 
 
 def value_type_of(spec: DataSpec) -> ValueType:
-    """The value type of an entity, by what its values are."""
+    """Return the value type of an entity."""
     if spec.data_type == "ENUM":
         return "LONG" if all(map(_is_whole, spec.mapping or {})) else "STRING"
     if spec.data_type == "STRING" and spec.encoding == "BASE64":
@@ -236,12 +236,12 @@ def value_type_of(spec: DataSpec) -> ValueType:
 
 
 def _is_whole(key: str) -> bool:
-    """Whether the key of an ENUM is a number in its only spelling."""
+    """Return whether the key of an ENUM is a whole number in canonical form."""
     return len(key) < 16 and key.removeprefix("-").isdecimal() and key == str(int(key))  # noqa: PLR2004 - below 2^53
 
 
 def attribute_of(spec: DataSpec) -> dict[str, Any]:
-    """`value_attribute`, as far as the TSL says it."""
+    """Return the `value_attribute` of a data specification."""
     rules = spec.validator
     text = spec.data_type == "STRING"
     found = {
@@ -258,12 +258,11 @@ def attribute_of(spec: DataSpec) -> dict[str, Any]:
 
 
 def shown_value(member: Member, value: Any) -> Any:
-    """A stored value as its value type has it.
+    """Return a stored value in the type of the entity.
 
-    The keys of an ENUM are stored as texts; what a device of the open product sent with
-    different types is text. What is no number, since another version of the TSL had another
-    type, stays as it is. Elements of an ARRAY lack their write-only members, which another TSL
-    may have let in.
+    ENUM keys are stored as text. Values of the open product that had several types are text. A
+    value that is not a number, from a TSL version with another type, stays as it is. Elements of an
+    ARRAY lack their write-only members, which another TSL version may have stored.
     """
     for path in member.concealed:
         value = _without(value, path.split("."))
@@ -275,7 +274,7 @@ def shown_value(member: Member, value: Any) -> Any:
 
 
 def _without(value: Any, path: Sequence[str]) -> Any:
-    """Return a value without the member at a path, in each element of what is an array."""
+    """Return a value without the member at a path, in each element of arrays."""
     if isinstance(value, list):
         return [_without(item, path) for item in value]
     if not isinstance(value, dict) or path[0] not in value:

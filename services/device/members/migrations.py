@@ -1,4 +1,4 @@
-"""Collections and indexes of entities."""
+"""Migrations of members, shapes, things and tags."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ from services.device.members.entity import tsl_fields
 
 _MODEL = ("tenant", "model", "tslVersion", "shape")
 BY_MEMBERS = (*_MODEL, "entityNames", "integration", "snKey", "name")
-"""What devices are counted by, and what keywords look at: so that no document is read."""
+"""The fields that counts by model and keyword searches read, in one index."""
 
 
 async def _make_collections(database: Database) -> None:
@@ -23,32 +23,32 @@ async def _make_collections(database: Database) -> None:
     )
     devices = database["devices"]
     await devices.create_index([(field, 1) for field in _MODEL], name="model")
-    if "product" in await devices.index_information():  # which is a part of that one
+    if "product" in await devices.index_information():  # a prefix of the index "model"
         await devices.drop_index("product")
 
 
 async def _index_shapes(database: Database) -> None:
-    """By what names a shape: so that one that nobody names is found, and deleted."""
+    """Index the references to shapes, to find and delete unreferenced ones."""
     await database["devices"].create_index("shape", name="shape", sparse=True)
     await database["shapes"].create_index("parent", name="parent", sparse=True)
 
 
 async def _index_integrations(database: Database) -> None:
-    """By what integrations list their devices."""
+    """Index devices by integration."""
     await database["devices"].create_index([("integration", 1), ("_id", 1)], name="integration")
 
 
 async def _keep_decimal_places(database: Database) -> None:
-    """Let the TSLs of custom entities say `fractionDigits`, which their entities always said."""
-    said = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
-    async for thing in database["things"].find(said):
+    """Add `fractionDigits` to the TSLs of custom entities, whose entities had it."""
+    query = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
+    async for thing in database["things"].find(query):
         document = msgspec.json.decode(thing["tsl"], type=TslDocument)
         digits = {
             ".".join(filter(None, (thing["identifier"], member["path"]))): member["attribute"]
             for member in thing["members"]
         }
-        params = [one for event in document.events for one in event.outputs]
-        params += [one for service in document.services for one in service.inputs]
+        params = [output for event in document.events for output in event.outputs]
+        params += [given for service in document.services for given in service.inputs]
         for entry in [*document.properties, *params]:
             attribute = digits.get(entry.id, {})
             entry.data_spec.fraction_digits = attribute.get("fraction_digits")
@@ -70,15 +70,15 @@ async def _index_members(database: Database) -> None:
 
 
 async def _drop_model(database: Database) -> None:
-    """Replicas from before entities could be renamed name it when they count devices."""
+    """Drop the index that replicas without renamed entities use to count devices."""
     if "model" in await database["devices"].index_information():
         await database["devices"].drop_index("model")
 
 
 async def _ignored_keys(database: Database) -> None:
-    """Let documents stored before name values by their ids, as they did, until they come again.
+    """Replace property keys that were ignored on import by ids.
 
-    Their property keys were ignored; those that differ become the ids. A `ref` gets both places.
+    Devices keep using ids until the product is imported again. `ref` is stored in both places.
     """
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)

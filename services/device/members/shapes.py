@@ -1,15 +1,13 @@
-"""Shapes: what devices of the open product have reported, so that it can be shown.
+"""Shapes: paths and types that devices of the open product reported, with MongoDB.
 
-Their TSL declares nothing. Ingest notes the paths that come, with a type each; devices that
-send the same share one shape and name it in their document. To all others a shape is what a TSL
-version is to other products: the number of a member is its place in the list, which only grows.
+The TSL of the open product declares nothing. Ingest records the reported paths with a type each.
+Devices that report the same paths share one shape, and their documents name it. A shape replaces
+the TSL version: the number of a member is its position in the list, which only grows.
 
-Shapes in MongoDB: `shapes`, `{_id: hash, parent?, members: [[path, type], …], at}`.
-
-A shape holds what it adds to its parent, or all of it where it has none, so a device that
-invents paths one by one costs no more than its paths. `at` is when a device was last given the
-shape, or one below it: an unused one is deleted some time after, when no device and no other
-shape names it.
+`shapes`: `{_id: hash, parent?, members: [[path, type], …], at}`. A shape stores only the members
+that its parent lacks, so a device that adds paths one by one costs no more than its paths. `at` is
+the last time at which a device got the shape or a descendant. Shapes that no device and no other
+shape names are deleted some time later.
 """
 
 import asyncio
@@ -35,14 +33,14 @@ Shape = dict[str, ValueType]
 """Paths in the order of their numbers, from 1."""
 
 LONGEST_PATH = 512
-"""Characters; what has a longer path has no entity, so that a shape fits in a document."""
+"""Characters; longer paths get no entity, so that a shape fits in a document."""
 
 _WIDER: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOUBLE")): "DOUBLE"}
-"""Types that have another one in common; all others have STRING."""
+"""Pairs of types with a common type; all others become STRING."""
 
 
 def reported_types(properties: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
-    """Path and type of everything in a report that is an entity."""
+    """Yield path and type of everything in a report that is an entity."""
     for name, value in properties.items():
         yield name, _type_of(value)
         if isinstance(value, Mapping):
@@ -70,11 +68,13 @@ def _type_of(value: Any) -> ValueType:
     return "OBJECT"
 
 
-def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_DECLARED) -> Shape:
-    """`shape` with what was found, up to `most` paths; the very same one when it has it all.
+def extend_shape(
+    shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_DECLARED
+) -> Shape:
+    """Return a shape with the found paths, up to `most`; the same object if unchanged.
 
-    New paths follow in alphabetical order, so that devices of a kind share their shapes. A
-    type only widens. What there is no room for has no entity.
+    New paths follow in alphabetical order, so that similar devices share their shapes. Types only
+    widen. Paths beyond `most` get no entity.
     """
     changes: Shape = {}
     for path, kind in found:
@@ -96,8 +96,8 @@ def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST
     return kept | {path: changes[path] for path in new}
 
 
-def within(shape: Shape, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What of reported properties has an entity, or belongs to one."""
+def filter_by_shape(shape: Shape, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of reported properties that has entities."""
     return {
         name: _within(shape, name, value) for name, value in properties.items() if name in shape
     }
@@ -113,13 +113,13 @@ def _within(shape: Shape, path: str, value: Any) -> Any:
     }
 
 
-def hash_of(shape: Shape) -> str:
-    """The id of a shape."""
+def shape_id(shape: Shape) -> str:
+    """Return the id of a shape."""
     return hashlib.sha256(msgspec.json.encode(list(shape.items()))).hexdigest()[:32]
 
 
 def members_of_shape(shape: Shape) -> MemberSet:
-    """The members of a device of this shape; all can be written, as its TSL is open."""
+    """Return the members of a shape; all are writable, as the TSL is open."""
     return MemberSet(
         Member(
             number=number,
@@ -137,13 +137,13 @@ def members_of_shape(shape: Shape) -> MemberSet:
 log = logging.getLogger(__name__)
 
 KEPT = 100_000
-"""Most devices whose shapes are kept in a process; what they share is kept once."""
+"""Devices whose shapes a process caches; shared shapes are cached once."""
 MOST_PATHS = 1_000_000
-"""Most paths of all shapes that are kept; one takes some 100 bytes."""
+"""Paths of all cached shapes; one takes some 100 bytes."""
 PERIOD = 3600.0
-"""Seconds between two looks for unused shapes."""
+"""Seconds between two searches for unused shapes."""
 UNUSED_FOR = 3600.0
-"""Seconds for which a shape stays after nobody has been given it."""
+"""Seconds that an unused shape is kept."""
 
 
 class ShapeStore:
@@ -153,7 +153,7 @@ class ShapeStore:
         self._shapes = database["shapes"]
 
     async def read(self, names: Iterable[str]) -> dict[str, Shape]:
-        """The shapes of these names; what is gone is missing."""
+        """Return the shapes with these names; deleted ones are missing."""
         pipeline: list[dict[str, Any]] = [
             {"$match": {"_id": {"$in": list(names)}}},
             {
@@ -176,13 +176,12 @@ class ShapeStore:
         return found
 
     async def touch(self, names: Iterable[str]) -> int:
-        """Keep shapes from being deleted for `UNUSED_FOR`; return how many there are."""
+        """Keep shapes from deletion for `UNUSED_FOR`; return how many exist."""
         change = {"$set": {"at": datetime.now(UTC)}}
-        alive = await self._shapes.update_many({"_id": {"$in": list(names)}}, change)
-        return alive.matched_count
+        return (await self._shapes.update_many({"_id": {"$in": list(names)}}, change)).matched_count
 
     async def add(self, shapes: Mapping[str, tuple[str | None, Shape]]) -> None:
-        """Write shapes by name: the parent of each, and what it adds to that."""
+        """Write shapes by name: the parent of each, and its additional members."""
         now = datetime.now(UTC)
         writes = []
         for name, (parent, added) in shapes.items():
@@ -194,7 +193,7 @@ class ShapeStore:
         await self._shapes.bulk_write(writes, ordered=False)
 
     async def delete_unused(self, devices: DeviceStore, before: datetime) -> int:
-        """Delete shapes that nobody names and nobody was given since `before`; how many."""
+        """Delete shapes without references, unused since `before`; return their number."""
         old = {"at": {"$not": {"$gte": before}}}
         leaves = await self._shapes.aggregate(
             [
@@ -209,35 +208,35 @@ class ShapeStore:
         async for leaf in leaves:
             shape: Document | None = leaf
             while shape is not None:
-                gone = await self._shapes.delete_one({"_id": shape["_id"], **old})
-                deleted += gone.deleted_count
-                parent = shape.get("parent") if gone.deleted_count else None
-                shape = await self._unnamed(devices, parent)
+                result = await self._shapes.delete_one({"_id": shape["_id"], **old})
+                deleted += result.deleted_count
+                parent = shape.get("parent") if result.deleted_count else None
+                shape = await self._find_unreferenced(devices, parent)
         return deleted
 
-    async def _unnamed(self, devices: DeviceStore, name: str | None) -> Document | None:
-        """The shape of this name when no device and no shape names it."""
+    async def _find_unreferenced(self, devices: DeviceStore, name: str | None) -> Document | None:
+        """Return the shape with this name if no device and no shape names it."""
         if (
             name is None
-            or await devices.notes.has_shape(name)
+            or await devices.reported_state.has_shape(name)
             or await self._shapes.find_one({"parent": name}, {"_id": 1})
         ):
             return None
         return await self._shapes.find_one({"_id": name}, {"parent": 1})
 
     async def sweep(self, devices: DeviceStore) -> None:
-        """Delete unused shapes, for ever; run by the lease holder."""
+        """Delete unused shapes periodically; run by the lease holder."""
 
         async def delete_unused_shapes() -> None:
             before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
             if deleted := await self.delete_unused(devices, before):
-                log.info("deleted %d shapes that no device has", deleted)
+                log.info("deleted %d unused shapes", deleted)
 
-        await repeat(delete_unused_shapes, PERIOD, "unused shapes wait")
+        await repeat(delete_unused_shapes, PERIOD, "deletion of unused shapes")
 
 
 def _naming(collection: str, field: str) -> Document:
-    """The stage that finds one document of a collection that names the shape."""
+    """Return the stage that finds one document of a collection that names the shape."""
     return {
         "$lookup": {
             "from": collection,
@@ -249,35 +248,35 @@ def _naming(collection: str, field: str) -> Document:
     }
 
 
-class ShapeKeeper:
-    """Keeps the shapes of devices in step with what they report; one per ingest process."""
+class ShapeUpdater:
+    """Updates the shapes of devices to their reports; one per ingest process."""
 
     def __init__(self, store: ShapeStore, devices: DeviceStore, limits: LimitsCache) -> None:
         self._store = store
         self._devices = devices
         self._limits = limits
         self._of: OrderedDict[int, str | None] = OrderedDict()
-        """The shape of each device, None for one that has none yet."""
+        """The shape of each device, None for a device without one."""
         self._known: dict[str | None, Shape] = {None: {}}
         self._paths = 0
-        """Of all known shapes together."""
+        """Of all cached shapes together."""
         self._busy = asyncio.Lock()
-        """One batch at a time: the next one must see what this one finds."""
+        """Only one batch at a time, so that the next one sees its changes."""
 
-    async def note(self, reports: Iterable[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
-        """Give devices of a batch larger shapes where theirs lack something; idempotent.
+    async def update(self, reports: Iterable[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
+        """Extend the shapes of devices for a batch of reports; idempotent.
 
-        `reports` are properties, by thing. Returns the shape of each device of the open product.
-        A device whose shape another process has changed meanwhile is read anew at its next
-        report: nothing is lost but time, as devices report again and again.
+        `reports` are properties with their thing. Return the shape of each device of the open
+        product. If another process changed the shape of a device meanwhile, it is read again at the
+        next report of the device, which only delays new entities.
         """
-        of_interest = [report for report in reports if report[0].model == GENERIC]
-        if not of_interest:
+        relevant = [report for report in reports if report[0].model == GENERIC]
+        if not relevant:
             return {}
         async with self._busy:
-            return await self._note(of_interest)
+            return await self._update(relevant)
 
-    async def _note(self, reports: Sequence[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
+    async def _update(self, reports: Sequence[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
         await self._read({thing.id for thing, _ in reports} - self._of.keys())
         shapes: dict[int, Shape] = {}
         larger: dict[int, Shape] = {}
@@ -285,7 +284,7 @@ class ShapeKeeper:
             if thing.id in self._of:
                 before = shapes.get(thing.id) or self._known[self._of[thing.id]]
                 most = self._limits.of(thing.tenant).paths
-                shapes[thing.id] = grown(before, reported_types(properties), most)
+                shapes[thing.id] = extend_shape(before, reported_types(properties), most)
                 if shapes[thing.id] is not before:
                     larger[thing.id] = shapes[thing.id]
         if larger:
@@ -296,7 +295,7 @@ class ShapeKeeper:
     async def _read(self, devices: set[int]) -> None:
         if not devices:
             return
-        found = await self._devices.notes.shapes(devices)
+        found = await self._devices.reported_state.find_shapes(devices)
         missing = {name for name in found.values() if name and name not in self._known}
         if missing:
             self._learn(await self._store.read(missing))
@@ -306,19 +305,19 @@ class ShapeKeeper:
         """Write shapes, then the devices that name them."""
         before = {device: self._of[device] for device in larger}
         parents = {name for name in before.values() if name is not None}
-        names = {device: hash_of(shape) for device, shape in larger.items()}
+        names = {device: shape_id(shape) for device, shape in larger.items()}
         if await self._store.touch(parents) == len(parents):
             added = {
                 name: (before[device], self._added(device, larger[device]))
                 for device, name in names.items()
             }
             await self._store.add(added)
-            given = [(device, before[device], name) for device, name in names.items()]
-            if await self._devices.notes.reshape(given) == len(given):
+            changes = [(device, before[device], name) for device, name in names.items()]
+            if await self._devices.reported_state.replace_shapes(changes) == len(changes):
                 self._learn({name: larger[device] for device, name in names.items()})
                 self._of.update(names)
                 return
-        for device in larger:  # another process gave it another
+        for device in larger:  # another process changed its shape meanwhile
             self._of.pop(device, None)
 
     def _added(self, device: int, shape: Shape) -> Shape:

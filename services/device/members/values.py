@@ -1,7 +1,7 @@
-"""Values of entities as people send them, and what is said of those that are not taken.
+"""Values of entities that users send, and the errors of rejected ones. No I/O.
 
-Consoles send numbers and booleans as text, and know faults by codes of their own.
-Whether a value is taken the TSL of its thing says, here and everywhere. No I/O.
+Consoles send numbers and booleans as text, and know errors by codes of their own. Whether a value
+is valid is decided by the TSL of its thing.
 """
 
 import re
@@ -42,26 +42,26 @@ _BOUNDS = {
         ("length_longer_than_max_length", "must have at most {} characters"),
     ),
 }
-"""Codes and words of both bounds, of the lower and of the upper one alone."""
+"""Codes and texts for both bounds, and for the lower or the upper bound alone."""
 
 
 class ValueFault(msgspec.Struct):
-    """One value that an entity does not take, as answers list it."""
+    """One rejected value, as answers list it."""
 
     error_code: str
     error_message: str
     args: dict[str, Any]
 
 
-class Unread:
-    """A value that cannot be read as what its entity is; no TSL takes it."""
+class UnreadableValue:
+    """A value that cannot be converted to its entity's type; every TSL rejects it."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
 
 
-def read_value(kind: ValueType, given: Any) -> Any:
-    """The value as an entity of this type has it, or `Unread`; null stays null."""
+def convert_value(kind: ValueType, given: Any) -> Any:
+    """Return the value in the type of the entity, or `UnreadableValue`; keep null."""
     if given is None:
         return None
     value = given.strip() if isinstance(given, str) and kind not in ("STRING", "BINARY") else given
@@ -75,15 +75,18 @@ def read_value(kind: ValueType, given: Any) -> Any:
     try:
         return msgspec.convert(value, _KINDS[kind], strict=kind not in ("LONG", "BOOLEAN"))
     except msgspec.ValidationError:
-        return Unread(given)
+        return UnreadableValue(given)
 
 
-def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value at a path, making the objects on the way; what is null or unread stays so."""
+def set_value(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a value at a path and create the objects above it.
+
+    Objects that are null or unreadable stay.
+    """
     *above, last = path
     for name in above:
         inner = values.setdefault(name, {})
-        if inner is None or isinstance(inner, Unread):
+        if inner is None or isinstance(inner, UnreadableValue):
             return
         if not isinstance(inner, dict):
             inner = values[name] = {}
@@ -95,8 +98,8 @@ def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
         values[last] = value
 
 
-def refusal(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
-    """400 with all of `faults`; message and place, in `field`, are those of the first."""
+def multiple_error(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
+    """Return 400 with all faults; message and field are those of the first."""
     first = faults[0]
     return InvalidInput(
         first.error_message,
@@ -106,10 +109,10 @@ def refusal(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
     )
 
 
-def said_of(key: str, member: Member, code: str, text: str) -> ValueFault:
-    """Return the fault of a value that its TSL takes and an integration refuses.
+def integration_fault(key: str, member: Member, code: str, text: str) -> ValueFault:
+    """Return the fault of a value that its TSL accepts and an integration rejects.
 
-    `text` says why, with the member's name in front or without. Consoles show it as the format
+    `text` is the reason, with or without the member's name in front. Consoles show it as the format
     that the value lacks, unless `code` is one of their own codes for values.
     """
     args = {"entity_key": key, "entity_name": member.name}
@@ -120,7 +123,7 @@ def said_of(key: str, member: Member, code: str, text: str) -> ValueFault:
 
 
 def integration_refusal(field: str | None, error: InvalidInput) -> InvalidInput:
-    """400 with what an integration says of none of its inputs, in words that consoles show."""
+    """Return 400 for an error of an integration that names none of its inputs."""
     if error.code not in (InvalidInput.code, MalformedRequest.code):
         return InvalidInput(error.message, field=field, code=error.code)
     text = error.message
@@ -130,10 +133,10 @@ def integration_refusal(field: str | None, error: InvalidInput) -> InvalidInput:
 def value_faults(
     key: str, members: MemberSet, above: str, faults: Iterable[Fault]
 ) -> list[ValueFault]:
-    """What a TSL refuses, said of the members of the thing with this key.
+    """Return the faults of a TSL as faults of the members of the thing with this key.
 
-    `above` is the path of the member that the faults begin below, empty for properties. What is
-    wrong inside of values, as in an element of an ARRAY, is left out where whole ones are wrong.
+    `above` is the path of the member that contains the values, empty for properties. Faults inside
+    values, such as elements of an ARRAY, are omitted if whole values are wrong.
     """
     placed = []
     for fault in faults:
@@ -158,21 +161,21 @@ def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> Va
 
 
 def _holder(members: MemberSet, path: str) -> Member | None:
-    """The member at a path, else the nearest one above."""
+    """Return the member at a path, otherwise the nearest one above."""
     while path not in members.by_path and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return members.by_path.get(path)
 
 
 def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict[str, Any]]:
-    """Code, words and arguments; `whole` when it is the member's value that is at fault.
+    """Return code, text and arguments; `whole` if the fault is of the whole value.
 
-    Consoles put the arguments into their own text of the code: `required_type`, `min`, and so on.
+    Consoles put the arguments (`required_type`, `min`, …) into their own text for the code.
     """
     if fault.code == "null":
         return "null", "must not be null", {}
     kind, form, value = member.value_type, member.attribute.get("format"), fault.args.get("value")
-    shown = {"value": _brief(value.given if isinstance(value, Unread) else value)}
+    shown = {"value": _brief(value.given if isinstance(value, UnreadableValue) else value)}
     match fault.code if whole else "other":
         case "choice":
             return "invalid_enum", fault.reason, shown
@@ -187,7 +190,7 @@ def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict
 
 
 def _bounds(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
-    """What is said of the bounds that the entity shows; None when it shows none."""
+    """Return code, text and arguments for the bounds of a member; None without bounds."""
     names, both, lower, upper = _BOUNDS[code]
     shown = {name: member.attribute[name] for name in names if name in member.attribute}
     if not shown:
@@ -197,6 +200,6 @@ def _bounds(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None
 
 
 def _brief(value: Any) -> Any:
-    """The value, as far as it can be repeated in an answer."""
+    """Return the value, shortened if it is a long text."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return value if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN]

@@ -1,9 +1,9 @@
-"""The wiring of the members of things."""
+"""The wiring of members, things of integrations and device keys."""
 
 from dataclasses import dataclass
 
-from services.device.members.device_keys import CredentialsOverRpc, FirstKeys
-from services.device.members.directory import EntityDirectory, Models
+from services.device.members.device_keys import DeviceCredentialsClient, FirstKeyReader
+from services.device.members.directory import EntityDirectory, ModelMembers
 from services.device.members.integration_things import IntegrationThings
 from services.device.settings import Clients
 from services.device.things.specifications import MemberRegistry
@@ -14,18 +14,18 @@ from services.device.things.wiring import ThingsPackage
 class MembersPackage:
     """The members of things, things of integrations, and keys of devices."""
 
-    models: Models
+    models: ModelMembers
     directory: EntityDirectory
     integration_things: IntegrationThings
-    credentials: CredentialsOverRpc
-    first_keys: FirstKeys
+    credentials: DeviceCredentialsClient
+    first_keys: FirstKeyReader
 
 
 def wire_members(clients: Clients, *, things: ThingsPackage) -> MembersPackage:
-    """Construct the directory of members and the keys of devices."""
+    """Construct the directory of entities and the clients for device keys."""
     database = clients.mongo.database
-    models = Models(database, things.specifications)
-    credentials = CredentialsOverRpc(clients.rpc)
+    models = ModelMembers(database, things.specifications)
+    credentials = DeviceCredentialsClient(clients.rpc)
     return MembersPackage(
         models=models,
         directory=EntityDirectory(things.devices, things.directory, models),
@@ -33,5 +33,5 @@ def wire_members(clients: Clients, *, things: ThingsPackage) -> MembersPackage:
             clients.integrations, things.thing_store, MemberRegistry(database), things.ids
         ),
         credentials=credentials,
-        first_keys=FirstKeys(credentials, things.granted_devices),
+        first_keys=FirstKeyReader(credentials, things.granted_devices),
     )

@@ -24,14 +24,14 @@ from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.registry.devices.ownership import (
     ApplicationsOverRpc,
     DeviceAssigner,
-    Leaving,
-    Orphans,
+    DeviceRemover,
+    OrphanCleaner,
 )
 from services.device.registry.devices.rpc import DeviceNames, IntegrationRpc
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.imports.console import ROUTER as IMPORTS
-from services.device.registry.imports.service import Imports
-from services.device.registry.imports.sheets import Sheets
+from services.device.registry.imports.service import ImportService
+from services.device.registry.imports.sheets import SheetService
 from services.device.registry.imports.store import ImportStore
 from services.device.registry.imports.worker import ImportWorker
 from services.device.registry.products.console import ROUTER as PRODUCT_CONSOLE
@@ -64,8 +64,8 @@ class RegistryHandlers:
     codec_service: CodecService
     rps_service: RpsService
     templates: Templates
-    sheets: Sheets
-    imports: Imports
+    sheets: SheetService
+    imports: ImportService
 
 
 def wire_registry(
@@ -84,10 +84,10 @@ def wire_registry(
     settings, mongo, bus = clients.settings, clients.mongo, clients.bus
     devices, groups, grants = things.devices, things.groups, clients.grants
     integrations, integration_client = clients.integrations, clients.integration_client
-    credentials, forgetting = members.credentials, GrantsClient(clients.rpc)
-    leaving = Leaving(credentials, commands.canceller)
+    credentials, grants_rpc = members.credentials, GrantsClient(clients.rpc)
+    remover = DeviceRemover(credentials, commands.canceller)
     records = RpsStore(mongo, clients.limits)
-    orphans = Orphans(devices, records, ApplicationsOverRpc(clients.rpc), leaving)
+    orphans = OrphanCleaner(devices, records, ApplicationsOverRpc(clients.rpc), remover)
     products = ProductService(things.products, things.specifications)
     templates = Templates(
         LibraryStore(mongo.database), ResourcesOverRpc(clients.rpc), products, codecs.service
@@ -103,8 +103,8 @@ def wire_registry(
         client=integration_client,
         credentials=credentials,
         first_keys=members.first_keys,
-        leaving=leaving,
-        forgetting=forgetting,
+        remover=remover,
+        grants_rpc=grants_rpc,
         rpc=clients.rpc,
         people=UserNames(clients.rpc),
     )
@@ -115,7 +115,7 @@ def wire_registry(
         grants=grants,
         groups=groups,
     )
-    sheets = Sheets(adder, templates, groups, user_devices)
+    sheets = SheetService(adder, templates, groups, user_devices)
     import_store = ImportStore(mongo)
     worker = ImportWorker(
         store=import_store,
@@ -125,11 +125,11 @@ def wire_registry(
         devices=devices,
         groups=groups,
     )
-    group_service = Groups(groups, devices, grants, forgetting)
+    group_service = Groups(groups, devices, grants, grants_rpc)
     eraser = WriteOnlyEraser(
         bus=bus,
         devices=devices,
-        own=things.thing_store,
+        thing_store=things.thing_store,
         tsls=things.specifications,
         partitions=telemetry.partitions,
         frames=codecs.frames,
@@ -139,8 +139,8 @@ def wire_registry(
         alarms=alarms.eraser,
     )
     rpc.offer("describe_groups", DescribeGroups, group_service.describe)
-    DeviceNames(devices.lists, members.models, integrations).offer(rpc)
-    DeviceAssigner(devices, orphans, leaving).offer(rpc)
+    DeviceNames(devices.queries, members.models, integrations).offer(rpc)
+    DeviceAssigner(devices, orphans, remover).offer(rpc)
     IntegrationRpc(
         devices=devices,
         integrations=integrations,
@@ -162,7 +162,7 @@ def wire_registry(
             products,
             commands.service,
             credentials,
-            leaving,
+            remover,
             orphans,
         ),
         user_devices=user_devices,
@@ -173,7 +173,7 @@ def wire_registry(
         rps_service=RpsService(records),
         templates=templates,
         sheets=sheets,
-        imports=Imports(
+        imports=ImportService(
             store=import_store,
             sheets=sheets,
             devices=devices,

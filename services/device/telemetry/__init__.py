@@ -1,1 +1,1 @@
-"""Telemetry: ingest, history, latest values, presence, retention and the HTTP edge."""
+"""Telemetry: ingest, history, latest values, presence, retention and HTTP ingest."""

@@ -1,4 +1,4 @@
-"""Sorts a batch of uplinks into what is to be stored, said and refused. No I/O."""
+"""Sorts the uplinks of a batch by kind, and validates them. No I/O."""
 
 import zlib
 from collections import defaultdict
@@ -17,13 +17,13 @@ from services.device.telemetry.uplink import MAX_PAYLOAD, Uplink, read_event, re
 from services.device.things.model import Thing
 
 LONGEST_REASON = 500
-"""Characters of what is kept of the reasons why a frame is refused."""
+"""Characters of the reason that is stored with a refused frame."""
 NOTHING: Mapping[int, Excess] = {}
-"""No message was too much."""
+"""No message exceeds a limit."""
 
 
-class GoodReport(msgspec.Struct, frozen=True):
-    """A report with at least one good property."""
+class ValidReport(msgspec.Struct, frozen=True):
+    """A report with at least one valid property."""
 
     uplink: Uplink
     thing: Thing
@@ -33,12 +33,15 @@ class GoodReport(msgspec.Struct, frozen=True):
 
     @property
     def as_of(self) -> int:
-        """When it counts as the latest: a clock that is ahead does not hold back what follows."""
+        """Return the time (ms) for latest values: at most the time of arrival.
+
+        A device clock that is ahead must not block later values.
+        """
         return min(self.ts, self.uplink.received)
 
 
-class GoodEvent(msgspec.Struct, frozen=True):
-    """An event of the device's TSL."""
+class ValidEvent(msgspec.Struct, frozen=True):
+    """A valid event of the device's TSL."""
 
     uplink: Uplink
     thing: Thing
@@ -47,132 +50,138 @@ class GoodEvent(msgspec.Struct, frozen=True):
     outputs: dict[str, Any]
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """A message refused whole, and why; `thing` is None for an unknown SN."""
+class RefusedUplink(msgspec.Struct, frozen=True):
+    """An uplink that is refused as a whole; `thing` is None for an unknown SN."""
 
     uplink: Uplink
     reason: str
     thing: Thing | None = None
     faults: list[Fault] = []
     beyond: bool = False
-    """Whether it was too much for a limit: then it leaves no more than a count and an entry."""
-    told: bool = True
+    """Whether it exceeds a limit; then it only leaves a count and an entry in `DEAD`."""
+    is_announced: bool = True
     """Whether an event reports it."""
 
 
 class Reading(NamedTuple):
-    """Values of a moment (ms) that a device has remembered."""
+    """Stored values of a device for a time in the past (ms)."""
 
     ts: int
     properties: dict[str, Any]
 
 
 class KeptFrame(msgspec.Struct, frozen=True):
-    """A frame that a device was heard with, and what it remembered."""
+    """A decoded frame, with the readings of the past that it contains."""
 
     uplink: Uplink
     thing: Thing
     frame: Frame
     ts: int
     stamp: str
-    """What it was read with."""
+    """The version of the codec and TSL that decoded it."""
     days: int
-    """For which it is kept."""
+    """Days that it is kept."""
     reason: str = ""
     """Why it, or a part of it, was refused."""
     past: list[Reading] = []
     lap: int = 0
     conceals: bool = False
-    """Whether its bytes hold a write-only value, so that they must not be kept."""
+    """Whether its bytes hold a write-only value and must not be stored."""
 
     @property
     def key(self) -> bytes:
-        """The key of the frame, and of its report in history."""
+        """Return the key of the frame, and of its report in history."""
         return history_key(self.thing.id, self.ts, self.uplink.sequence)
 
-    def remembered(self) -> list[tuple[bytes, Reading]]:
-        """What the device remembered, with the keys in history."""
-        return [(past_key(self.thing.id, one), one) for one in self.past]
+    def past_readings(self) -> list[tuple[bytes, Reading]]:
+        """Return its readings of the past with their keys in history."""
+        return [(past_reading_key(self.thing.id, one), one) for one in self.past]
 
 
-def past_key(thing_id: int, reading: Reading) -> bytes:
-    """The key of a reading in history: the same whenever the device tells it again."""
+def past_reading_key(thing_id: int, reading: Reading) -> bytes:
+    """Return the key of a past reading in history, equal for each repetition."""
     names = "\n".join(sorted(reading.properties))
     return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
 
 
 @dataclass(slots=True)
 class Batch:
-    """What became of each uplink of a batch."""
+    """The sorted uplinks of a batch."""
 
-    reports: list[GoodReport] = field(default_factory=list)
-    events: list[GoodEvent] = field(default_factory=list)
+    reports: list[ValidReport] = field(default_factory=list)
+    events: list[ValidEvent] = field(default_factory=list)
     replies: list[tuple[Uplink, Thing]] = field(default_factory=list)
-    unread: list[tuple[Uplink, Thing]] = field(default_factory=list)
-    """Frames that no codec has read yet."""
+    undecoded: list[tuple[Uplink, Thing]] = field(default_factory=list)
+    """Frames that no codec has decoded yet."""
     frames: list[KeptFrame] = field(default_factory=list)
-    """Those that are kept; what they report, or why they are refused, stands with the others."""
-    repeated: list[Uplink] = field(default_factory=list)
-    """Frames that came before: taken, with nothing to do."""
-    refused: list[Refused] = field(default_factory=list)
+    """Decoded frames to store; their reports and refusals are in the other lists."""
+    duplicates: list[Uplink] = field(default_factory=list)
+    """Frames that were stored before; they are counted only."""
+    refused: list[RefusedUplink] = field(default_factory=list)
 
     def uplinks(self) -> Iterator[Uplink]:
-        """The uplinks that the store writes something for."""
+        """Yield the uplinks that the store writes something for."""
         yield from (report.uplink for report in self.reports)
         yield from (event.uplink for event in self.events)
         yield from (refused.uplink for refused in self.refused)
         yield from (frame.uplink for frame in self.frames)
-        yield from self.repeated
+        yield from self.duplicates
 
     def reject(self, names: Mapping[int, Collection[str]], reason: str) -> None:
-        """Reject properties, named by thing id; refuse a report that has no others."""
+        """Reject properties by thing id; refuse reports without other properties."""
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
-        def good(one: GoodReport | KeptFrame, properties: dict[str, Any]) -> dict[str, Any]:
-            bad = [key for key in properties if key in names.get(one.thing.id, ())]
-            rejected[one.uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
+        def keep_valid(
+            source: ValidReport | KeptFrame, properties: dict[str, Any]
+        ) -> dict[str, Any]:
+            bad = [key for key in properties if key in names.get(source.thing.id, ())]
+            rejected[source.uplink.sequence] += [Fault(f"properties.{key}", reason) for key in bad]
             return {key: value for key, value in properties.items() if key not in bad}
 
         reports, self.reports = self.reports, []
         for report in reports:
-            properties = good(report, report.properties)
+            properties = keep_valid(report, report.properties)
             faults = [*report.faults, *rejected[report.uplink.sequence]]
             if properties:
                 self.reports.append(replace(report, properties=properties, faults=faults))
             else:
                 text = str(InvalidValues(faults))
-                self.refused.append(Refused(report.uplink, text, report.thing, faults))
-        for at, frame in enumerate(self.frames):
-            past = [Reading(ts, left) for ts, values in frame.past if (left := good(frame, values))]
-            said = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
-            text = "; ".join(filter(None, said))[:LONGEST_REASON]
-            self.frames[at] = replace(frame, past=past, reason=text)
+                self.refused.append(RefusedUplink(report.uplink, text, report.thing, faults))
+        for index, frame in enumerate(self.frames):
+            past = [
+                Reading(ts, valid)
+                for ts, values in frame.past
+                if (valid := keep_valid(frame, values))
+            ]
+            reasons = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
+            text = "; ".join(filter(None, reasons))[:LONGEST_REASON]
+            self.frames[index] = replace(frame, past=past, reason=text)
 
-    def remove_repeated(self, repeated: Collection[Uplink]) -> None:
-        """Let frames that came before, which are not kept, report nothing."""
+    def remove_duplicates(self, repeated: Collection[Uplink]) -> None:
+        """Move frames that were stored before from reports and refusals to duplicates."""
         if repeated:
-            self.repeated += repeated
-            gone = {uplink.sequence for uplink in repeated}
-            self.reports = [one for one in self.reports if one.uplink.sequence not in gone]
-            self.refused = [one for one in self.refused if one.uplink.sequence not in gone]
+            self.duplicates += repeated
+            removed = {uplink.sequence for uplink in repeated}
+            self.reports = [one for one in self.reports if one.uplink.sequence not in removed]
+            self.refused = [one for one in self.refused if one.uplink.sequence not in removed]
 
     def keep_only(self, uplinks: Iterable[Uplink]) -> None:
-        """Keep these uplinks; the others are dealt with in another batch."""
+        """Keep only these uplinks; another batch processes the others."""
         kept = {uplink.sequence for uplink in uplinks}
         self.reports = [one for one in self.reports if one.uplink.sequence in kept]
         self.events = [one for one in self.events if one.uplink.sequence in kept]
         self.replies = [one for one in self.replies if one[0].sequence in kept]
-        self.unread = [one for one in self.unread if one[0].sequence in kept]
+        self.undecoded = [one for one in self.undecoded if one[0].sequence in kept]
         self.frames = [one for one in self.frames if one.uplink.sequence in kept]
-        self.repeated = [one for one in self.repeated if one.sequence in kept]
+        self.duplicates = [one for one in self.duplicates if one.sequence in kept]
         self.refused = [one for one in self.refused if one.uplink.sequence in kept]
 
 
-def remembered(frames: Iterable[KeptFrame]) -> Iterator[GoodReport]:
-    """What devices remembered, as reports that nobody is told of."""
+def past_reports(frames: Iterable[KeptFrame]) -> Iterator[ValidReport]:
+    """Yield the past readings of frames as reports, which are not announced."""
     for frame in frames:
         for ts, properties in frame.past:
-            yield GoodReport(frame.uplink, frame.thing, ts, properties, [])
+            yield ValidReport(frame.uplink, frame.thing, ts, properties, [])
 
 
 def sort_batch(
@@ -181,17 +190,22 @@ def sort_batch(
     retention_ms: int,
     beyond: Mapping[int, Excess] = NOTHING,
 ) -> Batch:
-    """Decode and validate every uplink of a batch; `beyond` are refused, by sequence."""
+    """Decode and validate the uplinks of a batch; refuse those over a limit.
+
+    `beyond` are the excesses by sequence.
+    """
     batch = Batch()
     for uplink in uplinks:
         thing = things.get(uplink.sn)
         if thing is None:
-            batch.refused.append(Refused(uplink, f"sn {uplink.sn} is not known"))
+            batch.refused.append(
+                RefusedUplink(uplink, f"there is no device with the SN {uplink.sn}")
+            )
         elif uplink.sequence in beyond:
             reason = beyond[uplink.sequence].reason
-            batch.refused.append(Refused(uplink, reason, thing, beyond=True))
+            batch.refused.append(RefusedUplink(uplink, reason, thing, beyond=True))
         elif len(uplink.payload) > MAX_PAYLOAD:
-            batch.refused.append(Refused(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
+            batch.refused.append(RefusedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
         else:
             _sort(uplink, thing, retention_ms, batch)
     return batch
@@ -202,18 +216,18 @@ def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None
         match uplink.channel:
             case "report":
                 ts, report = read_report(thing, uplink.payload, uplink.received, retention_ms)
-                good = GoodReport(uplink, thing, ts, report.properties, report.faults)
+                good = ValidReport(uplink, thing, ts, report.properties, report.faults)
                 batch.reports.append(good)
             case "event":
                 ts, event = read_event(thing, uplink.payload, uplink.received, retention_ms)
-                batch.events.append(GoodEvent(uplink, thing, ts, event.event_id, event.outputs))
+                batch.events.append(ValidEvent(uplink, thing, ts, event.event_id, event.outputs))
             case "reply":
                 batch.replies.append((uplink, thing))
             case "frame" if not uplink.is_sent_for(thing):
-                batch.refused.append(Refused(uplink, "the device has another owner now"))
+                batch.refused.append(RefusedUplink(uplink, "the device has a new owner"))
             case "frame":
-                batch.unread.append((uplink, thing))
+                batch.undecoded.append((uplink, thing))
             case _:
-                batch.refused.append(Refused(uplink, "the subject is not one of ours", thing))
+                batch.refused.append(RefusedUplink(uplink, "the subject is unknown", thing))
     except Refusal as error:
-        batch.refused.append(Refused(uplink, str(error), thing, error.faults))
+        batch.refused.append(RefusedUplink(uplink, str(error), thing, error.faults))

@@ -1,7 +1,7 @@
-"""Stores a batch: one transaction for history, frames, device events and the ledger.
+"""Stores a batch in one transaction: history, frames, events and the ledger.
 
-Every document has a natural key made of the uplink, so a redelivered uplink is found to
-be stored already, is not counted again, and only its event is said once more.
+The key of every document derives from its uplink. The documents of a redelivered uplink therefore
+exist already, the uplink is not counted again, and only its event is published once more.
 """
 
 from collections import defaultdict
@@ -35,21 +35,21 @@ from services.device.things.model import Thing
 
 SEEN = "uplinks_seen"
 DELAY = "d"
-"""ms from when a reading or an event was measured until it arrived; missing where it is 0."""
+"""ms between a reading or event and its arrival; missing if 0."""
 TRIES = 5
-"""Attempts at a batch whose frames come from several sides at once."""
+"""Attempts to store a batch whose frames other processes store at the same time."""
 
 
 def seen_key(uplink: Uplink) -> bytes:
-    """The key of an uplink that leaves no other document."""
+    """Return the key of an uplink that leaves no other document."""
     return KEY.pack(0, uplink.received, uplink.sequence)
 
 
 class _Row(NamedTuple):
-    """What one uplink leaves: a document of a collection, and a count."""
+    """The document and the count that one uplink leaves."""
 
     collection: str | None
-    """None where the count is all."""
+    """None if it is only counted."""
     document: dict[str, Any]
     uplink: Uplink
     refused: bool = False
@@ -68,55 +68,55 @@ class ReportStore:
         self._frames = frames
 
     async def check(self) -> None:
-        """Raise unless the database takes writes."""
+        """Raise unless the database accepts writes."""
         await self._mongo.ping()
 
     async def store(self, batch: Batch) -> None:
-        """Store the reports and events of `batch` and count them and what was refused.
+        """Store the reports, frames and events of a batch; count these and the refusals.
 
-        What comes again is stored as it is judged now, and counted as it was the first time.
+        Redelivered uplinks are stored as they are judged now and counted as they were the first
+        time.
         """
         await self._partitions.ensure(
             {partition_of(one.ts) for one in batch.reports if one.thing.data_storage}
             | {partition_of(one.ts) for frame in batch.frames for one in frame.past}
         )
-        again = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
-        known = await self._ledger.known(again)
+        redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
+        counted = await self._ledger.find_counted(redelivered)
         for _ in range(TRIES):
-            if again and batch.frames:
+            if redelivered and batch.frames:
                 await self._frames.remove_stored(batch)
             rows = self._rows(batch)
-            if again:
+            if redelivered:
                 rows = await self._without_stored(rows)
             try:
-                await self._write(rows, known)
+                await self._write(rows, counted)
             except BulkFailed as error:
                 if not _is_duplicate(error):
                     raise
-                again = [row.uplink for row in rows]
-                known = await self._ledger.known(again)
+                redelivered = [row.uplink for row in rows]
+                counted = await self._ledger.find_counted(redelivered)
             else:
                 return
-        raise Conflict("frames of this batch are being stored by others")
+        raise Conflict("other processes are storing frames of this batch")
 
-    async def store_confirmed(
+    async def store_reply(
         self,
         uplink: Uplink,
         thing: Thing,
         properties: dict[str, Any] | None,
-        work: Callable[[Session], Awaitable[bool]],
+        write: Callable[[Session], Awaitable[bool]],
     ) -> bool:
-        """Do `work` and count the reply that caused it, unless `work` says that it did nothing.
+        """Run `write` and count the reply that caused it, unless `write` returns False.
 
-        What the reply confirms is stored like a report; `properties` is None where it confirms
-        none.
+        The properties that the reply confirms are stored like a report; None if it confirms none.
         """
         partition = partition_of(uplink.received)
         if properties is not None:
             await self._partitions.ensure({partition})
 
-        async def stored(session: Session) -> bool:
-            if not await work(session):
+        async def write_with_values(session: Session) -> bool:
+            if not await write(session):
                 return False
             if properties is not None and thing.data_storage:
                 key = history_key(thing.id, uplink.received, uplink.sequence)
@@ -124,18 +124,18 @@ class ReportStore:
                 await history.insert_one({"_id": key, "p": properties}, session=session)
             return True
 
-        return await self._ledger.counting(stored, stored=[uplink])
+        return await self._ledger.write_and_count(write_with_values, stored=[uplink])
 
-    async def store_repetition(self, uplink: Uplink) -> None:
-        """Count an uplink that is taken, with nothing to do; idempotent."""
+    async def count_duplicate(self, uplink: Uplink) -> None:
+        """Count an accepted uplink that has no effect; idempotent."""
 
-        async def work(session: Session) -> bool:
+        async def mark_seen(session: Session) -> bool:
             row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
             await self._database[SEEN].insert_one(row, session=session)
             return True
 
         with suppress(DuplicateKey):
-            await self._ledger.counting(work, stored=[uplink])
+            await self._ledger.write_and_count(mark_seen, stored=[uplink])
 
     def _rows(self, batch: Batch) -> list[_Row]:
         rows: list[_Row] = []
@@ -155,13 +155,13 @@ class ReportStore:
         for frame in batch.frames:
             refused_whole = frame.uplink.sequence in rejected
             rows.append(_Row(*self._frames.document(frame), frame.uplink, refused=refused_whole))
-            for key, reading in frame.remembered() if frame.thing.data_storage else ():
+            for key, reading in frame.past_readings() if frame.thing.data_storage else ():
                 name = collection_name(partition_of(reading.ts))
                 document = {"_id": key, "p": reading.properties}
                 row = _Row(name, _delayed(frame.uplink, reading.ts, document), frame.uplink)
                 past.setdefault(key, row)
         rows += past.values()
-        for uplink in batch.repeated:
+        for uplink in batch.duplicates:
             rows.append(_Row(SEEN, {"_id": seen_key(uplink), "at": now}, uplink))
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
@@ -177,35 +177,36 @@ class ReportStore:
             rows.append(_Row(SEEN, seen, refused.uplink, refused=True))
         return rows
 
-    async def _write(self, rows: Sequence[_Row], known: Collection[int]) -> None:
+    async def _write(self, rows: Sequence[_Row], counted: Collection[int]) -> None:
         if not rows:
             return
         documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             if row.collection is not None:
                 documents[row.collection].append(row.document)
-        new = [row for row in rows if row.uplink.sequence not in known]
+        new = [row for row in rows if row.uplink.sequence not in counted]
         rejected = {row.uplink.sequence: row.uplink for row in new if row.refused}
         stored = {
             row.uplink.sequence: row.uplink for row in new if row.uplink.sequence not in rejected
         }
 
-        async def work(session: Session) -> bool:
-            for name, some in documents.items():
-                await self._database[name].insert_many(some, session=session)
+        async def insert_documents(session: Session) -> bool:
+            for name, new_documents in documents.items():
+                await self._database[name].insert_many(new_documents, session=session)
             return True
 
-        await self._ledger.counting(work, stored=stored.values(), rejected=rejected.values())
+        await self._ledger.write_and_count(
+            insert_documents, stored=stored.values(), rejected=rejected.values()
+        )
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
-        """Leave out the documents that are stored already."""
         keys: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             if row.collection is not None:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
-        for name, some in keys.items():
-            known |= {(name, key) for key in await existing_keys(self._database, name, some)}
+        for name, wanted in keys.items():
+            known |= {(name, key) for key in await existing_keys(self._database, name, wanted)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 
 

@@ -1,8 +1,7 @@
-"""Connections of devices, streams and the ledger on the console.
+"""Connection history, stream states and the ledger in the management API.
 
-`/system/streams`: how the streams of the platform are doing, for whoever runs a tenant.
-
-Numbers of messages would tell a tenant how much others send, so there are none.
+`/system/streams` shows super admins the states of the platform's streams. It has no numbers of
+messages, which would tell a tenant how much others send.
 """
 
 from collections.abc import Sequence
@@ -40,26 +39,26 @@ class FindConnections(msgspec.Struct, kw_only=True):
 
     page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
     next_key: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}$")] | None = None
-    """Where the next page begins, as an answer has given it."""
+    """Position of the next page, as in the previous answer."""
 
 
 class ConnectionEvent(msgspec.Struct, kw_only=True):
-    """A device came or went."""
+    """The device came online or went offline."""
 
     at: int
-    """ms."""
+    """ms"""
     status: Connect
 
 
 class ConnectionEvents(ResponseModel, kw_only=True):
-    """Comings and goings, the newest first."""
+    """Changes of the connection state, the newest first."""
 
     content: list[ConnectionEvent]
     next_key: str | None = None
 
 
 class Connections:
-    """Reads when devices came and went."""
+    """Reads the connection history of devices."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
         self._bus = bus
@@ -68,17 +67,20 @@ class Connections:
     async def page(
         self, principal: Principal, device_id: int, wanted: FindConnections
     ) -> ConnectionEvents:
-        """A page of a device that the user sees; raise `Unavailable` where the bus is silent."""
+        """Return a page of a device that the user may see.
+
+        Raises `Unavailable` when the message bus does not answer.
+        """
         device = await self._devices.find(principal, device_id)
         subjects = [device_event(device.tenant, device.id, one) for one in ("online", "offline")]
         before = None if wanted.next_key is None else int(wanted.next_key)
         size = wanted.page_size
         found = await read_newest(self._bus, EVENTS, subjects, size + 1, before)
-        told = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
+        events = [(to_ms(one.at), _decode(one.message.data)) for one in found[:size]]
         return ConnectionEvents(
             content=[
                 ConnectionEvent(at=at, status=body.connect_status)
-                for at, body in told
+                for at, body in events
                 if at >= device.owned_since
             ],
             next_key=str(found[size - 1].sequence) if len(found) > size else None,
@@ -95,7 +97,10 @@ async def find_device_connections(
     device_id: PathId,
     data: JSONBody[FindConnections | None] = None,
 ) -> ConnectionEvents:
-    """When the device came online and went offline in the last 7 days, the newest first."""
+    """List when the device came online or went offline in the last 7 days.
+
+    The newest change comes first.
+    """
     return await connections.page(principal, device_id, data or FindConnections())
 
 
@@ -103,30 +108,30 @@ CONNECTION_ROUTER = Router("/device", route_handlers=[find_device_connections], 
 
 
 class StreamState(msgspec.Struct):
-    """One stream of the platform, at this moment."""
+    """The current state of one stream of the platform."""
 
     name: str
     oldest_seconds: float
-    """Age of its oldest message; of `UPLINK` that is how far storing lags behind."""
+    """Age of its oldest message; for `UPLINK` this is the delay of storing."""
     fill: float
-    """Part of its bound that is used, 0 to 1; 0 without a bound."""
+    """Used part of its size limit, 0 to 1; 0 without a limit."""
     missing_copies: int
-    """Copies that are away or behind."""
+    """Replicas that are offline or behind."""
 
 
 class Streams:
-    """Reads the streams; UPLINK is one, or one and so many `partitions`."""
+    """Reads the states of streams; `UPLINK` may have several `partitions`."""
 
     def __init__(self, bus: Bus, partitions: int) -> None:
         self._bus = bus
         self._names: Sequence[str] = [UPLINK, *_partitions(partitions), EVENTS, DEAD]
 
     async def read(self) -> list[StreamState]:
-        """The state of each; raise `Unavailable` when the bus does not tell."""
+        """Return the state of each stream; raise `Unavailable` if the bus does not answer."""
         try:
             return [_state(name, await read_stream(self._bus, name)) for name in self._names]
         except (NatsError, TimeoutError) as error:
-            raise Unavailable(f"the bus does not tell of its streams: {error!r}") from error
+            raise Unavailable(f"NATS does not report its streams: {error!r}") from error
 
 
 def _partitions(number: int) -> Sequence[str]:
@@ -141,7 +146,7 @@ def _state(name: str, reading: StreamReading) -> StreamState:
 
 @get("/streams", guards=[super_admins])
 async def get_streams(streams: NamedDependency[Streams]) -> list[StreamState]:
-    """How far storing lags behind, how full the streams are, and whether copies are missing."""
+    """Return the delay, fill and missing replicas of the platform's streams."""
     return await streams.read()
 
 
@@ -149,11 +154,11 @@ STREAM_ROUTER = Router("/system", route_handlers=[get_streams], tags=["System"])
 
 
 OPERATOR = "default"
-"""The tenant of whoever runs the platform: the counts are those of all tenants together."""
+"""The tenant of the platform's operator: the counts cover all tenants."""
 
 
 class LedgerReading(msgspec.Struct, kw_only=True):
-    """The ledger at a moment (`at`, ms): `accepted` = `stored` + `rejected` + `waiting`."""
+    """The ledger at a time (`at`, ms): `accepted` = `stored` + `rejected` + `waiting`."""
 
     at: int
     accepted: int
@@ -163,7 +168,7 @@ class LedgerReading(msgspec.Struct, kw_only=True):
 
 
 class LedgerReader:
-    """Reads the ledger and what waits in the streams of `UPLINK`."""
+    """Reads the ledger and the number of waiting messages in `UPLINK`."""
 
     def __init__(self, bus: Bus, streams: Sequence[str], ledger: Ledger) -> None:
         self._bus = bus
@@ -171,7 +176,7 @@ class LedgerReader:
         self._ledger = ledger
 
     async def read(self, principal: Principal) -> LedgerReading | None:
-        """The counts since the platform was set up; None for other tenants."""
+        """Return the counts since installation; None for other tenants."""
         if principal.tenant != OPERATOR:
             return None
         reading = await read_uplink(self._bus, self._streams, self._ledger)
@@ -182,10 +187,10 @@ class LedgerReader:
 async def get_ledger(
     principal: RequestPrincipal, ledger_reader: NamedDependency[LedgerReader]
 ) -> LedgerReading | None:
-    """Every message of a device is counted once: what was accepted is stored, refused or waits.
+    """Count the messages of devices: accepted, stored, refused and waiting.
 
-    Two readings tell the rate. Only the tenant of the operator is told: the counts are those of
-    all tenants.
+    Every message is counted once; two readings give the rate. Only the tenant of the operator gets
+    the counts, because they cover all tenants.
     """
     return await ledger_reader.read(principal)
 

@@ -1,9 +1,7 @@
-"""Events that devices reported: `device_events` in MongoDB, and their history on the console.
+"""TSL events that devices reported: storage and search in the management API.
 
-Events in MongoDB: `device_events`, clustered by the key that history has.
-
-`{_id, e, o, at}`: `e` is the id of the event in the TSL, `o` has its outputs. `ReportStore`
-writes them.
+`device_events`: `{_id, e, o, at}`, clustered by the key that history has. `e` is the id of the
+event in the TSL, `o` its outputs. `ReportStore` writes them.
 """
 
 from collections.abc import AsyncGenerator
@@ -21,19 +19,19 @@ from libs.common.http.operations import operations_of
 from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
-from services.device.telemetry.history import Moment, Windows, encode_key, post_search
+from services.device.telemetry.history import KeyRangeResolver, Moment, encode_key, post_search
 from services.device.telemetry.partitions import KEY, keys_between
 
 EVENTS = "device_events"
 
 
 class EventStore:
-    """Reads events; `collection` is for the store that writes them."""
+    """Reads events; `collection` is for the store that deletes them."""
 
     def __init__(self, database: Database) -> None:
         self.collection = database[EVENTS]
 
-    def before(
+    def read_before(
         self, first: bytes, key: bytes, limit: int, event_id: str | None = None
     ) -> AsyncGenerator[Document, None]:
         """Yield events with keys from `first` on and below `key`, the newest first."""
@@ -42,8 +40,8 @@ class EventStore:
             query["e"] = event_id
         return read_rows(self.collection, page_stages(query, [("_id", -1)], limit=limit))
 
-    async def last(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
-        """Return the newest event with this id of a device, not older than `oldest` (ms)."""
+    async def find_newest(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
+        """Return the newest event with this id, not older than `oldest` (ms)."""
         query = {"_id": keys_between(thing_id, oldest), "e": event_id}
         return await self.collection.find_one(query, sort=[("_id", -1)])
 
@@ -57,29 +55,29 @@ class FindEvents(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     start_timestamp: Moment | None = None
     end_timestamp: Moment | None = None
-    """By default now."""
+    """Defaults to now."""
     event_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
-    """Of the TSL: only these events."""
+    """Only events with this id in the TSL."""
     page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
-    """Where the next page begins, as an answer has given it."""
+    """Position of the next page, as in the previous answer."""
 
 
 class EventRecord(msgspec.Struct, kw_only=True):
     """An event that the device reported."""
 
     id: str
-    """Of this occurrence."""
+    """Identifies this occurrence."""
     ts: int
-    """When it happened, ms."""
+    """Time of the event, ms."""
     event_id: str
-    """Of the TSL."""
+    """Its id in the TSL."""
     outputs: dict[str, Any]
     """By short member name."""
 
 
 class FoundEvents(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A page of events, the newest first; with a `next_key` there are older ones."""
+    """A page of events, the newest first; `next_key` is present if older ones exist."""
 
     content: list[EventRecord]
     next_key: str | None = None
@@ -87,18 +85,18 @@ class FoundEvents(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 @dataclass(frozen=True)
 class EventService:
-    """Answers users who may see the device."""
+    """Finds events for users who may see the device."""
 
     store: EventStore
-    windows: Windows
+    key_ranges: KeyRangeResolver
 
     async def find(self, principal: Principal, device_id: int, wanted: FindEvents) -> FoundEvents:
-        """Return a page; raise as `Windows`."""
-        window = await self.windows.of_user(
+        """Return a page; raise like `KeyRangeResolver`."""
+        key_range = await self.key_ranges.resolve_for_user(
             principal, device_id, wanted.start_timestamp, wanted.end_timestamp, wanted.next_key
         )
         size = wanted.page_size
-        rows = self.store.before(window.first, window.last, size + 1, wanted.event_id)
+        rows = self.store.read_before(key_range.first, key_range.last, size + 1, wanted.event_id)
         shown, last = await cut_page(rows, size, _record)
         following = None if last is None else encode_key(last["_id"])
         return FoundEvents(content=shown, next_key=following)
@@ -118,7 +116,7 @@ async def find_device_events(
     device_id: PathId,
     data: JSONBody[FindEvents | None] = None,
 ) -> FoundEvents:
-    """Events that the device reported, newest first, with their outputs."""
+    """List the events that the device reported, the newest first, with outputs."""
     return await device_events.find(principal, device_id, data or FindEvents())
 
 

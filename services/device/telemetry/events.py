@@ -1,4 +1,4 @@
-"""Events of reports, dead messages, and write-only values in them."""
+"""Events and dead messages that a batch causes, without write-only values."""
 
 import base64
 import math
@@ -22,7 +22,7 @@ from libs.common.contracts.events import (
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl import MASK, Tsl
 from libs.common.tsl import Fault as TslFault
-from services.device.telemetry.batch import Batch, GoodEvent, GoodReport
+from services.device.telemetry.batch import Batch, ValidEvent, ValidReport
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
@@ -30,15 +30,15 @@ REPLY_SHOWN = ("commandId", "status")
 
 
 def holds_write_only(faults: Iterable[TslFault]) -> bool:
-    """Return whether what was refused of a message is, or may hold, a write-only value."""
+    """Return whether faults concern, or may concern, a write-only value."""
     return any(fault.code == "write_only" or fault.args.get("value") == MASK for fault in faults)
 
 
-def masked_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]) -> bytes:
-    """Return a refused message with a mask in the place of its write-only values.
+def mask_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]) -> bytes:
+    """Return a refused message with its write-only values masked.
 
-    Of a frame, and of a message that cannot be read, nothing is left. Of a reply only its
-    command and status are: an error or outputs may repeat what the command has set.
+    Frames and unreadable messages are masked whole. Of a reply only command and status remain,
+    because its error or outputs may repeat values of the command.
     """
     if thing is None or not thing.tsl.conceals:
         return uplink.payload
@@ -69,11 +69,11 @@ def _masked(channel: str, message: Any, tsl: Tsl) -> Any:
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""
 MOST_FAULTS = 100
-"""Faults that one event lists."""
+"""Faults in one event."""
 FAULT_BYTES = 32 * 1024
-"""Bytes of JSON of the faults that one event lists."""
+"""Bytes of JSON of the faults in one event."""
 LONGEST_FAULT = 500
-"""Characters of a path or a reason there."""
+"""Characters of a path or a reason in an event."""
 LONGEST_REASON = 4000
 """Characters of a reason in `DEAD`."""
 
@@ -82,8 +82,8 @@ _LARGEST = 2**63
 _encoder = msgspec.json.Encoder()
 
 
-def batch_events(batch: Batch) -> Iterator[OutgoingMessage]:
-    """Every event that a stored batch causes; the same ones at every redelivery."""
+def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
+    """Yield the events of a stored batch; equal ones at every redelivery."""
     now = now_ms()
     for report in batch.reports:
         yield _reported(report, now)
@@ -92,19 +92,18 @@ def batch_events(batch: Batch) -> Iterator[OutgoingMessage]:
     for event in batch.events:
         yield _event(event, now)
     for refused in batch.refused:
-        if refused.thing is not None and refused.told and not refused.beyond:
+        if refused.thing is not None and refused.is_announced and not refused.beyond:
             faults = refused.faults or [TslFault("", refused.reason)]
             at = refused.uplink.received
             yield _rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
 
 
-def _subject(thing: Thing, what: str) -> str:
-    name = device_event if thing.device else thing_event
-    return name(thing.tenant, thing.id, what)
+def _subject(thing: Thing, event: str) -> str:
+    subject = device_event if thing.device else thing_event
+    return subject(thing.tenant, thing.id, event)
 
 
 def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
-    """What the events of a thing begin with; times are ms."""
     return {
         "event_id": event_id,
         "created_at": now,
@@ -114,14 +113,14 @@ def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
     }
 
 
-def _reported(report: GoodReport, now: int) -> OutgoingMessage:
+def _reported(report: ValidReport, now: int) -> OutgoingMessage:
     headers = hops_header(read_hops(report.uplink.message.headers))
     headers |= trace_header(report.uplink.trace)
     event_id = f"r-{report.uplink.key}"
-    return reported(report.thing, report.ts, report.properties, event_id, now, headers)
+    return reported_event(report.thing, report.ts, report.properties, event_id, now, headers)
 
 
-def reported(
+def reported_event(
     thing: Thing,
     ts: int,
     properties: dict[str, Any],
@@ -129,7 +128,7 @@ def reported(
     now: int,
     headers: dict[str, str] | None = None,
 ) -> OutgoingMessage:
-    """`event.{tenant}.(device|thing).{id}.reported`; times are ms."""
+    """Return the event `event.{tenant}.(device|thing).{id}.reported`; times are ms."""
     body = PropertiesReported(**_header(thing, ts, event_id, now), properties=properties)
     return OutgoingMessage(_subject(thing, "reported"), fitted(body), event_id, headers or {})
 
@@ -151,7 +150,7 @@ def _rejected(
 
 
 def _listed(faults: list[TslFault]) -> list[Fault]:
-    """As many faults as an event has room for, and how many more there are."""
+    """Return as many faults as an event has room for, and the number of the others."""
     listed: list[Fault] = []
     left = FAULT_BYTES
     for fault in faults[:MOST_FAULTS]:
@@ -167,7 +166,7 @@ def _listed(faults: list[TslFault]) -> list[Fault]:
 
 
 def _plain(value: object) -> bool | int | float | str | None:
-    """A value as an event shows it; None for what is no scalar, or a number beyond 64 bits."""
+    """Return a value for an event; None if it is no scalar, or a number above 64 bits."""
     if isinstance(value, str):
         return value[:LONGEST_FAULT]
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) < _LARGEST):
@@ -175,7 +174,7 @@ def _plain(value: object) -> bool | int | float | str | None:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _event(event: GoodEvent, now: int) -> OutgoingMessage:
+def _event(event: ValidEvent, now: int) -> OutgoingMessage:
     thing = event.thing
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
@@ -189,11 +188,11 @@ def _event(event: GoodEvent, now: int) -> OutgoingMessage:
     return OutgoingMessage(subject, fitted(body), event_id, trace_header(event.uplink.trace))
 
 
-def dead(
+def dead_message(
     uplink: Uplink, thing: Thing | None, reason: str, faults: list[TslFault]
 ) -> OutgoingMessage:
-    """`dead.uplink.{sn}`: the message, without write-only values, and why it was refused."""
-    payload = masked_payload(uplink, thing, faults)
+    """Return `dead.uplink.{sn}`: the refused uplink, masked, with the reason."""
+    payload = mask_payload(uplink, thing, faults)
     text, encoded = _as_text(payload[:KEPT_PAYLOAD])
     body = Dead(
         reason=reason[:LONGEST_REASON],
@@ -209,9 +208,12 @@ def dead(
 
 
 def dead_summary(uplink: Uplink, number: int, most: int) -> OutgoingMessage:
-    """`dead.uplink.{sn}`: that refused messages are not kept; `uplink` is the latest."""
+    """Return `dead.uplink.{sn}` with the number of refused messages that are not kept.
+
+    `uplink` is the latest of them, `most` the limit in bytes per day.
+    """
     body = Dead(
-        reason=f"{number} refused messages are not kept: more than {most} bytes of them in a day",
+        reason=f"{number} refused messages are not kept: they exceed {most} bytes a day",
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,
@@ -222,7 +224,7 @@ def dead_summary(uplink: Uplink, number: int, most: int) -> OutgoingMessage:
 
 
 def _as_text(kept: bytes) -> tuple[str, bool]:
-    """A payload as text; as base64, which the flag tells, when it is much shorter in JSON."""
+    """Return a payload as text, or as base64 (True) if that is much shorter in JSON."""
     encoded = base64.b64encode(kept).decode()
     try:
         text = kept.decode()

@@ -1,8 +1,8 @@
-"""Latest values without I/O: reports as one, the documents that hold values, and their updates.
+"""Latest values without I/O: folding of reports, documents and their updates.
 
-The document of a thing holds its values. Two kinds of values are in *parts*, documents with the
-key (thing, kind, number): a value of more than `LARGE` bytes has a part of its own, for good. When
-the others exceed `INLINE` bytes, they are spread over `SPREAD` parts by their names.
+The document of a thing holds its values. Two kinds of values are in *parts*, documents with the key
+(thing, kind, number): a value of more than `LARGE` bytes gets a part of its own for good. If the
+other values exceed `INLINE` bytes, they are distributed to `SPREAD` parts by their names.
 """
 
 import struct
@@ -18,24 +18,24 @@ from pymongo import ReplaceOne, UpdateMany, UpdateOne
 from libs.common.store.mongo import Document
 
 LARGE = 4 * 1024
-"""Bytes of a value, encoded as BSON, above which it has a document of its own."""
+"""Bytes of a BSON value above which it gets a part of its own."""
 INLINE = 512 * 1024
-"""Bytes of other values that the document of a thing holds."""
+"""Bytes of other values in the document of the thing."""
 MOST = 4 * 1024 * 1024
 """Bytes of all latest values of a thing."""
 BEYOND = f"would take the latest values of the device beyond {MOST} bytes"
-"""Why a property is rejected."""
+"""The reason why a property is rejected."""
 SPREAD = 32
 """Parts that share the other values of a thing when these exceed `INLINE`."""
 PART = struct.Struct(">QQQ")
-"""The key of a part: the thing, its kind (0 shared, 1 of one value) and its number."""
+"""The key of a part: thing, kind (0 shared, 1 single value) and number."""
 LONG = 256
-"""Characters of a text that need not be counted in bytes: four each at most."""
+"""Characters of a text whose size need not be exact: at most four bytes each."""
 
 OWN, ALL = 1, 2
-"""Which values of a thing are in parts (`p`): some, each in a part of its own, or all."""
+"""Which values of a thing are in parts (`p`): some single ones, or all."""
 SIZED: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
-"""The stage that counts the bytes of a part."""
+"""The stage that stores the size of a part in bytes."""
 
 Update = UpdateMany | UpdateOne
 Reported = tuple[int, int, dict[str, Any]]
@@ -44,7 +44,7 @@ Reported = tuple[int, int, dict[str, Any]]
 
 @dataclass(slots=True)
 class Fold:
-    """The reports of a thing as one."""
+    """The reports of a thing, folded into one."""
 
     oldest: int
     newest: int
@@ -53,27 +53,29 @@ class Fold:
     arrived: int = 0
     """ms: when the last report arrived."""
     parts: dict[str, bytes] = field(default_factory=dict)
-    """The values that parts hold, with the keys of these."""
+    """The keys of the parts that hold values, by property."""
     moved: set[str] = field(default_factory=set)
-    """The values of parts that the document of the thing still has."""
+    """Properties that move from the document of the thing to parts."""
     is_spread: bool = False
     """Whether parts hold all values of the thing."""
 
-    def settles(self, names: Iterable[str]) -> bool:
-        """Whether older reports say no more of properties: objects may lack members."""
+    def is_complete_for(self, names: Iterable[str]) -> bool:
+        """Return whether older reports cannot add to properties: none is an object."""
         values = [self.values.get(name, {}) for name in names]
         return not any(isinstance(value, dict) for value in values)
 
-    def place(self, thing_id: int, own: Container[bytes], inline: int, *, is_spread: bool) -> None:
-        """Choose the part of each value that the document of the thing does not hold.
+    def assign_parts(
+        self, thing_id: int, existing: Container[bytes], inline: int, *, is_spread: bool
+    ) -> None:
+        """Assign a part to each value that the document of the thing does not hold.
 
-        `own` are the parts of single values that exist; `inline` is how many bytes of values the
-        document of the thing holds now.
+        `existing` are the parts of single values that exist; `inline` is the number of bytes of
+        values in the document of the thing now.
         """
         small: list[str] = []
         for key, value in self.values.items():
             size, part = size_of(value), own_part(thing_id, key)
-            if size > LARGE or part in own:
+            if size > LARGE or part in existing:
                 self.parts[key] = part
                 inline -= size
             else:
@@ -102,27 +104,27 @@ def fold_reports(
             if before is None or (before <= ts and not isinstance(value, dict)):
                 values[key] = value
             elif before <= ts:
-                values[key] = merged(values[key], value)
+                values[key] = merge(values[key], value)
             else:
-                values[key] = merged(value, values[key])
+                values[key] = merge(value, values[key])
                 continue
             times[key] = ts
     return folds
 
 
-def merged(old: Any, new: Any) -> Any:
-    """Return a new value; a STRUCT that was reported in part keeps its other members."""
+def merge(old: Any, new: Any) -> Any:
+    """Return the new value; a partial STRUCT keeps the other members of the old one."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+        return {**old, **{key: merge(old.get(key), value) for key, value in new.items()}}
     return new
 
 
-def join(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries, `{key: {v, t}}`, of two documents of a thing; newer ones count."""
+def merge_entries(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Merge the entries, `{key: {v, t}}`, of two documents of a thing; newer ones win."""
     joined = dict(entries or {})
     for key, entry in more.items():
         old, new = sorted((joined.get(key, entry), entry), key=lambda one: one["t"])
-        joined[key] = {"v": merged(old["v"], new["v"]), "t": new["t"]}
+        joined[key] = {"v": merge(old["v"], new["v"]), "t": new["t"]}
     return joined
 
 
@@ -130,48 +132,49 @@ def growth(entry: dict[str, Any] | None, value: Any) -> int:
     """Return by how many bytes a stored entry grows when a value is reported."""
     if entry is None:
         return size_of(value)
-    return size_of(merged(entry["v"], value)) - size_of(entry["v"])
+    return size_of(merge(entry["v"], value)) - size_of(entry["v"])
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes a value has as BSON."""
+    """Return the approximate size of a value in BSON, in bytes."""
     if isinstance(value, str):
         return len(value) if len(value) <= LONG else len(value.encode())
     return len(bson.encode({"": value})) if isinstance(value, dict | list) else 8
 
 
 def size_of_all(values: dict[str, Any]) -> int:
-    """Return about how many bytes values have together."""
+    """Return the approximate size of all values together, in bytes."""
     return sum(map(size_of, values.values()))
 
 
 def own_part(thing_id: int, key: str) -> bytes:
-    """The key of the part that holds one value only."""
+    """Return the key of the part that holds only this value."""
     digest = blake2b(key.encode(), digest_size=8).digest()
     return PART.pack(thing_id, 1, int.from_bytes(digest))
 
 
 def shared_part(thing_id: int, key: str) -> bytes:
-    """The key of the part that holds a value among others."""
+    """Return the key of the part that holds this value among others."""
     return PART.pack(thing_id, 0, zlib.crc32(key.encode()) % SPREAD)
 
 
 def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
-    """The keys of all parts that may hold some values of things."""
+    """Return the keys of all parts that may hold some values of things."""
     pairs = [(thing_id, key) for thing_id in thing_ids for key in keys]
     return [part(*pair) for part in (own_part, shared_part) for pair in pairs]
 
 
 def thing_of(part: bytes) -> int:
-    """The thing whose values a part holds."""
+    """Return the thing whose values a part holds."""
     thing_id: int = PART.unpack(part)[0]
     return thing_id
 
 
 def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
-    """Set values unless the document has newer ones.
+    """Set all values, unless the document has newer ones.
 
-    Of one document, as "many": MongoDB notes for each of the others how it could come again.
+    An update of "many" documents, of which one matches: for an update of one document MongoDB
+    stores a record to make it retryable.
     """
     values, times = fold.values, fold.times
     plain = {
@@ -194,7 +197,7 @@ def quick_update(thing_id: int, fold: Fold) -> UpdateMany:
 
 
 def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
-    """Set the values that are newer than those stored; remove those that parts hold now."""
+    """Set the values that are newer than stored ones; remove those moved to parts."""
     changes: dict[str, Any] = {
         "t": {"$max": ["$t", fold.newest]},
         "a": {"$max": ["$a", fold.arrived]},
@@ -207,13 +210,13 @@ def careful_update(thing_id: int, fold: Fold) -> UpdateOne:
 
 
 def part_update(part: bytes, fold: Fold) -> UpdateOne:
-    """Set the values of a part that are newer than those stored."""
+    """Set the values of a part that are newer than stored ones."""
     changes = {f"v.{key}": _newer(key, fold) for key, own in fold.parts.items() if own == part}
     return UpdateOne({"_id": part}, [{"$set": changes}, SIZED], upsert=True)
 
 
 def _newer(key: str, fold: Fold, *, in_part: bool = False) -> Document:
-    """An expression: the entry of a value, unless the stored one is newer; none if `in_part`."""
+    """Return an expression: the newer of entry and stored entry; removed if `in_part`."""
     is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
     entry: Any = {"v": _replacing(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
     return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}
@@ -224,7 +227,7 @@ def _is_name(key: str) -> bool:
 
 
 def _replacing(old: str, value: Any) -> Any:
-    """An expression: `value` laid over what stands at the path `old`, at every level."""
+    """Return an expression: `value` merged into the value at the path `old`."""
     if not isinstance(value, dict) or not all(map(_is_name, value)):
         return {"$literal": value}
     members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
@@ -233,28 +236,28 @@ def _replacing(old: str, value: Any) -> Any:
 
 
 NEWEST = 20
-"""Reports of a thing that mostly have all of its properties."""
+"""Reports of a thing that usually contain all of its properties."""
 SHOWN = 200
-"""Values that are read by their names; where it is more, all are read."""
+"""Values that are read by name; for more names all values are read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
-    """What history has otherwise of a thing."""
+class RewrittenHistory:
+    """The changes to the history of a thing after frames were decoded again."""
 
     read: Callable[[int | None], AsyncIterator[Sequence[Reported]]]
-    """Gives the newest reports, as many as it is asked for, or all; the oldest first."""
+    """Returns the given number of newest reports, or all of them; the oldest first."""
     times: Container[int]
-    """Those of reports that were rewritten, ms."""
+    """Times of rewritten reports, ms."""
     names: Collection[str] | None
-    """The properties that may have got values; None is any."""
+    """The properties that may have new values; None for any."""
 
 
-async def rewritten_entries(stored: dict[str, Any], thing: Rewritten) -> dict[str, Any]:
-    """The entries of a thing as its reports give them."""
-    known = Fold(0, 0) if thing.names is None else await _folded(thing.read(NEWEST))
-    if thing.names is None or not known.settles({*stored, *thing.names}):
-        known = await _folded(thing.read(None))
+async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> dict[str, Any]:
+    """Return the entries of a thing according to its rewritten history."""
+    known = Fold(0, 0) if thing.names is None else await _fold_all(thing.read(NEWEST))
+    if thing.names is None or not known.is_complete_for({*stored, *thing.names}):
+        known = await _fold_all(thing.read(None))
     entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
     for key, entry in stored.items():
         at = entry["t"]
@@ -266,7 +269,7 @@ async def rewritten_entries(stored: dict[str, Any], thing: Rewritten) -> dict[st
 def replacement_of(
     thing_id: int, before: Document | None, entries: dict[str, Any]
 ) -> ReplaceOne[Document]:
-    """Puts entries in the place of those of `before`, as long as they are there."""
+    """Return the replacement of the entries in `before`, if they are still stored."""
     latest = max((entry["t"] for entry in entries.values()), default=0)
     same: Document = {"_id": thing_id, "t": {"$exists": False}}
     after: Document = {"_id": thing_id, "t": latest, "v": entries}
@@ -276,8 +279,7 @@ def replacement_of(
     return ReplaceOne(same, after, upsert=before is None)
 
 
-async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
-    """Reports of one thing, the oldest first."""
+async def _fold_all(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
     folds: dict[int, Fold] = {}
     async for reports in parts:
         fold_reports(reports, folds)
@@ -285,14 +287,14 @@ async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> Fold:
 
 
 def shown_fields(keys: Collection[str] | None) -> Document:
-    """A projection on the values of some keys, or of all; MongoDB takes long for many."""
+    """Return a projection on some keys or all; a projection on many keys is slow."""
     if keys is None or len(keys) > SHOWN:
         return dict.fromkeys(("t", "a", "p", "v"), 1)
     return {"p": 1, **{f"v.{key}": 1 for key in keys}}
 
 
 def parts_of(thing_ids: Iterable[int]) -> Document:
-    """All parts of some things."""
+    """Return the condition for all parts of things."""
     return {
         "$or": [
             {"_id": {"$gte": PART.pack(one, 0, 0), "$lt": PART.pack(one + 1, 0, 0)}}

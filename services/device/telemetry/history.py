@@ -40,12 +40,12 @@ from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.errors import device_not_found
 from services.device.things.model import Device
 from services.device.things.schemas import DeviceId, application_of
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is asked for: `start` ≤ ts ≤ `end` (ms) of one device."""
+    """The requested part of a device's history: `start` ≤ ts ≤ `end` (ms)."""
 
     device_id: int
     start: int
@@ -55,23 +55,24 @@ class Span:
 
 @dataclass(frozen=True)
 class HistoryStore:
-    """Property history of devices."""
+    """Reads the property history of devices."""
 
     devices: DeviceStore
     partitions: Partitions
     retention: Retention
-    tsls: Tsls
+    tsls: TslStore
 
     async def page(
         self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
     ) -> AsyncGenerator[Document, None] | None:
-        """Return up to `size` records behind the key `after`, of a device of the application.
+        """Yield up to `size` records after the key `after`, for an application's device.
 
-        None when there is none; nothing when the device's data storage is off.
+        Return None when the device does not exist; yield nothing when its data storage is off.
         """
         rows = self._scan(span, after, size)
         device, first = await asyncio.gather(
-            self.devices.storage(tenant, span.device_id, application_id), anext(rows, None)
+            self.devices.find_storage_settings(tenant, span.device_id, application_id),
+            anext(rows, None),
         )
         if device is None or not device.data_storage:
             await rows.aclose()
@@ -89,7 +90,7 @@ class HistoryStore:
     async def _readable(
         self, rows: AsyncGenerator[Document, None], oldest: int, tsl: Tsl
     ) -> AsyncGenerator[Document, None]:
-        """Yield rows until one is older than `oldest`, without values that nobody may read."""
+        """Yield rows not older than `oldest`, without write-only values."""
         async with aclosing(rows):
             async for row in rows:
                 if _time(row) < oldest:
@@ -101,7 +102,7 @@ class HistoryStore:
     async def _scan(
         self, span: Span, after: bytes | None, size: int
     ) -> AsyncGenerator[Document, None]:
-        """Yield up to `size` records, from one partition after the other."""
+        """Yield up to `size` records from one partition after the other."""
         bounds = keys_between(span.device_id, span.start, span.end)
         if after is not None:
             bounds["$lt" if span.newest_first else "$gt"] = after
@@ -137,7 +138,7 @@ LATEST_TIME = 253_402_300_799_999
 
 
 class HistoryRecord(msgspec.Struct):
-    """Values reported together; `ts` in ms."""
+    """Values that were reported together; `ts` in ms."""
 
     ts: int
     properties: dict[str, Any]
@@ -169,11 +170,10 @@ class HistoryService:
         key: str | None,
         order: str | None,
     ) -> HistoryPage:
-        """Read one page; without any bound it is the last day (specification).
+        """Return a page of history; without times the last day.
 
-        Times are ms. Sizes above 1000 are cut to 1000. Raises `InvalidInput`
-        for an order, a bound or a cursor that cannot be, `NotFound` for a device that the
-        caller may not see.
+        Times are ms. Sizes above 1000 are reduced to 1000. Raises `InvalidInput` for a wrong order,
+        time or cursor, `NotFound` for a device that the caller may not see.
         """
         now = now_ms()
         newest_first = _newest_first(order)
@@ -217,20 +217,18 @@ def _newest_first(order: str | None) -> bool:
 
 
 def encode_key(key: bytes) -> str:
-    """A cursor that stands behind a key."""
+    """Return the cursor for the position after a key."""
     return base64.urlsafe_b64encode(key).decode()
 
 
 def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
-    """The key of a cursor; raise `InvalidInput` for what is none of this device."""
+    """Return the key of a cursor; raise `InvalidInput` unless it is of this device."""
     try:
         key = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
-        raise InvalidInput("is not a key that this operation gave", field=field) from error
-    if len(key) != KEY.size or KEY.unpack(key)[0] != device_id:
-        raise InvalidInput("is not a key that this operation gave", field=field)
-    if KEY.unpack(key)[1] > LATEST_TIME:
-        raise InvalidInput("is not a key that this operation gave", field=field)
+        raise InvalidInput("must be a key from an answer of this operation", field=field) from error
+    if len(key) != KEY.size or KEY.unpack(key)[0] != device_id or KEY.unpack(key)[1] > LATEST_TIME:
+        raise InvalidInput("must be a key from an answer of this operation", field=field)
     return key
 
 
@@ -255,7 +253,7 @@ async def get_property_history(
         str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
     ] = None,
 ) -> HistoryPage:
-    """Reported properties, newest first; none of a device whose data storage is off."""
+    """List reported properties, newest first; none for devices without data storage."""
     return await history.page(
         principal,
         device_id,
@@ -268,65 +266,65 @@ async def get_property_history(
 
 
 post_search = partial(post, guards=[holders(Function.DEVICE_VIEW)], example={"page_size": 20})
-"""An operation of consoles that searches what a device sent, for users who may view devices."""
+"""Declares a search of the console in data of a device, for users who may view devices."""
 
 
-class Window(NamedTuple):
-    """Keys of what is asked for."""
+class KeyRange(NamedTuple):
+    """The device and keys of a requested part of its data."""
 
     device: Device
     first: bytes
-    """Nothing is of before the device's owner had it."""
+    """Excludes data from before the current owner got the device."""
     last: bytes
-    """The end, or where the page before has ended."""
+    """The end, or the position after the previous page."""
     continued: bool
-    """Whether there was a page before."""
+    """Whether a previous page exists."""
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Answers who may see the device; times are ms.
+class KeyRangeResolver:
+    """Resolves requested times (ms) and cursors to key ranges of a device.
 
-    Raises `InvalidInput` for bounds or a cursor that cannot be, `NotFound` for a device that the
-    caller may not see.
+    Raises `InvalidInput` for wrong times or a wrong cursor, `NotFound` for a device that the caller
+    may not see.
     """
 
     things: ThingDirectory
     granted: GrantedDevices
 
-    async def of_application(
+    async def resolve_for_application(
         self,
         principal: Principal,
         device_id: int,
         start: int | None,
         end: int | None,
         key: str | None,
-    ) -> Window:
-        """What an application asks for."""
-        device = await self.things.device(principal, device_id)
-        return _window(device, start, end, key, ("endTime", "pageKey"))
+    ) -> KeyRange:
+        """Return the key range of a request of an application."""
+        device = await self.things.get_device(principal, device_id)
+        return _key_range(device, start, end, key, ("endTime", "pageKey"))
 
-    async def of_user(
+    async def resolve_for_user(
         self,
         principal: Principal,
         device_id: int,
         start: int | None,
         end: int | None,
         key: str | None,
-    ) -> Window:
-        """What a user asks for; raises `Forbidden`, too, for one who sees nothing at all."""
+    ) -> KeyRange:
+        """Return the key range of a user's request; raise `Forbidden` without any grant."""
         device = await self.granted.find(principal, device_id)
-        return _window(device, start, end, key, ("end_timestamp", "next_key"))
+        return _key_range(device, start, end, key, ("end_timestamp", "next_key"))
 
 
-def _window(
+def _key_range(
     device: Device, start: int | None, end: int | None, key: str | None, fields: tuple[str, str]
-) -> Window:
-    """`fields` are the names of the end and of the cursor."""
+) -> KeyRange:
+    """Return the key range; `fields` are the names of the end and of the cursor."""
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)
     last = history_key(device.id, now_ms() if end is None else end, LAST)
     if key is not None:
         last = min(last, decode_key(key, device.id, fields[1]))
-    return Window(device, first, last, continued=key is not None)
+    return KeyRange(device, first, last, continued=key is not None)

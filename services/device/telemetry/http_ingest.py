@@ -26,9 +26,9 @@ from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl.limits import MAX_TS
 from services.device.telemetry.http_presence import HttpPresence
 from services.device.telemetry.partitions import DAY_MS
-from services.device.telemetry.quota import RefusalKeeper, Rejected
+from services.device.telemetry.quota import DeadMessagePublisher, RejectedEntry
 from services.device.telemetry.reporter import HEADER, StoredWaiter
-from services.device.telemetry.uplink import MAX_PAYLOAD, check
+from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
@@ -37,7 +37,7 @@ MOST_ENTRIES = 1000
 
 
 class RefusedEntry(msgspec.Struct, omit_defaults=True):
-    """An entry of the request, or a value in one, that was refused."""
+    """A refused entry of the request, or a refused value of an entry."""
 
     index: int
     field: str
@@ -45,7 +45,7 @@ class RefusedEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct):
-    """How many entries were taken, and what was refused."""
+    """The number of accepted entries, and the refused entries and values."""
 
     accepted: int
     refused: list[RefusedEntry]
@@ -53,31 +53,31 @@ class Accepted(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeService:
-    """The HTTP side of what MQTT devices do on their subjects."""
+    """Accepts the messages over HTTP that MQTT devices publish on their subjects."""
 
     bus: Bus
     things: ThingDirectory
     presence: HttpPresence
     meter: MessageMeter
-    keeper: RefusalKeeper
+    keeper: DeadMessagePublisher
     retention_days: int
 
     async def accept(
         self, principal: Principal, sn: str, channel: str, body: bytes, *, stored: bool
     ) -> Accepted:
-        """Put what `body` holds on `UPLINK`; with `stored`, wait until it is in MongoDB.
+        """Publish the entries of `body` on `UPLINK`; if `stored`, wait for storage.
 
-        A single entry that is refused whole is a 400; of an array each refused entry is
-        listed. Accepted entries of one request are on the stream all or not at all, those that are
-        refused whole are kept for people. Raises `TooManyRequests` when all of them together are
-        more than the device or its tenant may send.
+        A single entry that is refused as a whole results in 400; of an array each refused entry is
+        listed. All accepted entries of a request are published, or none. Entries that are refused
+        as a whole are kept for users. Raises `TooManyRequests` when the entries together exceed the
+        limit of the device or its tenant.
         """
-        thing = await self.things.speaking(principal, sn)
+        thing = await self.things.find_sender(principal, sn)
         try:
             entries, is_array = read_entries(body)
         except InvalidInput as error:
             self._count(thing, [body])
-            await self.keeper.keep(thing, channel, [Rejected.by(body, error)])
+            await self.keeper.keep(thing, channel, [RejectedEntry.from_error(body, error)])
             raise
         self._count(thing, entries)
         accepted, refused, whole = sort_entries(
@@ -88,7 +88,7 @@ class EdgeService:
         if not is_array and not accepted:
             raise _single_refusal(refused)
         if not accepted:
-            await self.presence.heard(thing)
+            await self.presence.record_contact(thing)
             return Accepted(0, refused)
         headers = trace_header()
         async with AsyncExitStack() as stack:
@@ -100,12 +100,12 @@ class EdgeService:
             await publish_all(
                 self.bus, [OutgoingMessage(subject, raw, None, headers) for raw in accepted]
             )
-            await self.presence.heard(thing)
+            await self.presence.record_contact(thing)
             if waiter is None:
                 return Accepted(len(accepted), refused)
             outcomes = await waiter.wait()
-        late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
-        return Accepted(len(accepted) - len(late), refused + late)
+        refused_late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
+        return Accepted(len(accepted) - len(refused_late), refused + refused_late)
 
     def _count(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
@@ -116,7 +116,7 @@ class EdgeService:
 
 
 def read_entries(body: bytes) -> tuple[list[bytes], bool]:
-    """Split a body into raw entries; the flag tells whether it was an array."""
+    """Split a body into raw entries; the flag is True for an array."""
     try:
         if body.lstrip()[:1] == b"[":
             entries = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
@@ -132,19 +132,22 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
 
 def sort_entries(
     channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
-) -> tuple[list[bytes], list[RefusedEntry], list[Rejected]]:
-    """The entries to accept, what is refused of all, and the entries refused whole; `now` in ms."""
+) -> tuple[list[bytes], list[RefusedEntry], list[RejectedEntry]]:
+    """Return accepted entries, all refusals, and entries refused as a whole.
+
+    `now` is in ms.
+    """
     accepted: list[bytes] = []
     refused: list[RefusedEntry] = []
-    whole: list[Rejected] = []
+    whole: list[RejectedEntry] = []
     for index, raw in enumerate(entries):
         try:
             if len(raw) > MAX_PAYLOAD:
                 raise InvalidInput(f"is larger than {MAX_PAYLOAD} bytes", field="entry")  # noqa: TRY301
-            faults = check(channel, thing, raw, now, retention_ms)
+            faults = check_message(channel, thing, raw, now, retention_ms)
         except InvalidInput as error:
             refused.append(RefusedEntry(index, error.field or "", error.message))
-            whole.append(Rejected.by(raw, error))
+            whole.append(RejectedEntry.from_error(raw, error))
         else:
             accepted.append(raw)
             refused += [RefusedEntry(index, fault.path, fault.reason) for fault in faults]
@@ -154,24 +157,24 @@ def sort_entries(
 def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:
     first = refused[0]
     if first.field == "entry":
-        return TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
+        return TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
     return InvalidInput(first.reason, field=first.field)
 
 
 Time = Annotated[
-    int, msgspec.Meta(ge=0, le=MAX_TS, description="When it was, ms since 1970; now without it")
+    int, msgspec.Meta(ge=0, le=MAX_TS, description="Time in ms since 1970; defaults to now")
 ]
 
 
 class ReportMessage(msgspec.Struct):
-    """Values of properties, by their id."""
+    """Values of properties by property id."""
 
     properties: dict[str, Any]
     ts: Time | None = None
 
 
 class EventMessage(msgspec.Struct, rename="camel"):
-    """An event of the TSL, with its outputs by their short name."""
+    """An event of the TSL, with its outputs by short name."""
 
     event_id: str
     ts: Time | None = None
@@ -179,7 +182,7 @@ class EventMessage(msgspec.Struct, rename="camel"):
 
 
 class ReplyMessage(msgspec.Struct, rename="camel"):
-    """What became of a command; `error` says why it failed."""
+    """The result of a command; `error` is the reason of a failure."""
 
     command_id: Id
     status: Literal["SUCCESS", "FAILED"]
@@ -190,7 +193,7 @@ class ReplyMessage(msgspec.Struct, rename="camel"):
 Edge = NamedDependency[EdgeService]
 Wait = Annotated[
     Literal["stored"] | None,
-    QueryParameter(description="`stored`: answer when it is in MongoDB"),
+    QueryParameter(description="`stored`: answer after storage in MongoDB"),
 ]
 
 
@@ -208,7 +211,7 @@ async def report_properties(
     sn: FromPath[str],
     wait: Wait = None,
 ) -> Accepted:
-    """What was measured, one report or an array of up to 1000."""
+    """Report measured values: one report, or an array of up to 1000."""
     return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
 
 
@@ -226,7 +229,7 @@ async def report_event(
     sn: FromPath[str],
     wait: Wait = None,
 ) -> Accepted:
-    """What happened, one event of the TSL or an array of up to 1000."""
+    """Report what happened: one event of the TSL, or an array of up to 1000."""
     return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
 
 
@@ -244,7 +247,7 @@ async def answer_command(
     sn: FromPath[str],
     wait: Wait = None,
 ) -> Accepted:
-    """What became of commands, one answer or an array of up to 1000."""
+    """Answer commands: one reply, or an array of up to 1000."""
     return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
 
 

@@ -21,135 +21,139 @@ from services.device.things.product_store import ProductStore
 log = logging.getLogger(__name__)
 
 FRESH = 5.0
-"""Seconds after which a product is read anew."""
+"""Seconds that the offline timeout of a product is cached."""
 KEPT_PRODUCTS = 10_000
-"""Most products that are kept."""
+"""Cached products."""
 
 
-class Silence:
-    """The limits of products; a change is known within seconds."""
+class OfflineTimeouts:
+    """Caches the offline timeouts of products for some seconds."""
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
         self._of: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(KEPT_PRODUCTS)
 
-    async def life_of(self, thing: Thing) -> float | None:
-        """Seconds, None where the product has no limit; raise `StoreError`."""
+    async def find_lifetime(self, thing: Thing) -> float | None:
+        """Return the product's timeout in s, None without one; raise `StoreError`."""
         key, now = (thing.tenant, thing.model), time.monotonic()
         known = self._of.get(key)
         if known is None or known[0] + FRESH <= now:
-            minutes = await self._products.offline_timeout(*key)
+            minutes = await self._products.find_offline_timeout(*key)
             known = now, None if minutes is None else minutes * 60.0
             self._of.put(key, known)
         return known[1]
 
 
 LONGEST_PAUSE = 30.0
-PATIENCE = 1.0
-"""Seconds that a device waits until it is noted; then it is told that its report is taken."""
-AGAIN = 1.0
-"""Seconds until a note that failed is tried again."""
+"""Seconds between two records of one device."""
+MAX_WAIT = 1.0
+"""Seconds that a report waits until the contact is recorded."""
+RETRY_DELAY = 1.0
+"""Seconds until a failed record is tried again."""
 KEPT = 50_000
-"""Devices whose last note is remembered; one that is forgotten is noted with its next report."""
-NOTES = 32
-"""Notes that are written at a time, half of them of one tenant; one that fails waits again."""
+"""Devices whose last record is cached; others are recorded with their next report."""
+CONCURRENT_WRITES = 32
+"""Concurrent writes, half of them for one tenant."""
 
 
-class _Spoke(NamedTuple):
+class _Contact(NamedTuple):
     moment: float
     """By the monotonic clock."""
     at: datetime
 
 
 class HttpPresence:
-    """Notes that devices were heard; each at most every quarter of its life.
+    """Records contacts of devices, at most once in a quarter of a device's lifetime.
 
-    A database that is slow or away holds up no report, and a record that is locked no other
-    device: each note is tried until it is written, or would say nothing any more.
+    A slow or unavailable database delays no report, and a locked record no other device: each
+    record is tried until it succeeds or is outdated.
     """
 
-    def __init__(self, store: PresenceStore, life: float, silence: Silence) -> None:
-        """`life`: seconds that devices without one of their own count as ONLINE."""
+    def __init__(self, store: PresenceStore, life: float, timeouts: OfflineTimeouts) -> None:
+        """Construct it; `life` is the lifetime in seconds of devices without their own."""
         self._store = store
         self._life = life
-        self._silence = silence
+        self._timeouts = timeouts
         self._quiet: LruCache[int, float] = LruCache(KEPT)
-        """Until when (monotonic) a device need not be noted again."""
-        self._spoke: dict[int, _Spoke] = {}
-        """The last time of those whose note is not written yet."""
+        """Until when (monotonic) a device need not be recorded again."""
+        self._contacts: dict[int, _Contact] = {}
+        """The last contacts that are not recorded yet."""
         self._together: set[int] = set()
-        """Those that are just being noted together."""
-        self._noting = NamedTasks()
-        self._scheduler = FairScheduler("presence over HTTP", NOTES, items=KEPT)
+        """Devices that are being recorded together."""
+        self._tasks = NamedTasks()
+        self._scheduler = FairScheduler("presence over HTTP", CONCURRENT_WRITES, items=KEPT)
 
-    async def heard(self, thing: Thing) -> None:
-        """The device has just spoken; return when that is noted, or after `PATIENCE`."""
-        if not self.is_noted(thing):
+    async def record_contact(self, thing: Thing) -> None:
+        """Record that a device sent something; return when stored, or after `MAX_WAIT`."""
+        if not self.is_recorded(thing):
             moment = time.monotonic()
-            self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC))
-            note = self._noting.begin(thing.id, partial(self._note, thing))
-            if note is not None:
-                await asyncio.wait([note], timeout=PATIENCE)
+            self._contacts[thing.id] = _Contact(moment, datetime.now(UTC))
+            task = self._tasks.begin(thing.id, partial(self._record, thing))
+            if task is not None:
+                await asyncio.wait([task], timeout=MAX_WAIT)
 
-    async def heard_all(self, things: Iterable[Thing]) -> None:
-        """The same of devices that have spoken together."""
-        held = self._spoke.keys() | self._together
+    async def record_contacts(self, things: Iterable[Thing]) -> None:
+        """Record that several devices sent something."""
+        pending = self._contacts.keys() | self._together
         tenants: dict[str, dict[int, Thing]] = defaultdict(dict)
-        for one in things:
-            if one.id not in held and not self.is_noted(one):
-                tenants[one.tenant][one.id] = one
-        notes = []
-        for tenant, some in tenants.items():
-            self._together |= some.keys()
-            note = partial(self._note_together, tenant, some)
-            notes.append(self._noting.begin(object(), note))
-        if noting := [note for note in notes if note is not None]:
-            await asyncio.wait(noting, timeout=PATIENCE)
+        for thing in things:
+            if thing.id not in pending and not self.is_recorded(thing):
+                tenants[thing.tenant][thing.id] = thing
+        begun = []
+        for tenant, by_id in tenants.items():
+            self._together |= by_id.keys()
+            record = partial(self._record_together, tenant, by_id)
+            begun.append(self._tasks.begin(object(), record))
+        if tasks := [task for task in begun if task is not None]:
+            await asyncio.wait(tasks, timeout=MAX_WAIT)
 
-    async def _note_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
-        """Note devices of a tenant at once; one by one, when that fails."""
-        spoke = _Spoke(time.monotonic(), from_ms(now_ms()))
+    async def _record_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
+        """Record devices of a tenant together; one by one if that fails."""
+        contact = _Contact(time.monotonic(), from_ms(now_ms()))
         lives: dict[float, list[int]] = defaultdict(list)
         try:
             for key, thing in things.items():
-                lives[await self._silence.life_of(thing) or self._life].append(key)
+                lives[await self._timeouts.find_lifetime(thing) or self._life].append(key)
             for life, ids in lives.items():
                 async with self._scheduler.slot(tenant):
-                    await self._store.heard_together(ids, spoke.at, timedelta(seconds=life))
+                    await self._store.record_contacts(ids, contact.at, timedelta(seconds=life))
                 for key in ids:
-                    self._keep_quiet(key, spoke, life)
+                    self._keep_quiet(key, contact, life)
         except (StoreError, LaneFull) as error:
-            log.warning("%d devices were heard, each is noted by itself: %r", len(things), error)
+            log.warning(
+                "contacts of %d devices could not be recorded together: %r", len(things), error
+            )
             for key, thing in things.items():
-                self._spoke.setdefault(key, spoke)
-                self._noting.begin(key, partial(self._note, thing))
+                self._contacts.setdefault(key, contact)
+                self._tasks.begin(key, partial(self._record, thing))
         finally:
             self._together -= things.keys()
 
-    def _keep_quiet(self, key: int, spoke: _Spoke, life: float) -> None:
-        """A device is noted with what it spoke, and need not be for a while."""
-        self._quiet.put(key, spoke.moment + min(LONGEST_PAUSE, life / 4))
+    def _keep_quiet(self, key: int, contact: _Contact, life: float) -> None:
+        self._quiet.put(key, contact.moment + min(LONGEST_PAUSE, life / 4))
 
-    def is_noted(self, thing: Thing) -> bool:
-        """Whether the device was heard a short while ago, so that there is nothing to note."""
+    def is_recorded(self, thing: Thing) -> bool:
+        """Return whether a contact was recorded recently enough."""
         return (self._quiet.get(thing.id) or 0.0) > time.monotonic()
 
     async def stop(self) -> None:
-        """Leave what is not noted yet to the next reports."""
-        await self._noting.stop()
+        """Stop; contacts that are not recorded are lost until the next reports."""
+        await self._tasks.stop()
 
-    async def _note(self, thing: Thing) -> None:
+    async def _record(self, thing: Thing) -> None:
         life = self._life
-        while (spoke := self._spoke[thing.id]).at + timedelta(seconds=life) > datetime.now(UTC):
+        while (contact := self._contacts[thing.id]).at + timedelta(seconds=life) > datetime.now(
+            UTC
+        ):
             try:
-                life = await self._silence.life_of(thing) or self._life
+                life = await self._timeouts.find_lifetime(thing) or self._life
                 async with self._scheduler.slot(thing.tenant):
-                    await self._store.heard(thing.id, spoke.at, timedelta(seconds=life))
+                    await self._store.record_contact(thing.id, contact.at, timedelta(seconds=life))
             except (StoreError, LaneFull) as error:
-                log.warning("device %d was heard, noting it waits: %r", thing.id, error)
-                await asyncio.sleep(AGAIN)
+                log.warning("a contact of device %d is not recorded yet: %r", thing.id, error)
+                await asyncio.sleep(RETRY_DELAY)
             else:
-                self._keep_quiet(thing.id, spoke, life)
-                if self._spoke[thing.id] is spoke:
+                self._keep_quiet(thing.id, contact, life)
+                if self._contacts[thing.id] is contact:
                     break
-        del self._spoke[thing.id]
+        del self._contacts[thing.id]

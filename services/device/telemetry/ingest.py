@@ -35,15 +35,21 @@ from libs.common.telemetry.tracing import (
 )
 from libs.common.things import GENERIC
 from libs.common.tsl import MASK
-from services.device.members.shapes import Shape, ShapeKeeper, within
-from services.device.telemetry.batch import Batch, GoodReport, Refused, remembered, sort_batch
+from services.device.members.shapes import Shape, ShapeUpdater, filter_by_shape
+from services.device.telemetry.batch import (
+    Batch,
+    RefusedUplink,
+    ValidReport,
+    past_reports,
+    sort_batch,
+)
 from services.device.telemetry.batch_store import ReportStore
-from services.device.telemetry.device_facts import Facts
-from services.device.telemetry.events import batch_events
+from services.device.telemetry.device_fields import DeviceFieldUpdater
+from services.device.telemetry.events import build_events
 from services.device.telemetry.folded_values import BEYOND
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
-from services.device.telemetry.quota import Quota, Refusals
+from services.device.telemetry.quota import DeadMessageBuilder, Quota
 from services.device.telemetry.reporter import notify
 from services.device.telemetry.slow_uplinks import SlowCodecs
 from services.device.telemetry.uplink import Uplink, is_second_copy, read_uplink
@@ -137,12 +143,12 @@ class Ingest:
     things: ThingDirectory
     store: ReportStore
     latest: LatestValues
-    facts: Facts
-    shapes: ShapeKeeper
+    device_fields: DeviceFieldUpdater
+    shapes: ShapeUpdater
     commands: CommandCloser
     alarms: AlarmTrigger
     quota: Quota
-    refusals: Refusals
+    refusals: DeadMessageBuilder
     frames: FrameDecoder
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
@@ -204,113 +210,113 @@ class Ingest:
                 self._failures.popitem(last=False)
             raise error
         log.error("message %d of %s is given up", uplink.sequence, uplink.sn, exc_info=error)
-        thing = (await self.things.by_sn([uplink.sn])).get(uplink.sn)
+        thing = (await self.things.find_by_sn([uplink.sn])).get(uplink.sn)
         text = MASK if thing is not None and thing.tsl.conceals else str(error)
         reason = f"could not be dealt with: {type(error).__name__}: {text}"
-        refused = Refused(uplink, reason, thing, told=False)
+        refused = RefusedUplink(uplink, reason, thing, is_announced=False)
         await self._finish([uplink], Batch(refused=[refused]), [message])
 
     async def _deal_with(self, messages: list[Msg], *, apart: bool) -> None:
         started = time.perf_counter()
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         with spans.joined():
-            trace_batch, uplinks = await self._sort(spans.uplinks, apart=apart)
+            batch, uplinks = await self._sort(spans.uplinks, apart=apart)
             if len(uplinks) < len(spans.uplinks):
                 replies = {one.message.reply for one in uplinks}
                 messages = [one for one in messages if one.reply in replies or is_second_copy(one)]
-            await self._close_commands(trace_batch)
-            await self._finish(uplinks, trace_batch, messages)
-            spans.refuse([one.uplink for one in trace_batch.refused])
+            await self._close_commands(batch)
+            await self._finish(uplinks, batch, messages)
+            spans.refuse([one.uplink for one in batch.refused])
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
     async def _sort(self, uplinks: list[Uplink], *, apart: bool) -> tuple[Batch, list[Uplink]]:
         """Sort uplinks, but for those that wait for slow codecs; return also what is sorted."""
-        things = await self.things.by_sn({uplink.sn for uplink in uplinks})
+        things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
         beyond: Mapping[int, Excess] = {}
         if not apart:
             beyond = self.quota.beyond(uplinks, things)
             uplinks = await self.slow.part(uplinks, things, beyond)
-        trace_batch = sort_batch(uplinks, things, self.retention_ms, beyond)
-        if trace_batch.unread:
+        batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+        if batch.undecoded:
             with trace_step("read frames", SpanKind.INTERNAL):
-                late = await self.frames.decode(trace_batch, wait=apart)
+                late = await self.frames.decode(batch, wait=apart)
             if late:
                 uplinks = await self.slow.part(uplinks, things, beyond, late)
-                trace_batch.keep_only(uplinks)
-        await self._reject_beyond(trace_batch)
-        return trace_batch, uplinks
+                batch.keep_only(uplinks)
+        await self._reject_beyond(batch)
+        return batch, uplinks
 
-    async def _reject_beyond(self, trace_batch: Batch) -> None:
+    async def _reject_beyond(self, batch: Batch) -> None:
         """Reject properties with which latest values of a thing would be too large together."""
         reports = [
             (one.thing.id, one.as_of, one.properties)
-            for one in (*trace_batch.reports, *remembered(trace_batch.frames))
+            for one in (*batch.reports, *past_reports(batch.frames))
             if self.latest.may_exceed(one.thing.id, len(one.uplink.payload))
             or one.uplink.channel == "frame"
         ]
-        if reports and (names := await self.latest.beyond(reports)):
-            trace_batch.reject(names, BEYOND)
+        if reports and (names := await self.latest.find_oversized(reports)):
+            batch.reject(names, BEYOND)
 
-    async def _finish(self, uplinks: list[Uplink], trace_batch: Batch, messages: list[Msg]) -> None:
+    async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with trace_step("store batch", SpanKind.CLIENT):
-            if trace_batch.frames:  # the store finds those that came before
-                await self.store.store(trace_batch)
-                await self._show(trace_batch)
+            if batch.frames:  # the store finds those that came before
+                await self.store.store(batch)
+                await self._show(batch)
             else:
-                await asyncio.gather(self.store.store(trace_batch), self._show(trace_batch))
+                await asyncio.gather(self.store.store(batch), self._show(batch))
         with trace_step("announce batch", SpanKind.PRODUCER):
-            await self._announce(trace_batch)
-        if trace_batch.frames:
-            await self.commands.confirm_by_reports(trace_batch.reports)
+            await self._announce(batch)
+        if batch.frames:
+            await self.commands.confirm_by_reports(batch.reports)
         await acknowledge(self.bus.client, messages)
-        await notify(self.bus, uplinks, trace_batch)
+        await notify(self.bus, uplinks, batch)
 
-    async def _show(self, trace_batch: Batch) -> None:
+    async def _show(self, batch: Batch) -> None:
         """Update shapes, latest values, and then the facts, which are read from those.
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        reports = [*trace_batch.reports, *remembered(trace_batch.frames)]
-        shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
+        reports = [*batch.reports, *past_reports(batch.frames)]
+        shapes = await self.shapes.update((one.thing, one.properties) for one in reports)
         own = [one for one in reports if one.ts >= one.thing.owned_since]
         arrivals: dict[int, int] = {}
         for one in own:
             arrivals[one.thing.id] = max(one.uplink.received, arrivals.get(one.thing.id, 0))
         latest = ((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
         await self.latest.apply(latest, arrivals)
-        await self.facts.note([report for report in own if report.thing.device])
+        await self.device_fields.update([report for report in own if report.thing.device])
 
-    async def _close_commands(self, trace_batch: Batch) -> None:
+    async def _close_commands(self, batch: Batch) -> None:
         """Deal with the replies: those of one thing in order, those of several together.
 
         What came later is what the thing has, also where the ms of arrival is the same.
         """
         by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
-        for uplink, thing in trace_batch.replies:
+        for uplink, thing in batch.replies:
             by_thing.setdefault(thing.id, []).append((uplink, thing))
         answers = list(by_thing.values())
         for first in range(0, len(answers), REPLIES):
             refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
-            trace_batch.refused += [one for some in refused for one in some]
+            batch.refused += [one for some in refused for one in some]
 
-    async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[Refused]:
+    async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[RefusedUplink]:
         """Deal with replies one after another; return those that are refused."""
         refused = []
         for uplink, thing in replies:
             with continue_trace("close command", SpanKind.INTERNAL, uplink.trace):
                 reason = await self.commands.close_by_reply(uplink, thing)
             if reason is not None:
-                refused.append(Refused(uplink, reason, thing))
+                refused.append(RefusedUplink(uplink, reason, thing))
         return refused
 
-    async def _announce(self, trace_batch: Batch) -> None:
-        pointers = await self.alarms.messages_for_batch(trace_batch)
-        await publish_each(self.bus, [*batch_events(trace_batch), *pointers])
-        await publish_each(self.bus, self.refusals.entries(trace_batch))
+    async def _announce(self, batch: Batch) -> None:
+        pointers = await self.alarms.messages_for_batch(batch)
+        await publish_each(self.bus, [*build_events(batch), *pointers])
+        await publish_each(self.bus, self.refusals.entries(batch))
 
 
-def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+def _shown(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
     if report.thing.model != GENERIC:
         return report.properties
-    return within(shapes.get(report.thing.id, {}), report.properties)
+    return filter_by_shape(shapes.get(report.thing.id, {}), report.properties)

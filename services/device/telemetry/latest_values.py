@@ -29,7 +29,7 @@ from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (
     Fold,
     Reported,
-    Rewritten,
+    RewrittenHistory,
     Update,
     parts_of,
     replacement_of,
@@ -123,7 +123,9 @@ class LatestValues(ThingDataStore):
         ]
         own = {bytes(one["_id"]) async for one in self._parts.find(_in(wanted), {"_id": 1})}
         for key, fold in large.items():
-            fold.place(key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL)
+            fold.assign_parts(
+                key, own, known[key].inline, is_spread=known[key].parts == folded_values.ALL
+            )
         shown = shown_fields({name for fold in large.values() for name in fold.parts})
         async for before in self._latest.find(_in(large), shown):
             fold = large[before["_id"]]
@@ -180,7 +182,7 @@ class LatestValues(ThingDataStore):
         """Whether a report of `size` bytes may take the values of a thing beyond `MOST`."""
         return size > SMALL or thing_id in self._divided
 
-    async def beyond(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
+    async def find_oversized(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
         """The properties, by thing, with which its values would have more than `MOST` bytes.
 
         What does not grow is never beyond, also where a thing has more already.
@@ -202,7 +204,7 @@ class LatestValues(ThingDataStore):
             room = folded_values.MOST - stored[key]
             if folded_values.size_of_all(fold.values) <= room:
                 continue
-            found = (await self.entries([key], keys=fold.values)).get(key, {})
+            found = (await self.find_entries([key], keys=fold.values)).get(key, {})
             grown = {
                 name: folded_values.growth(found.get(name), value)
                 for name, value in fold.values.items()
@@ -214,9 +216,9 @@ class LatestValues(ThingDataStore):
                     beyond[key].add(name)
         return beyond
 
-    async def divide(self, thing_id: int) -> int:
+    async def split(self, thing_id: int) -> int:
         """Move values of a thing to the parts that are to hold them; return their bytes."""
-        entries = (await self.entries([thing_id])).get(thing_id, {})
+        entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: size_of(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
         for first in range(0, len(names), KEYS):
@@ -224,17 +226,17 @@ class LatestValues(ThingDataStore):
             await self.apply((thing_id, one["t"], {name: one["v"]}) for name, one in some.items())
         return sum(sizes.values())
 
-    async def of(
+    async def find_values(
         self, thing_ids: Sequence[int], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """The latest value of each property, by thing; a thing that has none is missing."""
-        found = await self.entries(thing_ids, session)
+        found = await self.find_entries(thing_ids, session)
         return {
             thing: {key: entry["v"] for key, entry in entries.items()}
             for thing, entries in found.items()
         }
 
-    async def entries(
+    async def find_entries(
         self,
         thing_ids: Collection[int],
         session: Session | None = None,
@@ -244,7 +246,9 @@ class LatestValues(ThingDataStore):
         found: dict[int, dict[str, Any]] = {}
         async for thing, document in self._documents(thing_ids, session, keys):
             entries = document.get("v", {})
-            found[thing] = folded_values.join(found[thing], entries) if thing in found else entries
+            found[thing] = (
+                folded_values.merge_entries(found[thing], entries) if thing in found else entries
+            )
         return found
 
     async def _documents(
@@ -267,29 +271,29 @@ class LatestValues(ThingDataStore):
             async for part in self._parts.find(query, shown, session=session):
                 yield folded_values.thing_of(part["_id"]), part
 
-    async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
+    async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """The time (ms) of the newest report of each thing that has one."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
         return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
 
-    async def arrivals(self, thing_ids: Sequence[int]) -> dict[int, int]:
+    async def find_arrival_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """The time (ms) at which the last report of each thing that has one arrived."""
         found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1, "a": 1})
         return {
             one["_id"]: one["a"] if "a" in one else one["t"] async for one in found if "t" in one
         }
 
-    async def some(
+    async def find_with_times(
         self, thing_ids: Iterable[int], keys: Iterable[str]
     ) -> dict[int, dict[str, tuple[Any, int]]]:
         """Values of some top-level properties with their times (ms), by thing."""
-        found = await self.entries(list(thing_ids), keys=list(keys))
+        found = await self.find_entries(list(thing_ids), keys=list(keys))
         return {
             thing: {key: (entry["v"], entry["t"]) for key, entry in entries.items()}
             for thing, entries in found.items()
         }
 
-    async def rebuild(self, things: Mapping[int, Rewritten]) -> None:
+    async def rebuild(self, things: Mapping[int, RewrittenHistory]) -> None:
         """Make the values of things those that their reports give, which are read anew.
 
         What no report has stays, unless it is of a time of `rewritten`; and what is newer than all
@@ -301,7 +305,7 @@ class LatestValues(ThingDataStore):
             stored: dict[int, dict[str, Any]] = {key: {} for key in left}
             async for key, document in self._documents(left):
                 before[key].append(document)
-                stored[key] = folded_values.join(stored[key], document.get("v", {}))
+                stored[key] = folded_values.merge_entries(stored[key], document.get("v", {}))
             made = await asyncio.gather(
                 *(rewritten_entries(stored[key], thing) for key, thing in left.items())
             )
@@ -324,7 +328,7 @@ class LatestValues(ThingDataStore):
             ):
                 for key, entries in changed.items():
                     if before[key][1:] or folded_values.size_of_all(entries) > folded_values.LARGE:
-                        await self.divide(key)
+                        await self.split(key)
                 return
             left = {key: left[key] for key in changed}
 
@@ -369,7 +373,9 @@ class LatestValues(ThingDataStore):
                 return erased
             erased = True
 
-    async def forget_all(self, thing_ids: Collection[int], session: Session | None = None) -> None:
+    async def delete_values(
+        self, thing_ids: Collection[int], session: Session | None = None
+    ) -> None:
         """Remove what things that go have left here."""
         await self._latest.delete_many(_in(thing_ids), session=session)
         if thing_ids:
@@ -377,7 +383,7 @@ class LatestValues(ThingDataStore):
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the values of a thing."""
-        await self.forget_all([thing_id], session)
+        await self.delete_values([thing_id], session)
 
 
 def _in(keys: Collection[Any]) -> Document:

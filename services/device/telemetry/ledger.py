@@ -34,7 +34,7 @@ from libs.common.bus import Bus
 from libs.common.errors import Unavailable
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Mongo, Session
-from services.device.telemetry.uplink import PARTITION_BITS, Uplink, sequence_in
+from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequence
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Ledger:
         """Sequences that may still come, those of each partition from its first one on, or some
         before it: what was counted of others is forgotten."""
 
-    async def counting(
+    async def write_and_count(
         self,
         work: Callable[[Session], Awaitable[bool]],
         *,
@@ -114,7 +114,7 @@ class Ledger:
             {"_id": page}, [{"$set": changes}], upsert=True, session=session
         )
 
-    async def known(self, uplinks: Sequence[Uplink]) -> set[int]:
+    async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
         """The sequences of those that have been counted."""
         if not uplinks:
             return set()
@@ -287,7 +287,7 @@ async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Readi
     """One reading; ledger and stream are read one after the other."""
     states = {name: (await bus.js.stream_info(name)).state for name in streams}
     ledger.waiting = [
-        range(sequence_in(name, state.first_seq), sequence_in(name, 2**PARTITION_BITS - 1))
+        range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
         for name, state in states.items()
     ]
     totals = await ledger.totals()

@@ -64,7 +64,7 @@ class Partitions:
             await create_missing(self._database, collection_name(partition), **CLUSTERED)
             self._made.add(partition)
 
-    async def at(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
+    async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
         """The properties that history has at keys of a device; what it has not is left out."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
@@ -75,7 +75,7 @@ class Partitions:
             found |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return found
 
-    async def times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
+    async def find_times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
         """The times (ms) between two of which history has something, the first `limit` at most."""
         found: set[int] = set()
         keys = keys_between(device_id, first, last)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.store.mongo import Document
-from services.device.telemetry.batch import Batch, GoodReport, KeptFrame
+from services.device.telemetry.batch import Batch, KeptFrame, ValidReport
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
@@ -40,7 +40,7 @@ class CommandCloser(Protocol):
         """Close the command that a reply answers; return the reason when the reply is refused."""
 
     @abstractmethod
-    async def confirm_by_reports(self, reports: Sequence[GoodReport]) -> None:
+    async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
         """Close property updates whose values stored reports show. Repeating it changes nothing."""
 
 

@@ -82,7 +82,7 @@ class PresenceStore:
             left = {user.name for user in went.values() if user.is_device}
             connected = await self._connected(new | left, session)
             # whoever lost one connection of several stays what it is
-            devices = await self._devices.with_serials(new | left - connected, session)
+            devices = await self._devices.find_by_serials(new | left - connected, session)
             written = await self._settle(devices, connected, session)
             return [device.id for device in devices if device.sn_key in new], written
 
@@ -96,12 +96,12 @@ class PresenceStore:
         They are OFFLINE unless they are connected, and not looked at again.
         """
         now = datetime.now(UTC)
-        if not await self._devices.any_silent(now):
+        if not await self._devices.has_silent(now):
             return 0
 
         async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._take_turn(session)
-            devices = await self._devices.take_silent(now, CHUNK, session)
+            devices = await self._devices.pop_silent(now, CHUNK, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return len(devices), await self._settle(devices, connected, session)
 
@@ -109,14 +109,14 @@ class PresenceStore:
         await self._outbox.relay(written)
         return number
 
-    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
         """Note a report over HTTP: ONLINE for so long. Raises when the record stays locked."""
-        if await self._devices.heard(device_id, at, life) not in (None, "ONLINE"):
+        if await self._devices.record_contact(device_id, at, life) not in (None, "ONLINE"):
             await self._come([device_id], at, life)
 
-    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
         """The same of several: those that are ONLINE take one write."""
-        online = await self._devices.heard_together(ids, at, life)
+        online = await self._devices.record_contacts(ids, at, life)
         others = [one for one in ids if one not in online]
         for first in range(0, len(others), CHUNK):
             await self._come(others[first : first + CHUNK], at, life)
@@ -125,8 +125,8 @@ class PresenceStore:
         """Devices that were not ONLINE have been heard."""
 
         async def work(session: Session) -> list[dict[str, Any]]:
-            await self._devices.heard_again(ids, at, life, session)
-            devices = await self._devices.with_ids(ids, session)
+            await self._devices.rewrite_contacts(ids, at, life, session)
+            devices = await self._devices.find_by_ids(ids, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return await self._settle(devices, connected, session)
 

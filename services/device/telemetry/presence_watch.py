@@ -37,7 +37,7 @@ OVERLAP = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ConnectionPage:
     """All connections of a server with a cid above `after`, and up to `until`."""
 
     after: int
@@ -46,7 +46,7 @@ class Stretch:
     users: list[User]
 
 
-class Look:
+class ConnectionScan:
     """Walks along the connections of a server.
 
     Rows move to the front when those before them close, so a page must begin at or before
@@ -61,7 +61,7 @@ class Look:
         self._position = 0
         self.ended = False
 
-    async def next(self) -> Stretch:
+    async def next(self) -> ConnectionPage:
         """The next stretch; `cancel_and_wait` tells whether it is the last."""
         offset = max(0, self._position - OVERLAP)
         page = await self._account.page(self._server, offset)
@@ -73,7 +73,7 @@ class Look:
         self._position = offset + page.number
         self._seen = max(after, page.last)
         users = [user for user in page.users if user.connection.cid > after]
-        return Stretch(after, None if self.ended else self._seen, users)
+        return ConnectionPage(after, None if self.ended else self._seen, users)
 
 
 ROUND = 5.0
@@ -194,7 +194,7 @@ class PresenceWatch:
         await wait_for_event(self._lost, ROUND)
 
     async def _look_through(self, server: str, *, hurried: bool) -> None:
-        look = Look(self._account, server)
+        look = ConnectionScan(self._account, server)
         while not look.ended:
             began = time.monotonic()
             stretch = await look.next()
@@ -204,7 +204,7 @@ class PresenceWatch:
             if not (hurried or look.ended):
                 await wait_for_event(self._lost, took / LOAD)
 
-    async def _compare(self, server: str, stretch: Stretch) -> None:
+    async def _compare(self, server: str, stretch: ConnectionPage) -> None:
         """Make known what a page shows, and end what it lacks and is closed."""
         shown = {user.connection for user in stretch.users}
         known: set[Connection] = set()

@@ -26,8 +26,8 @@ from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.limits.meter import BURST, Excess, FloodGuard, MessageMeter, Meter
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.tsl import Fault
-from services.device.telemetry.batch import Batch, Refused
-from services.device.telemetry.events import dead, dead_summary
+from services.device.telemetry.batch import Batch, RefusedUplink
+from services.device.telemetry.events import dead_message, dead_summary
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
@@ -73,7 +73,7 @@ class Quota:
         return self._meter.take(thing.tenant, thing.id, len(uplinks), size, at)
 
 
-class Refusals:
+class DeadMessageBuilder:
     """Makes the entries of `DEAD`."""
 
     def __init__(self, limits: LimitsCache) -> None:
@@ -86,9 +86,9 @@ class Refusals:
         """The entries for a batch."""
         return [entry for refused in batch.refused if (entry := self._entry(refused)) is not None]
 
-    def _entry(self, refused: Refused) -> OutgoingMessage | None:
+    def _entry(self, refused: RefusedUplink) -> OutgoingMessage | None:
         tenant = refused.thing.tenant if refused.thing else ""
-        entry = dead(refused.uplink, refused.thing, refused.reason, refused.faults)
+        entry = dead_message(refused.uplink, refused.thing, refused.reason, refused.faults)
         most = (self._limits.of(tenant) if tenant else Limits()).dead_bytes
         size, rate = len(entry.payload), most / DAY
         if not self._meter.lacking(tenant, size, rate, now_ms() / 1000, DAY):
@@ -103,7 +103,7 @@ class Refusals:
         return dead_summary(refused.uplink, self._left_out.pop(tenant), most)
 
 
-class Rejected(NamedTuple):
+class RejectedEntry(NamedTuple):
     """An entry of a request that was refused whole."""
 
     raw: bytes
@@ -111,20 +111,20 @@ class Rejected(NamedTuple):
     faults: list[Fault]
 
     @classmethod
-    def by(cls, raw: bytes, error: InvalidInput) -> "Rejected":
+    def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedEntry":
         """What was refused by an error."""
         faults = list(error.faults)
         return cls(raw, "; ".join(map(str, faults)) or error.text, faults)
 
 
-class RefusalKeeper:
+class DeadMessagePublisher:
     """Makes entries of `DEAD` within the tenant's quota; the device has been told already."""
 
-    def __init__(self, bus: Bus, refusals: Refusals) -> None:
+    def __init__(self, bus: Bus, refusals: DeadMessageBuilder) -> None:
         self._bus = bus
         self._refusals = refusals
 
-    async def keep(self, thing: Thing, channel: str, rejected: Sequence[Rejected]) -> None:
+    async def keep(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
         """Keep what was refused; what the bus does not take is lost, and the log says so."""
         batch = Batch(refused=[_refused(thing, channel, one) for one in rejected])
         # Without ids, which come of a sequence in `UPLINK`: nothing of it comes again.
@@ -135,7 +135,7 @@ class RefusalKeeper:
             log.warning("%d refusals of %s are not kept: %s", len(entries), thing.sn, error)
 
 
-def _refused(thing: Thing, channel: str, rejected: Rejected) -> Refused:
+def _refused(thing: Thing, channel: str, rejected: RejectedEntry) -> RefusedUplink:
     message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
     uplink = Uplink(
         sn=thing.sn,
@@ -146,4 +146,4 @@ def _refused(thing: Thing, channel: str, rejected: Rejected) -> Refused:
         delivered=1,
         message=message,
     )
-    return Refused(uplink, rejected.reason, thing, rejected.faults)
+    return RefusedUplink(uplink, rejected.reason, thing, rejected.faults)

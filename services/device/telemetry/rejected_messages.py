@@ -1,4 +1,4 @@
-"""Rejected messages of a device: `/device/{device_id}/refusals` on the console.
+"""RejectedEntry messages of a device: `/device/{device_id}/refusals` on the console.
 
 What is refused whole is in `DEAD`, with what was said. Of what is stored in part an event tells.
 A page is read from both, and its key says how far each has been read.
@@ -76,7 +76,7 @@ _dead = msgspec.json.Decoder(Dead).decode
 _rejected = msgspec.json.Decoder(PropertiesRejected).decode
 
 
-class Refusals:
+class RefusalReader:
     """Reads what was refused."""
 
     def __init__(self, bus: Bus, devices: GrantedDevices) -> None:
@@ -175,7 +175,7 @@ def _fits(refusal: Refusal, device: Device, reason: str | None) -> bool:
 @post_search("/{device_id:str}/refusals/search")
 async def find_device_refusals(
     principal: RequestPrincipal,
-    refusals: NamedDependency[Refusals],
+    refusals: NamedDependency[RefusalReader],
     device_id: PathId,
     data: JSONBody[FindRefusals | None] = None,
 ) -> RefusalPage:

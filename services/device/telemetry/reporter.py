@@ -113,7 +113,7 @@ class StoredWaiter:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnReport:
+class ThingReport:
     """What a thing has to report."""
 
     thing: Thing
@@ -128,7 +128,7 @@ class Reporter:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def say(
+    async def send(
         self, thing: Thing, channel: str, payload: bytes, message_id: str | None = None
     ) -> None:
         """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
@@ -144,11 +144,11 @@ class Reporter:
         Raises `InvalidInput` when they are refused, `UpstreamTimeout` when nobody says what
         became of them.
         """
-        (refused,) = await self.report_all([OwnReport(thing, properties, current_hops())])
+        (refused,) = await self.report_all([ThingReport(thing, properties, current_hops())])
         if refused is not None:
             raise InvalidInput(refused, field="properties")
 
-    async def report_all(self, reports: Sequence[OwnReport]) -> list[str | None]:
+    async def report_all(self, reports: Sequence[ThingReport]) -> list[str | None]:
         """Report for several things at once; tell of each why it was refused, or None.
 
         All that is not refused is stored and in force when this returns. Raises

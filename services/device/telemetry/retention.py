@@ -36,10 +36,10 @@ from services.device.telemetry.partitions import (
     history_key,
     partition_of,
 )
-from services.device.things.deleted_things import RemovedThings, ThingDataStore
-from services.device.things.device_queries import DeviceLists
+from services.device.things.deleted_things import DeletedThings, ThingDataStore
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.product_store import ProductStore
-from services.device.things.thing_store import OwnThings
+from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class Retention:
 
     async def kept_ms(self, tenant: str, model: str = "") -> int:
         """Return how long (ms) history of a product's devices is kept; "" is no product."""
-        days = await self.of_tenant(tenant)
+        days = await self.find_tenant_days(tenant)
         if model:
             days = min(days, await self._of_product(tenant, model))
         return days * DAY_MS
 
-    async def of_tenant(self, tenant: str) -> int:
+    async def find_tenant_days(self, tenant: str) -> int:
         """Days for all that is the tenant's."""
         return min(self._days, (await self._limits.asked(tenant)).history_days)
 
@@ -77,7 +77,7 @@ class Retention:
         key, now = (tenant, model), time.monotonic()
         read, days = self._of.get(key) or (-LIFE, self._days)
         if read + LIFE <= now:
-            days = await self._products.history_days(tenant, model) or self._days
+            days = await self._products.find_history_days(tenant, model) or self._days
             self._of.put(key, (now, days))
         return days
 
@@ -87,11 +87,11 @@ SAMPLE = 1000
 
 
 @dataclass(frozen=True)
-class HistoryRows:
+class HistoryRowLimits:
     """The limits `historyRows` of all tenants."""
 
-    devices: DeviceLists
-    own: OwnThings
+    devices: DeviceQueries
+    thing_store: ThingStore
     partitions: Partitions
     limits: LimitsCache
     kept_days: int
@@ -121,8 +121,8 @@ class HistoryRows:
         sample = await history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
         things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
-        for store in (self.devices, self.own):
-            for thing, tenant in (await store.tenants_of(things)).items():
+        for store in (self.devices, self.thing_store):
+            for thing, tenant in (await store.find_tenants(things)).items():
                 tenants[tenant] += things[thing]
         looked_at = things.total()
         return {tenant: number * seen / looked_at for tenant, seen in tenants.items()}
@@ -141,18 +141,18 @@ LONGEST_REST = 10.0
 
 
 @dataclass(kw_only=True)
-class Sweeps:
+class RetentionSweeper:
     """Removes what is older than it may be, and what belongs to nobody any more."""
 
-    devices: DeviceLists
-    own: OwnThings
-    gone: RemovedThings
+    devices: DeviceQueries
+    thing_store: ThingStore
+    gone: DeletedThings
     partitions: Partitions
     events: Collection
     ledger: Ledger
     products: ProductStore
     retention: Retention
-    rows: HistoryRows
+    rows: HistoryRowLimits
     stores: Sequence[ThingDataStore]
     days: int
     _fitting: dict[str, float] = field(default_factory=dict, init=False)
@@ -176,7 +176,7 @@ class Sweeps:
         after = b""
         oldest = now_ms() - self.days * DAY_MS
         while True:
-            async with at_ease():
+            async with throttled():
                 row = await self.events.find_one(
                     {"_id": {"$gt": after}}, {"_id": 1}, sort=[("_id", 1)]
                 )
@@ -190,24 +190,26 @@ class Sweeps:
     async def tenants(self) -> list[str]:
         """Return the tenants that have devices; find out whose history is too much."""
         self._fitting = await self.rows.days()
-        return await self.devices.tenants()
+        return await self.devices.list_tenants()
 
     async def shorter(self, tenant: str) -> Steps:
         """Remove history and events of a tenant and products that keep theirs for fewer days.
 
         A tenant that has more history than it may keeps it for as many days as fit.
         """
-        days = min(await self.retention.of_tenant(tenant), self._fitting.get(tenant, self.days))
-        products = await self.products.all_history_days(tenant)
+        days = min(
+            await self.retention.find_tenant_days(tenant), self._fitting.get(tenant, self.days)
+        )
+        products = await self.products.list_history_days(tenant)
         if days < self.days or any(one < self.days for one in products.values()):
             async for _ in self._shorten(tenant, days, products):
                 yield
 
     async def removed(self) -> None:
         """Whatever is left of things that are gone."""
-        while gone := await self.gone.settled(CHUNK):
+        while gone := await self.gone.list_settled(CHUNK):
             for thing in gone:
-                async with at_ease():
+                async with throttled():
                     await self._remove(thing)
 
     async def _remove(self, thing: int) -> None:
@@ -216,19 +218,19 @@ class Sweeps:
             await collection.delete_many(everything)
         for store in self.stores:
             await store.delete_thing_data(thing)
-        await self.gone.forget(thing)
+        await self.gone.delete(thing)
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
         """Go through the tenant's devices, and its own things where all is kept for less."""
         models = None if days < self.days else list(products)
         after = 0
-        while chunk := await self.devices.models_after(tenant, models, after, CHUNK):
+        while chunk := await self.devices.list_models(tenant, models, after, CHUNK):
             await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
             after = chunk[-1][0]
             yield
         if days < self.days:
             after = 0
-            while own := await self.own.after(tenant, after, CHUNK):
+            while own := await self.thing_store.list_ids(tenant, after, CHUNK):
                 await self._cut(dict.fromkeys(own, days))
                 after = own[-1]
                 yield
@@ -242,12 +244,12 @@ class Sweeps:
         partitions = await self.partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
         for collection in [*reached, self.events]:
-            async with at_ease():
+            async with throttled():
                 await collection.bulk_write(cuts, ordered=False)
 
 
 @asynccontextmanager
-async def at_ease() -> AsyncIterator[None]:
+async def throttled() -> AsyncIterator[None]:
     """Do some work, and rest after it."""
     started = time.monotonic()
     yield

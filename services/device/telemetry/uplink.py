@@ -77,14 +77,14 @@ def read_uplink(message: Msg) -> Uplink:
         sn=sn,
         channel=channel,
         payload=message.data,
-        sequence=sequence_in(ack[2], int(ack[5])),
+        sequence=global_sequence(ack[2], int(ack[5])),
         received=int(ack[7]) // 1_000_000,
         delivered=int(ack[4]),
         message=message,
     )
 
 
-def sequence_in(stream: str, sequence: int) -> int:
+def global_sequence(stream: str, sequence: int) -> int:
     """A sequence of `stream` as one of all partitions: that of `UPLINK` as it is."""
     return UPLINKS.index(stream) << PARTITION_BITS | sequence
 
@@ -154,7 +154,9 @@ def read_reply(raw: bytes) -> tuple[Reply, int]:
     return reply, command_id
 
 
-def check(channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int) -> list[Fault]:
+def check_message(
+    channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int
+) -> list[Fault]:
     """Check what a thing says on `channel`; return what is wrong with single properties.
 
     Whether the command of a reply exists is found out later. Raises `InvalidInput` when all of

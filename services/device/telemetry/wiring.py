@@ -9,7 +9,7 @@ from libs.common.bus.streams import uplink_streams
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.store_metrics import DiskMetrics, StreamMetrics
-from services.device.members.shapes import ShapeKeeper, ShapeStore
+from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.settings import Clients
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
@@ -18,16 +18,16 @@ from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
 from services.device.telemetry.console import Connections, LedgerReader, Streams
 from services.device.telemetry.device_events import ROUTER as EVENTS
 from services.device.telemetry.device_events import EventService, EventStore
-from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.history import (
     HistoryService,
     HistoryStore,
-    Windows,
+    KeyRangeResolver,
     get_property_history,
 )
 from services.device.telemetry.http_ingest import ROUTER as EDGE
 from services.device.telemetry.http_ingest import EdgeService
-from services.device.telemetry.http_presence import HttpPresence, Silence
+from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ledger import Ledger, UplinkMetrics
@@ -40,14 +40,13 @@ from services.device.telemetry.ports import (
 )
 from services.device.telemetry.presence_store import PresenceStore, offer_connections
 from services.device.telemetry.presence_watch import PresenceWatch
-from services.device.telemetry.quota import Quota, RefusalKeeper
-from services.device.telemetry.quota import Refusals as KeptRefusals
+from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher, Quota
 from services.device.telemetry.rejected_messages import ROUTER as REFUSALS
-from services.device.telemetry.rejected_messages import Refusals
+from services.device.telemetry.rejected_messages import RefusalReader
 from services.device.telemetry.reporter import Reporter
-from services.device.telemetry.retention import HistoryRows, Retention, Sweeps
+from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.telemetry.system_account import SystemAccount
-from services.device.things.deleted_things import RemovedThings, ThingDataStore
+from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.wiring import ThingsPackage
 
 DURABLE = "ingest"
@@ -81,7 +80,7 @@ class TelemetryHandlers:
     edge: EdgeService
     history: HistoryService
     device_events: EventService
-    refusals: Refusals
+    refusals: RefusalReader
     connections: Connections
     streams: Streams
     ledger_reader: LedgerReader
@@ -97,7 +96,7 @@ class TelemetryPackage:
     """The same over PyMongo's own driver (decision 0021)."""
     events: EventStore
     """Over PyMongo's own driver."""
-    windows: Windows
+    key_ranges: KeyRangeResolver
     retention: Retention
     reporter: Reporter
     presence: HttpPresence
@@ -119,10 +118,10 @@ def wire_telemetry(
     stores, direct_partitions = wire_stores(clients, things=things), Partitions(mongo.direct)
     store = PresenceStore(mongo, clients.outbox, things.devices)
     account = SystemAccount(system)
-    presence = HttpPresence(store, settings.http_offline_after, Silence(things.products))
+    presence = HttpPresence(store, settings.http_offline_after, OfflineTimeouts(things.products))
     watch = PresenceWatch(system=system, store=store, account=account, reconnects=reconnects)
     offer_connections(rpc, store, account)
-    windows = Windows(things.directory, granted)
+    key_ranges = KeyRangeResolver(things.directory, granted)
     events = EventStore(mongo.direct)
     history = HistoryStore(
         things.devices, direct_partitions, stores.retention, things.specifications
@@ -133,12 +132,12 @@ def wire_telemetry(
             things=things.directory,
             presence=presence,
             meter=MessageMeter(clients.limits),
-            keeper=RefusalKeeper(bus, KeptRefusals(clients.limits)),
+            keeper=DeadMessagePublisher(bus, DeadMessageBuilder(clients.limits)),
             retention_days=settings.retention_days,
         ),
         history=HistoryService(history, settings.retention_days),
-        device_events=EventService(events, windows),
-        refusals=Refusals(bus, granted),
+        device_events=EventService(events, key_ranges),
+        refusals=RefusalReader(bus, granted),
         connections=Connections(bus, granted),
         streams=Streams(bus, settings.uplink_partitions),
         ledger_reader=LedgerReader(bus, uplink_streams(settings.uplink_partitions), stores.ledger),
@@ -148,7 +147,7 @@ def wire_telemetry(
         partitions=stores.partitions,
         direct_partitions=direct_partitions,
         events=events,
-        windows=windows,
+        key_ranges=key_ranges,
         retention=stores.retention,
         reporter=Reporter(bus),
         presence=presence,
@@ -194,12 +193,12 @@ def wire_ingest(
         things=things.directory,
         store=reports,
         latest=values,
-        facts=Facts(things.devices, values, things.products),
-        shapes=ShapeKeeper(shapes, things.devices, clients.limits),
+        device_fields=DeviceFieldUpdater(things.devices, values, things.products),
+        shapes=ShapeUpdater(shapes, things.devices, clients.limits),
         commands=commands,
         alarms=alarms,
         quota=Quota(clients.limits, clients.rpc),
-        refusals=KeptRefusals(clients.limits),
+        refusals=DeadMessageBuilder(clients.limits),
         frames=frames,
         retention_ms=settings.retention_days * DAY_MS,
     )
@@ -215,17 +214,17 @@ def wire_ingest(
         )
         for stream in streams
     ]
-    lists, days = things.devices.lists, settings.retention_days
-    sweeps = Sweeps(
+    lists, days = things.devices.queries, settings.retention_days
+    sweeps = RetentionSweeper(
         devices=lists,
-        own=things.thing_store,
-        gone=RemovedThings(database),
+        thing_store=things.thing_store,
+        gone=DeletedThings(database),
         partitions=stores.partitions,
         events=EventStore(database).collection,
         ledger=stores.ledger,
         products=things.products,
         retention=stores.retention,
-        rows=HistoryRows(lists, things.thing_store, stores.partitions, clients.limits, days),
+        rows=HistoryRowLimits(lists, things.thing_store, stores.partitions, clients.limits, days),
         stores=thing_data,
         days=days,
     )

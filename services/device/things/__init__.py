@@ -1,1 +1,1 @@
-"""Things: what a report or a command needs to know of a device, kept in memory."""
+"""Records of devices, products, specifications and groups, for all other packages."""

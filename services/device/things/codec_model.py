@@ -1,4 +1,4 @@
-"""Codecs: scripts and the steps that run them."""
+"""Codecs: scripts and the steps that run their functions."""
 
 from hashlib import sha256
 from typing import Annotated
@@ -16,14 +16,14 @@ Script = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_SCRIPT)]
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """What a function is given: what the function before gave, or something known by name."""
+    """An argument of a step: the result of the step before, or a value with this name."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     payload: bool = False
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A function of a script."""
+    """A call of one function of a script."""
 
     script: Name
     entry: Entry
@@ -31,14 +31,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class CodecFailed(Exception):
-    """The codec did not give an answer; the text says why."""
+    """Running a codec failed; the message gives the reason."""
 
 
 Chain = Annotated[list[Step], msgspec.Meta(max_length=MOST_STEPS)]
 
 
 class Codec(msgspec.Struct, frozen=True, kw_only=True):
-    """Decodes what a device sends, and encodes what it is sent."""
+    """The scripts of a product that decode uplinks and encode downlinks."""
 
     scripts: Annotated[dict[Name, Script], msgspec.Meta(min_length=1, max_length=MOST_SCRIPTS)]
     decoder: Annotated[list[Step], msgspec.Meta(min_length=1, max_length=MOST_STEPS)]
@@ -46,11 +46,11 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def version(self) -> str:
-        """What tells it from every other codec."""
+        """Return a hash that identifies the content of the codec."""
         return sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
 
 
 LARGEST_PORT = 223
-"""Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
+"""LoRaWAN ports of applications are 1 to 223 (LoRaWAN 1.0.4, section 4.3.2)."""
 MOST_BYTES = 255
-"""Bytes of a LoRa frame."""
+"""Bytes of a LoRaWAN frame."""

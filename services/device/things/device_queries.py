@@ -1,8 +1,7 @@
-"""Lists of devices: some fields of many, ids, and how many there are."""
+"""Queries on many devices: selected fields, ids and counts."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from collections.abc import Collection as Some
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,65 +9,68 @@ import msgspec
 
 from libs.common.store.mongo import Collection, Document, Session
 from libs.common.things import DIRECT
-from services.device.things.device_search import Order, Query, Totals, ids_by_integration
+from services.device.things.device_search import CachedCounter, Order, Query, ids_by_integration
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
-from services.device.things.visibility import Condition, all_of
+from services.device.things.visibility import Condition, combine_conditions
 
 LARGEST_BATCH = 1000
-"""Most devices of one answer of MongoDB while they are walked through."""
+"""Most devices that MongoDB returns in one batch of a cursor."""
 KEPT, MODELS = 100, 1_000
-"""Searches whose counts by model are remembered, and the most models of one."""
+"""Searches whose counts by model are cached, and the most models of one such search."""
 _LISTED = stored_fields(ListedDevice)
 _LISTED_FORM = list[ListedDevice]
 _MODEL = ("model", "tslVersion", "shape", "entityNames")
-"""The fields of a `ModelKey`."""
+"""The stored fields of a `ModelKey`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedModel:
-    """Devices of one integration and model."""
+    """The number of devices of one integration and model."""
 
     integration: str
     model: ModelKey
     devices: int
 
 
-class DeviceLists:
+class DeviceQueries:
     """Lists and counts devices."""
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._models = Totals(devices, self._count_models, _worth, KEPT)
+        self._models = CachedCounter(devices, self._count_models, _worth, KEPT)
 
-    async def listed(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
-        """Devices of the tenant by id."""
+    async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
+        """Return the devices of the tenant with these ids."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
         found = await self._devices.find(query, _LISTED).to_list(None)
         return msgspec.convert(found, _LISTED_FORM)
 
-    async def listed_with(
+    async def list_by_identifiers(
         self, tenant: str, integration: str, identifiers: Iterable[str]
     ) -> list[ListedDevice]:
-        """Devices by what their integration calls them."""
-        some = {"$in": list(identifiers)}
-        query = {"tenant": tenant, "integration": integration, "identifier": some}
+        """Return the devices with these identifiers of their integration."""
+        query = {
+            "tenant": tenant,
+            "integration": integration,
+            "identifier": {"$in": list(identifiers)},
+        }
         found = await self._devices.find(query, _LISTED).to_list(None)
         return msgspec.convert(found, _LISTED_FORM)
 
-    async def applications(self, tenant: str) -> list[int]:
-        """The applications that have devices."""
+    async def list_applications(self, tenant: str) -> list[int]:
+        """Return the ids of the applications that own devices of the tenant."""
         name = "application.applicationId"
         found = await self._devices.distinct(name, {"tenant": tenant, name: {"$ne": None}})
         return list(found)
 
     async def is_used(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
-        """Return whether a device is of a product, or of a version of it."""
+        """Return whether a device has this product and, if given, version."""
         query = {"tenant": tenant, "model": model}
         if version is not None:
             query["tslVersion"] = version
         return await self._devices.find_one(query, {"_id": 1}, session=session) is not None
 
-    async def walk(
+    async def iterate(
         self,
         tenant: str,
         conditions: Sequence[Condition],
@@ -78,10 +80,13 @@ class DeviceLists:
         expected: int,
         hint: str | None,
     ) -> AsyncGenerator[ListedDevice, None]:
-        """Devices that meet all conditions, in order; some `expected` of them will be read."""
+        """Yield the devices that meet all conditions, in order.
+
+        `expected` is the number of devices that the caller will probably read.
+        """
         options: dict[str, Any] = {"hint": hint} if hint else {}
         cursor = self._devices.find(
-            all_of(tenant, conditions),
+            combine_conditions(tenant, conditions),
             _LISTED,
             sort=order,
             skip=skip,
@@ -95,12 +100,15 @@ class DeviceLists:
             await cursor.close()
 
     async def count_models(
-        self, tenant: str, conditions: Sequence[Condition], *, anew: bool
+        self, tenant: str, conditions: Sequence[Condition], *, fresh: bool
     ) -> Counter[ModelKey]:
-        """How many devices meet all conditions, by model: `anew`, or lately where they are many."""
+        """Count the devices that meet all conditions, by model.
+
+        Large counts may be some seconds old, unless `fresh`.
+        """
         few = any("_id" in condition or "group" in condition for condition in conditions)
         hint = None if few else "members"
-        return await self._models.of(all_of(tenant, conditions), hint, anew=anew)
+        return await self._models.count(combine_conditions(tenant, conditions), hint, fresh=fresh)
 
     async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
         found: Counter[ModelKey] = Counter()
@@ -110,8 +118,8 @@ class DeviceLists:
             found[_model_of(group)] += group["devices"]
         return found
 
-    async def counted_models(self, tenant: str) -> list[CountedModel]:
-        """The devices of a tenant, counted by integration and model."""
+    async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
+        """Count the devices of a tenant by integration and model."""
         grouped = _grouped("integration", *_MODEL)
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
@@ -121,19 +129,19 @@ class DeviceLists:
             async for group in groups
         ]
 
-    async def integrations(self, tenant: str) -> list[str]:
-        """The integrations that devices of the tenant belong to."""
+    async def list_integrations(self, tenant: str) -> list[str]:
+        """Return the integrations of the devices of a tenant."""
         return list(await self._devices.distinct("integration", {"tenant": tenant}))
 
     async def find_documents(
         self, query: Query, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[Document], int]:
-        """Some fields of a page, and where it is `counted` how many devices match."""
+        """Return some fields of a page of devices and, if `counted`, the total."""
         if query.by_integration:
             ids = await ids_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
             rows = {row["_id"]: row for row in await page.to_list(None)}
-            found = [rows[one] for one in ids if one in rows]
+            found = [rows[device_id] for device_id in ids if device_id in rows]
         else:
             page = self._devices.find(
                 query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
@@ -142,61 +150,68 @@ class DeviceLists:
         return found, await self._devices.count_documents(query.filter) if counted else 0
 
     async def count_groups(
-        self, tenant: str, groups: Some[int], condition: Condition
+        self, tenant: str, groups: Iterable[int], condition: Condition
     ) -> dict[int, int]:
-        """How many devices of groups meet a condition, by group; one that has none is missing."""
-        query = all_of(tenant, [{"group": {"$in": list(groups)}}, condition])
+        """Count the devices of groups that meet a condition; omit groups without one."""
+        query = combine_conditions(tenant, [{"group": {"$in": list(groups)}}, condition])
         counted = {"$group": {"_id": "$group", "devices": {"$sum": 1}}}
         rows = await self._devices.aggregate([{"$match": query}, counted], hint="group")
         return {row["_id"]: row["devices"] async for row in rows}
 
-    async def tenants(self) -> list[str]:
-        """The tenants that have devices."""
+    async def list_tenants(self) -> list[str]:
+        """Return the tenants that have devices."""
         return list(await self._devices.distinct("tenant"))
 
-    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """The tenants of devices, by id."""
+    async def find_tenants(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return the tenants of devices by device id."""
         found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
         return {device["_id"]: device["tenant"] async for device in found}
 
-    async def models_after(
-        self, tenant: str, models: Some[str] | None, after: int, limit: int
+    async def list_models(
+        self, tenant: str, models: Iterable[str] | None, after: int, limit: int
     ) -> list[tuple[int, str]]:
-        """Devices by id behind `after` with their product; of all products, or of `models`."""
+        """Return up to `limit` pairs of device id and model, for ids above `after`.
+
+        With `models` only devices of these products are returned.
+        """
         query: Condition = {"tenant": tenant, "_id": {"$gt": after}}
         if models is not None:
             query["model"] = {"$in": list(models)}
         found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
-        return [(one["_id"], one["model"]) async for one in found]
+        return [(device["_id"], device["model"]) async for device in found]
 
-    async def of_product(self, tenant: str, model: str, after: int, limit: int) -> list[int]:
-        """Ids of the devices of a product behind an id, in order."""
+    async def list_ids_of_product(
+        self, tenant: str, model: str, after: int, limit: int
+    ) -> list[int]:
+        """Return up to `limit` device ids of a product above `after`, in order."""
         query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
         found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [one["_id"] async for one in found]
+        return [device["_id"] async for device in found]
 
-    async def not_erased(
+    async def list_unerased(
         self, tenant: str, model: str, version: str, content: str, limit: int
     ) -> list[tuple[int, str]]:
-        """Ids and SNs of devices of a TSL that may have values which its `content` conceals."""
+        """Return ids and SNs of devices that may still hold write-only values.
+
+        `content` is the hash of the TSL version that makes the values write-only.
+        """
         query = {"tenant": tenant, "model": model, "tslVersion": version}
         query |= {"erased": {"$ne": content}}  # type: ignore[dict-item]
         found = self._devices.find(query, {"sn": 1}, limit=limit)
-        return [(one["_id"], one["sn"]) async for one in found]
+        return [(device["_id"], device["sn"]) async for device in found]
 
-    async def ids_that(self, tenant: str, condition: Condition) -> list[int]:
-        """Ids of the devices that meet a condition of grants."""
+    async def list_granted_ids(self, tenant: str, condition: Condition) -> list[int]:
+        """Return the ids of the devices that meet a condition of grants."""
         query = {"tenant": tenant, **condition}
-        return [one["_id"] async for one in self._devices.find(query, {"_id": 1})]
+        return [device["_id"] async for device in self._devices.find(query, {"_id": 1})]
 
 
 def _grouped(*fields: str) -> Condition:
-    """The stage that counts devices by fields."""
     return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
 
 
 def _worth(counts: Counter[ModelKey]) -> int:
-    """Devices that counts save counting, as long as they are small themselves."""
+    """Return how many devices a cached count covers; 0 for too many models."""
     return counts.total() if len(counts) <= MODELS else 0
 
 

@@ -1,14 +1,13 @@
 """Search for devices: text search, pages and totals.
 
-Grams: the runs of four characters by which text in a device's name or SN is found.
+Text in a device's name or SN is found by ngrams, the sequences of four characters in it. A document
+stores the case-folded ngrams of its name and SN, and the last three characters of each (field
+`grams`); an index orders them by id. A text with all its ngrams in a device may be in the device:
+the search reads the devices that have the rarest ngram, and a regular expression decides. A text of
+three characters is the beginning of an ngram.
 
-A document has those of its name and of its SN (`grams`), without regard to case, and the last
-three characters of each. An index has them in the order of ids. What contains a text has all of
-its grams, so a search looks at the devices that have the rarest one, and the regular expression
-decides. A text of three characters is the beginning of a gram.
-
-MongoDB's expressions compare without regard to case as `folded` does, or more strictly: tried
-with every character that has a case.
+MongoDB compares without regard to case like `fold_case`, or more strictly; this was tried with
+every character that has a case.
 """
 
 import asyncio
@@ -32,34 +31,35 @@ from libs.common.things import DIRECT
 from services.device.things.model import Device
 from services.device.things.visibility import Condition
 
-LENGTH, SHORTEST = 4, 3
-"""Characters of a gram, and of the last one of a text."""
+LENGTH, MIN_LENGTH = 4, 3
+"""Characters of an ngram, and of the last one of a text."""
 INDEX = "text"
-"""Of `grams`, tenant, application and id."""
+"""The index on `grams`, tenant, application and id."""
 MOST = 8
-"""Grams of a text that are looked at to find a rare one."""
+"""Ngrams of a text that are compared to find a rare one."""
 
 
-def folded(text: str) -> str:
-    """`text` in the form that all its spellings in upper and lower case have."""
+def fold_case(text: str) -> str:
+    """Return the form that all upper- and lower-case spellings of a text share."""
     return text.upper().casefold()
 
 
-def grams_of(*texts: str) -> list[str]:
-    """What a device of these texts is found by, in order."""
-    return sorted({gram for text in texts for gram in _runs(folded(text), SHORTEST)})
+def extract_ngrams(*texts: str) -> list[str]:
+    """Return the ngrams of a device with these texts, in order."""
+    return sorted({ngram for text in texts for ngram in _runs(fold_case(text), MIN_LENGTH)})
 
 
-def wanted_grams(texts: Iterable[str]) -> list[str]:
-    """At most `MOST` grams that a device with all of these texts has, from all over them.
+def select_ngrams(texts: Iterable[str]) -> list[str]:
+    """Return at most `MOST` ngrams that a device with all of these texts has.
 
-    When no text is long enough, the beginning of a gram; none where all are too short.
+    They are spread evenly over the texts. If no text is long enough, return the beginning of an
+    ngram; if all texts are too short, return nothing.
     """
-    forms = [folded(text) for text in texts]
-    found = list(dict.fromkeys(gram for form in forms for gram in _runs(form, LENGTH)))
+    forms = [fold_case(text) for text in texts]
+    found = list(dict.fromkeys(ngram for form in forms for ngram in _runs(form, LENGTH)))
     if len(found) > MOST:
         return [found[at * len(found) // MOST] for at in range(MOST)]
-    return found or [form for form in forms if len(form) == SHORTEST][:1]
+    return found or [form for form in forms if len(form) == MIN_LENGTH][:1]
 
 
 def _runs(form: str, shortest: int) -> Iterable[str]:
@@ -69,18 +69,18 @@ def _runs(form: str, shortest: int) -> Iterable[str]:
 T = TypeVar("T")
 
 EXACT = 10_000
-"""Up to this a total is not remembered (some 5 ms); of a million it takes 0.3 s."""
+"""Smaller totals are not cached (counting takes some 5 ms; counting a million takes 0.3 s)."""
 FRESH = 10.0
-"""Seconds after which a larger one is counted anew, beside the answer while it still is larger."""
+"""Seconds after which a cached total is counted again in the background."""
 OLDEST = 300.0
-"""Seconds after which it is waited for."""
+"""Seconds after which a request waits until the total is counted again."""
 
 
-class Totals(Generic[T]):
-    """Counts devices; one of a kind per process.
+class CachedCounter(Generic[T]):
+    """Counts devices and caches large totals; one instance of each kind per process.
 
-    `count` is given a condition, and `hint` where there is one; `size` says how many it counted.
-    The totals of `kept` searches are remembered.
+    `count` gets a condition and optionally a `hint`; `size` returns how many devices a result
+    covers. The totals of the last `kept` searches are cached.
     """
 
     def __init__(
@@ -96,14 +96,14 @@ class Totals(Generic[T]):
         self._known: LruCache[bytes, tuple[float, T]] = LruCache(kept)
         self._counting = NamedTasks()
 
-    async def of(
-        self, condition: dict[str, Any], hint: str | None = None, *, anew: bool = False
+    async def count(
+        self, condition: dict[str, Any], hint: str | None = None, *, fresh: bool = False
     ) -> T:
-        """The devices that meet a condition; above `EXACT` as of a moment ago, unless `anew`."""
+        """Return the total for a condition; above `EXACT` a cached one, unless `fresh`."""
         options: dict[str, Any] = {"hint": hint} if hint else {}
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         known = self._known.get(key)
-        age = float("inf") if known is None or anew else time.monotonic() - known[0]
+        age = float("inf") if known is None or fresh else time.monotonic() - known[0]
         if known is None or age > OLDEST:
             return await self._count(key, condition, options)
         if age > FRESH:
@@ -127,28 +127,28 @@ class Totals(Generic[T]):
 
 
 Order = list[tuple[str, int]]
-"""Stored fields, each with 1 or -1."""
+"""Stored fields, each with 1 (ascending) or -1 (descending)."""
 
 INTEGRATION_NAME = "integrationName"
-"""An order that devices do not store: that of the names of their integrations."""
+"""Sorts by the names of integrations, which devices do not store."""
 FEW, MANY = 1_000, 10_000
-"""Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
-it does not lead to a page, unless its index has the order: to walk that takes no longer."""
+"""Limits up to which the devices with an ngram are counted. An ngram that `MANY` devices have is
+not used to find a page, unless its index has the order."""
 KEPT = 10_000
-"""Searches whose totals are remembered."""
+"""Searches whose totals are cached."""
 READ_TOGETHER = 1_000
-"""Devices of a page that are read at a time."""
+"""Devices of a page that are read in one query."""
 Devices = AsyncGenerator[Device, None]
-WHOLE = {"grams": 0}
-"""What of a document is read as a `Device`."""
+DEVICE_FIELDS = {"grams": 0}
+"""The projection of a document that is read as a `Device`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
-    """A filter that an index leads to: `conditions` are on fields of the index alone.
+class IndexFilter:
+    """A filter that an index can answer: its conditions use fields of the index only.
 
-    A device that meets the filter meets any of them; they are counted one by one, because in a
-    list of values on a field that is an array MongoDB reads documents.
+    A device meets the filter if it meets any of the conditions. They are counted one by one,
+    because MongoDB reads documents for a list of values of an array field.
     """
 
     index: str
@@ -164,28 +164,28 @@ class Query:
     skip: int
     limit: int
     hint: str | None = None
-    """The index to use, when MongoDB would not choose it."""
+    """The index to use where MongoDB would choose another one."""
     texts: Sequence[str] = ()
-    """Each is in the name or the SN of all devices that match, in upper or lower case."""
+    """Texts that the name or the SN of every match contains, in any case."""
     scope: Condition = field(default_factory=dict)
-    """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
-    leads: Sequence[Lead] = ()
-    """Filters that an index leads to."""
-    walk: str | None = None
-    """The index that has the order; where it is said, what finds the page is chosen by numbers."""
+    """Tenant and, for applications, `application.applicationId`; also part of the filter."""
+    index_filters: Sequence[IndexFilter] = ()
+    """Parts of the filter that an index can answer."""
+    order_index: str | None = None
+    """The index that has the order; if given, the cheapest index is chosen by counting."""
     integrations: Sequence[str] = ()
-    """All integrations in the order of their names, for an order by `INTEGRATION_NAME`."""
+    """All integrations ordered by name, to sort by `INTEGRATION_NAME`."""
 
     @property
     def by_integration(self) -> bool:
-        """Whether the order is one that `ids_by_integration` has to make."""
+        """Return whether the order includes the names of integrations."""
         return any(name == INTEGRATION_NAME for name, _ in self.order)
 
 
 async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
-    """Return the ids of a page whose order has the names of integrations.
+    """Return the device ids of a page that is sorted by integration name.
 
-    MongoDB looks at every device that matches: no index has such an order.
+    MongoDB reads every match: no index has such an order.
     """
     place = {"$indexOfArray": [list(query.integrations), {"$ifNull": ["$integration", DIRECT]}]}
     stages: list[Condition] = [
@@ -199,77 +199,81 @@ async def ids_by_integration(devices: Collection, query: Query) -> list[int]:
     return [row["_id"] async for row in await devices.aggregate(stages)]
 
 
-class DevicePages:
+class DeviceSearch:
     """Finds pages of devices."""
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._totals = Totals(devices, devices.count_documents, int, KEPT)
+        self._totals = CachedCounter(devices, devices.count_documents, int, KEPT)
 
     async def find(
         self, query: Query, counted: Sequence[Condition] | None = None
     ) -> tuple[Devices, int]:
-        """The page that `query` describes, and how many devices match in all.
+        """Return the page that `query` describes, and the total number of matches.
 
-        `counted` are conditions of which every device of the whole list meets exactly one.
+        If given, `counted` are disjoint conditions that together match the whole list.
         """
         conditions = counted or [query.filter]
         if query.by_integration:
             ids, totals = await asyncio.gather(
                 ids_by_integration(self._devices, query),
-                asyncio.gather(*map(self._totals.of, conditions)),
+                asyncio.gather(*map(self._totals.count, conditions)),
             )
             return self._with_ids(ids), sum(totals)
-        grams = wanted_grams(query.texts)
-        if query.walk is not None and (query.leads or grams):
-            return await self._led(query, grams)
+        ngrams = select_ngrams(query.texts)
+        if query.order_index is not None and (query.index_filters or ngrams):
+            return await self._find_by_index(query, ngrams)
         hint = None
-        if grams:
-            gram, number = await self._rarest(query.scope, grams)
-            conditions, hint = [_having(gram, one) for one in conditions], INDEX
-            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
+        if ngrams:
+            ngram, number = await self._rarest(query.scope, ngrams)
+            conditions, hint = [_and_ngram(ngram, one) for one in conditions], INDEX
+            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == LENGTH
             if ordered or number < MANY:
-                query = replace(query, filter=_having(gram, query.filter), hint=INDEX)
+                query = replace(query, filter=_and_ngram(ngram, query.filter), hint=INDEX)
         found, totals = await asyncio.gather(
             self._page(query),
-            asyncio.gather(*(self._totals.of(condition, hint) for condition in conditions)),
+            asyncio.gather(*(self._totals.count(condition, hint) for condition in conditions)),
         )
         return found, sum(totals)
 
-    async def _led(self, query: Query, grams: Sequence[str]) -> tuple[Devices, int]:
-        """The same by the filter that the fewest devices meet, or in order where that is less.
+    async def _find_by_index(self, query: Query, ngrams: Sequence[str]) -> tuple[Devices, int]:
+        """Find a page with the index that needs to read the fewest devices.
 
-        MongoDB's own choice is that of the first search of a kind, whatever its values were.
+        MongoDB itself would reuse the plan of the first search of a kind, whatever its values were.
         """
-        numbers = await asyncio.gather(*(self._number(query, lead) for lead in query.leads))
-        leads = zip(numbers, (lead.index for lead in query.leads), strict=True)
-        number, index = min(leads, key=itemgetter(0), default=(sys.maxsize, INDEX))
+        numbers = await asyncio.gather(
+            *(self._count_matches(query, index_filter) for index_filter in query.index_filters)
+        )
+        index_filters = zip(
+            numbers, (index_filter.index for index_filter in query.index_filters), strict=True
+        )
+        number, index = min(index_filters, key=itemgetter(0), default=(sys.maxsize, INDEX))
         rare = None
-        if not query.leads:
-            rare = await self._rarest(query.scope, grams)
-        elif grams and number > FEW:
-            rare = await self._rare(query.scope, grams)
+        if not query.index_filters:
+            rare = await self._rarest(query.scope, ngrams)
+        elif ngrams and number > FEW:
+            rare = await self._rare(query.scope, ngrams)
         if rare is not None:
-            gram, having = rare
+            ngram, having = rare
             if having < number:
                 number, index = having, INDEX
-                query = replace(query, filter=_having(gram, query.filter))
+                query = replace(query, filter=_and_ngram(ngram, query.filter))
         if number < MANY:
-            if _is_led(query):
+            if _is_single_filter(query):
                 return await self._page(replace(query, hint=index)), number
-            return await self._at_once(query, index)
-        total = await self._totals.of(query.filter, index)
+            return await self._find_with_total(query, index)
+        total = await self._totals.count(query.filter, index)
         if total <= query.skip:
             return iterate_rows([]), total
-        everybody = await self._totals.of(query.scope)
+        everybody = await self._totals.count(query.scope)
         walked = (query.skip + query.limit) * everybody // total
         if query.order[0][0] == "name" and query.texts:
             walked = everybody - total  # names with a text may stand together, at the end
-        hint = query.walk if walked < max(number, total) else index
+        hint = query.order_index if walked < max(number, total) else index
         return await self._page(replace(query, hint=hint)), total
 
-    async def _at_once(self, query: Query, index: str) -> tuple[Devices, int]:
-        """The page and the total in one look at what an index leads to."""
+    async def _find_with_total(self, query: Query, index: str) -> tuple[Devices, int]:
+        """Return the page and the total with one query on an index."""
         part = {"$slice": ["$ids", query.skip, query.limit]}
         stages: list[Condition] = [
             {"$match": query.filter},
@@ -282,40 +286,46 @@ class DevicePages:
             return self._with_ids(row["ids"]), row["total"]
         return iterate_rows([]), 0
 
-    async def _number(self, query: Query, lead: Lead) -> int:
-        """How many devices a lead has, up to `MANY` for each of its conditions."""
+    async def _count_matches(self, query: Query, index_filter: IndexFilter) -> int:
+        """Return how many devices an index filter matches, at most `MANY` per condition."""
         counts = (
-            self._devices.count_documents({**query.scope, **condition}, limit=MANY, hint=lead.index)
-            for condition in lead.conditions
+            self._devices.count_documents(
+                {**query.scope, **condition}, limit=MANY, hint=index_filter.index
+            )
+            for condition in index_filter.conditions
         )
         return sum(await asyncio.gather(*counts))
 
-    async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
-        """The gram that the fewest devices have, and how many, or that `MANY` have it."""
-        rare = await self._rare(scope, grams)
+    async def _rarest(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int]:
+        """Return the ngram that the fewest devices have, and their number or `MANY`."""
+        rare = await self._rare(scope, ngrams)
         if rare is not None:
             return rare
-        if len(grams) == 1:
-            return grams[0], MANY
-        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
-        return max(zip(reached, grams, strict=True))[1], MANY
+        if len(ngrams) == 1:
+            return ngrams[0], MANY
+        reached = await asyncio.gather(
+            *(self._position_of_last({**_has_ngram(one), **scope}) for one in ngrams)
+        )
+        return max(zip(reached, ngrams, strict=True))[1], MANY
 
-    async def _rare(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int] | None:
-        """The gram that the fewest devices have, and how many; None when `MANY` have each."""
+    async def _rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
+        """Return the rarest ngram and its number of devices; None if all have `MANY`."""
         for most in (FEW, MANY):
             counts = await asyncio.gather(
                 *(
-                    self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
-                    for gram in grams
+                    self._devices.count_documents(
+                        {**_has_ngram(ngram), **scope}, limit=most, hint=INDEX
+                    )
+                    for ngram in ngrams
                 )
             )
-            number, gram = min(zip(counts, grams, strict=True))
+            number, ngram = min(zip(counts, ngrams, strict=True))
             if number < most:
-                return gram, number
+                return ngram, number
         return None
 
-    async def _reached(self, query: Condition) -> tuple[int, int]:
-        """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""
+    async def _position_of_last(self, query: Condition) -> tuple[int, int]:
+        """Return the position of device number `MANY` with an ngram: higher is rarer."""
         order = [("application.applicationId", 1), ("_id", 1)]
         row = await self._devices.find_one(
             query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
@@ -325,44 +335,48 @@ class DevicePages:
         return (row.get("application") or {}).get("applicationId", 0), row["_id"]
 
     async def _page(self, query: Query) -> Devices:
-        """The devices of a page; of what is skipped only the ids, which an index has in order."""
+        """Return the devices of a page; for skipped devices read only ids from the index."""
         page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
         if query.hint:
             page["hint"] = query.hint
         if not query.skip and 0 < query.limit <= READ_TOGETHER:
-            return iterate_rows(await _read(self._devices.find(query.filter, WHOLE, **page)))
+            return iterate_rows(
+                await _read(self._devices.find(query.filter, DEVICE_FIELDS, **page))
+            )
         keys = self._devices.find(query.filter, {"_id": 1}, **page)
         return self._with_ids([key["_id"] async for key in keys])
 
     async def _with_ids(self, ids: Sequence[int]) -> Devices:
-        """Devices in the order of ids, some read at a time."""
+        """Yield devices in the order of ids, read in parts."""
         for start in range(0, len(ids), READ_TOGETHER):
             part = ids[start : start + READ_TOGETHER]
-            devices = await _read(self._devices.find({"_id": {"$in": part}}, WHOLE))
+            devices = await _read(self._devices.find({"_id": {"$in": part}}, DEVICE_FIELDS))
             found = {device.id: device for device in devices}
             for device_id in part:
                 if device_id in found:
                     yield found[device_id]
 
 
-def _is_led(query: Query) -> bool:
-    """Whether a filter asks for one condition, and a lead counts just that."""
+def _is_single_filter(query: Query) -> bool:
+    """Return whether an index filter counts exactly the one condition of the filter."""
     asked = query.filter.get("$and", ())
-    return len(asked) == 1 and [len(lead.conditions) for lead in query.leads] == [1]
+    return len(asked) == 1 and [
+        len(index_filter.conditions) for index_filter in query.index_filters
+    ] == [1]
 
 
 async def _read(cursor: Any) -> list[Device]:
     return msgspec.convert(await cursor.to_list(None), list[Device])
 
 
-def _having(gram: str, condition: Condition) -> Condition:
-    """The condition with a gram; a device that has none yet may have it.
+def _and_ngram(ngram: str, condition: Condition) -> Condition:
+    """Add an ngram to a condition; devices whose ngrams are not stored yet match too.
 
-    `None` among the values of `$in` would make MongoDB look at the grams of every device it finds.
+    With `None` in an `$in` list MongoDB would read the ngrams of every device it finds.
     """
-    return {"$and": [{"$or": [_with(gram), {"grams": {"$exists": False}}]}, condition]}
+    return {"$and": [{"$or": [_has_ngram(ngram), {"grams": {"$exists": False}}]}, condition]}
 
 
-def _with(gram: str) -> Condition:
-    """The condition that a device has a gram, or one that begins with this."""
-    return {"grams": gram if len(gram) == LENGTH else Regex("^" + literal_pattern(gram))}
+def _has_ngram(ngram: str) -> Condition:
+    """Return the condition that a device has an ngram, or one with this beginning."""
+    return {"grams": ngram if len(ngram) == LENGTH else Regex("^" + literal_pattern(ngram))}

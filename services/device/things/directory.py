@@ -1,8 +1,8 @@
-"""The directory of things by id and SN, kept in memory, and devices that users see.
+"""The directory of things by id and SN, and of the devices that a user may see.
 
-By id they are read as they are now. By SN a thing is kept for `LIFE` seconds and dropped earlier
-when an event says that it has changed. Unknown SNs are not kept: a device added a moment ago must
-be known to its first report.
+Lookups by id read the current record. Lookups by SN use a cache: a thing stays in it for `LIFE`
+seconds, or until an event reports a change. Unknown SNs are not cached, so that a new device is
+known at its first report.
 """
 
 import time
@@ -21,28 +21,28 @@ from libs.common.things import integration_key, internal_sn, internal_thing
 from libs.common.tsl import Tsl
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_not_found
-from services.device.things.model import Device, Thing, facts_of, profile_of
+from services.device.things.model import Device, Thing, profile_of, reported_fields
 from services.device.things.schemas import application_of
-from services.device.things.specifications import Tsls
-from services.device.things.thing_store import OwnThing, OwnThings
+from services.device.things.specifications import TslStore
+from services.device.things.thing_store import StoredThing, ThingStore
 
 LIFE = 60.0
 KEPT = 50_000
-"""Things that are kept: some 1.5 KB each."""
+"""Cached things, some 1.5 KB each."""
 
 
 class ThingDirectory:
-    """Things by id and SN; one per process."""
+    """Finds things by id and SN; one per process."""
 
-    def __init__(self, database: Database, devices: DeviceStore, tsls: Tsls) -> None:
+    def __init__(self, database: Database, devices: DeviceStore, tsls: TslStore) -> None:
         self._devices = devices
         self._tsls = tsls
         self._by_sn: LruCache[str, Thing] = LruCache(KEPT)
         self._sn_keys: dict[int, str] = {}
-        self.own = OwnThings(database, tsls)
+        self.store = ThingStore(database, tsls)
 
     async def watch(self, bus: Bus) -> None:
-        """Drop a thing when an event says that it has changed."""
+        """Remove a thing from the cache when an event reports a change."""
 
         async def drop(message: Msg) -> None:
             self.forget(int(message.subject.split(".")[3]))
@@ -51,24 +51,24 @@ class ThingDirectory:
             await bus.client.subscribe(f"event.*.device.*.{change}", cb=drop)
 
     def forget(self, device_id: int) -> None:
-        """Read the thing anew when it is next asked for."""
+        """Remove a thing from the cache."""
         key = self._sn_keys.pop(device_id, None)
         if key is not None:
             self._by_sn.pop(key)
 
-    async def by_sn(self, sns: Iterable[str], life: float = LIFE) -> dict[str, Thing]:
-        """The things of `sns`, keyed as they were asked for; unknown ones are missing.
+    async def find_by_sn(self, sns: Iterable[str], life: float = LIFE) -> dict[str, Thing]:
+        """Return the things with these SNs, by SN as given; unknown SNs are missing.
 
-        None was read more than `life` seconds ago.
+        Cached things are at most `life` seconds old.
         """
         oldest = time.monotonic() - life
         found: dict[str, Thing] = {}
         missing: dict[str, str] = {}
-        own: dict[str, int] = {}
+        stored: dict[str, int] = {}
         for sn in sns:
             thing_id = internal_thing(sn)
             if thing_id is not None:
-                own[sn] = thing_id
+                stored[sn] = thing_id
                 continue
             key = sn.upper()
             thing = self._by_sn.get(key)
@@ -79,16 +79,21 @@ class ThingDirectory:
         if missing:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
-        if own:
-            things = await self.own.of(own.values())
-            found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
+        if stored:
+            things = await self.store.find_things(stored.values())
+            found.update(
+                {
+                    sn: _build_stored_thing(things[thing_id])
+                    for sn, thing_id in stored.items()
+                    if thing_id in things
+                }
+            )
         return found
 
     async def _load(self, keys: set[str]) -> dict[str, Thing]:
-        """Read things by SN in capitals."""
         loaded: dict[str, Thing] = {}
-        devices = await self._devices.with_serials(keys)
-        for device, thing in zip(devices, await self.things(devices), strict=True):
+        devices = await self._devices.find_by_serials(keys)
+        for device, thing in zip(devices, await self.build_things(devices), strict=True):
             loaded[device.sn_key] = thing
             self._sn_keys[thing.id] = device.sn_key
             dropped = self._by_sn.put(device.sn_key, thing)
@@ -96,44 +101,47 @@ class ThingDirectory:
                 self._sn_keys.pop(dropped.id, None)
         return loaded
 
-    def own_thing(self, document: Document) -> Thing:
-        """The thing that a whole document of `things` is."""
-        return _own(self.own.thing(document))
+    def build_from_document(self, document: Document) -> Thing:
+        """Return the thing of a whole document of `things`."""
+        return _build_stored_thing(self.store.read_thing(document))
 
-    async def thing(self, device: Device) -> Thing:
-        """The thing that a device is."""
-        (found,) = await self.things([device])
+    async def build_thing(self, device: Device) -> Thing:
+        """Return the thing of a device, with its TSL."""
+        (found,) = await self.build_things([device])
         return found
 
-    async def things(self, devices: Sequence[Device]) -> list[Thing]:
-        """The things that devices are."""
+    async def build_things(self, devices: Sequence[Device]) -> list[Thing]:
+        """Return the things of devices, with their TSLs, in the same order."""
         keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
         tsls = await self._tsls.find_all(keys)
         return [_thing(device, tsls[key]) for device, key in zip(devices, keys, strict=True)]
 
-    async def device(self, principal: Principal, device_id: int) -> Device:
-        """The device, when `principal` may see it; else `NotFound`."""
+    async def get_device(self, principal: Principal, device_id: int) -> Device:
+        """Return the device; raise `NotFound` unless `principal` may see it."""
         application = application_of(principal)
         device = await self._devices.find(principal.tenant, device_id, application)
         if device is None:
             raise device_not_found(device_id)
         return device
 
-    async def visible(self, principal: Principal, device_id: int) -> Thing:
-        """The thing with its TSL, when `principal` may see it; else `NotFound`."""
-        return await self.thing(await self.device(principal, device_id))
+    async def get_thing(self, principal: Principal, device_id: int) -> Thing:
+        """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
+        return await self.build_thing(await self.get_device(principal, device_id))
 
-    async def all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
-        """The things of `ids` that `principal` may see, by id; the others are missing."""
+    async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
+        """Return the things of `ids` that `principal` may see, by id."""
         application = application_of(principal)
         devices = await self._devices.find_all(principal.tenant, ids, application)
-        return {thing.id: thing for thing in await self.things(devices)}
+        return {thing.id: thing for thing in await self.build_things(devices)}
 
-    async def speaking(self, principal: Principal, sn: str) -> Thing:
-        """The thing that speaks for itself at `/ingest`."""
+    async def find_sender(self, principal: Principal, sn: str) -> Thing:
+        """Return the thing of the device that calls `/ingest` with its own SN.
+
+        Raises `Forbidden` for the SN of another device, `NotFound` for an unknown one.
+        """
         if principal.kind is not Kind.DEVICE or principal.subject.upper() != sn.upper():
             raise Forbidden("a device speaks only for itself", field="sn")
-        found = await self.by_sn([sn])
+        found = await self.find_by_sn([sn])
         if sn not in found:
             raise NotFound(f"there is no device {sn}", field="sn", code="device_not_found")
         return found[sn]
@@ -152,7 +160,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         online=device.connect_status == "ONLINE",
         profile=profile_of(device),
         tsl=tsl,
-        facts=facts_of(device),
+        reported_fields=reported_fields(device),
         loaded=time.monotonic(),
         integration=device.integration,
         additional=device.additional,
@@ -160,49 +168,51 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
     )
 
 
-def _own(own: OwnThing) -> Thing:
-    """A thing that is no device, as reports see it."""
+def _build_stored_thing(stored: StoredThing) -> Thing:
+    """Return a thing of an integration, or a custom entity, for reports."""
     return Thing(
-        id=own.id,
-        sn=internal_sn(own.id),
-        tenant=own.tenant,
+        id=stored.id,
+        sn=internal_sn(stored.id),
+        tenant=stored.tenant,
         model="",
         tsl_version="",
         application_id=None,
         data_storage=True,
         device_type="COMMON",
         online=False,
-        profile=DeviceProfile(device_id=own.id, sn="", thing_key=integration_key(own.integration)),
-        tsl=own.tsl,
-        facts={},
+        profile=DeviceProfile(
+            device_id=stored.id, sn="", thing_key=integration_key(stored.integration)
+        ),
+        tsl=stored.tsl,
+        reported_fields={},
         loaded=time.monotonic(),
-        integration=own.integration,
+        integration=stored.integration,
         device=False,
     )
 
 
 class GrantedDevices:
-    """Finds devices on behalf of users."""
+    """Finds devices that a user may see."""
 
     def __init__(self, store: DeviceStore, grants: GrantReader) -> None:
         self._store = store
         self._grants = grants
 
     async def find(self, principal: Principal, device_id: int) -> Device:
-        """The device, when the user sees it.
+        """Return the device if the user may see it.
 
-        Raises `Forbidden` for a user who sees nothing at all, else `NotFound`, as consoles
-        expect it.
+        Raises `Forbidden` for a user without any grant and `NotFound` otherwise, as consoles
+        expect.
         """
         grants = await self._grants.of(principal)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)
         if device is None or not grants.device(device_id, device.integration, device.group):
-            raise not_seen(device_id)
+            raise device_not_visible(device_id)
         return device
 
 
-def not_seen(device_id: int) -> NotFound:
-    """404: there is no such device, or none that the user sees."""
+def device_not_visible(device_id: int) -> NotFound:
+    """Return 404: the device does not exist, or the user may not see it."""
     return NotFound(f"device {device_id} not found", field="device_id")

@@ -1,8 +1,8 @@
-"""Groups of devices in MongoDB, on the wire, and their errors.
+"""Groups of devices: their records in MongoDB, schemas and errors.
 
-`device_groups`: `{_id, tenant, name, createdAt, joined}`; `joined` grows with every addition of
-devices, so that adding to a group and deleting it conflict. A group without a name is being
-deleted: nobody sees it any more, and nobody joins it.
+`device_groups`: `{_id, tenant, name, createdAt, joined}`. `joined` is incremented when devices are
+added, so that adding to a group conflicts with its deletion. A group without a name is being
+deleted: it is not visible any more, and no device can be added.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,24 +24,24 @@ from libs.common.store.mongo import (
 )
 
 GROUP_FIELD = "group_name"
-"""Where a device names its group."""
+"""The field of a request that names the group of a new device."""
 
 
 def group_not_found(group_id: int) -> NotFound:
-    """There is no such group, or none any more."""
+    """Return 404: the group does not exist, or is being deleted."""
     text = f"there is no group {group_id}"
     return NotFound(text, field="group_id", code="device_group_not_found")
 
 
 def group_exists(name: str) -> InvalidInput:
-    """A name is taken."""
-    text = f"there is a group {name} already"
+    """Return 400: a group with this name exists."""
+    text = f"a group with the name {name} exists already"
     return InvalidInput(text, field="name", code="device_group_name_exists")
 
 
 def too_many_groups(most: int, field: str = "name") -> InvalidInput:
-    """A tenant has as many as it may."""
-    text = f"there are at most {most} groups"
+    """Return 400: the tenant has as many groups as allowed."""
+    text = f"a tenant can have at most {most} groups"
     return InvalidInput(text, field=field, code="device_group_number_limitation")
 
 
@@ -81,7 +81,7 @@ class ShownGroup(console.ResponseModel, kw_only=True):
     id: str
     name: str
     device_count: int | None = None
-    """Of the devices that the caller sees, where it is asked for; absent when there are none."""
+    """Devices in the group that the caller may see, if requested; absent when there are none."""
 
 
 class GroupNumber(msgspec.Struct):
@@ -91,12 +91,11 @@ class GroupNumber(msgspec.Struct):
 
 
 MOST_GROUPS = 1000
-"""Of a tenant."""
+"""Groups of a tenant."""
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
-"""What groups may be sorted by."""
-_NAMED: Document = {"name": {"$type": "string"}}
+"""The fields by which groups can be sorted."""
 GroupNames = dict[int, str]
-"""Names by id."""
+"""Names by group id."""
 
 
 class GroupStore:
@@ -107,7 +106,7 @@ class GroupStore:
         self._ids = IdAllocator(database, "device_groups", block=20)
 
     async def search(self, tenant: str, wanted: FindGroups) -> tuple[GroupNames, int]:
-        """A page of the groups, in order, and how many match in all."""
+        """Return a page of groups, in order, and the total number of matches."""
         query = _named(tenant)
         if wanted.name:
             query["$and"] = [{"name": contains_text(wanted.name, "name")}]
@@ -116,26 +115,26 @@ class GroupStore:
         return {group["_id"]: group["name"] for group in found}, total
 
     async def count(self, tenant: str) -> int:
-        """How many a tenant has."""
+        """Return the number of groups of a tenant."""
         return await self._groups.count_documents(_named(tenant))
 
     async def names(self, tenant: str, ids: Iterable[int]) -> GroupNames:
-        """The names of groups; what is unknown is missing."""
+        """Return the names of groups by id; unknown ids are missing."""
         query = {"_id": {"$in": list(ids)}, **_named(tenant)}
         return {group["_id"]: group["name"] async for group in self._groups.find(query)}
 
-    async def with_names(self, tenant: str, names: Collection[str]) -> list[int]:
-        """The groups of some names."""
+    async def find_ids(self, tenant: str, names: Collection[str]) -> list[int]:
+        """Return the ids of the groups with these names."""
         query = {"tenant": tenant, "name": {"$in": list(names)}}
         return [row["_id"] async for row in self._groups.find(query, {"_id": 1})]
 
-    async def all_names(self, tenant: str) -> list[str]:
-        """The names of all groups, in their order."""
+    async def list_names(self, tenant: str) -> list[str]:
+        """Return the names of all groups, in order."""
         found = self._groups.find(_named(tenant), {"name": 1}, sort=[("name", 1)])
         return [group["name"] async for group in found]
 
     async def add(self, tenant: str, name: str) -> int:
-        """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
+        """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
         if await self.count(tenant) >= MOST_GROUPS:
             raise too_many_groups(MOST_GROUPS)
         group_id = await self._ids.take()
@@ -147,18 +146,21 @@ class GroupStore:
         return group_id
 
     async def check_room(self, tenant: str, name: str) -> None:
-        """Raise `InvalidInput` when there is no group of a name, and none can be made."""
+        """Raise `InvalidInput` unless a group has this name, or can be created."""
         if await self._find(tenant, name) is None and await self.count(tenant) >= MOST_GROUPS:
             raise too_many_groups(MOST_GROUPS, GROUP_FIELD)
 
-    async def beyond(self, tenant: str, names: Collection[str]) -> set[str]:
-        """Those of some names, in their order, whose groups would exceed what a tenant may have."""
-        known = set(await self.all_names(tenant))
+    async def find_beyond_limit(self, tenant: str, names: Collection[str]) -> set[str]:
+        """Return those names whose groups do not exist and would exceed the limit."""
+        known = set(await self.list_names(tenant))
         new = [name for name in dict.fromkeys(names) if name not in known]
         return set(new[max(0, MOST_GROUPS - len(known)) :])
 
-    async def of_name(self, tenant: str, name: str) -> int:
-        """The group of a name, which is made when there is none; raise `InvalidInput`."""
+    async def find_or_create(self, tenant: str, name: str) -> int:
+        """Return the id of the group with this name; create it if missing.
+
+        Raises `InvalidInput` at the limit of groups.
+        """
         found = await self._find(tenant, name)
         if found is not None:
             return found
@@ -168,25 +170,25 @@ class GroupStore:
             found = await self._find(tenant, name)
             if found is None:
                 raise too_many_groups(MOST_GROUPS, GROUP_FIELD) from error
-            return found  # somebody else has made it meanwhile
+            return found  # another request created it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:
         found = await self._groups.find_one({"tenant": tenant, "name": name}, {"_id": 1})
         return None if found is None else int(found["_id"])
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
-        """Give a group another name; raise `NotFound` or `InvalidInput`."""
+        """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
         try:
             await self._change(tenant, group_id, {"$set": {"name": name}})
         except DuplicateKey as error:
             raise group_exists(name) from error
 
     async def join(self, tenant: str, group_id: int, session: Session) -> None:
-        """Devices join a group in the caller's transaction; raise `NotFound` without the group."""
+        """Let devices join a group in the caller's transaction; raise `NotFound`."""
         await self._change(tenant, group_id, {"$inc": {"joined": 1}}, session)
 
-    async def begin_end(self, tenant: str, group_id: int) -> None:
-        """From now on there is no such group; raise `NotFound` when there is none already."""
+    async def mark_deleted(self, tenant: str, group_id: int) -> None:
+        """Make a group invisible before its deletion; raise `NotFound`."""
         await self._change(tenant, group_id, {"$unset": {"name": ""}})
 
     async def _change(
@@ -197,19 +199,19 @@ class GroupStore:
         if not found.matched_count:
             raise group_not_found(group_id)
 
-    async def ending_tenants(self) -> list[str]:
+    async def list_deleting_tenants(self) -> list[str]:
         """Return the tenants of groups that are being deleted."""
         return list(await self._groups.distinct("tenant", {"name": None}))
 
-    async def ending(self, tenant: str) -> list[int]:
+    async def list_deleting(self, tenant: str) -> list[int]:
         """Return the groups of a tenant that are being deleted."""
         found = self._groups.find({"tenant": tenant, "name": None}, {"_id": 1})
         return [group["_id"] async for group in found]
 
-    async def end(self, group_id: int) -> None:
-        """No device is in it any more."""
+    async def delete(self, group_id: int) -> None:
+        """Delete a group that no device is in any more."""
         await self._groups.delete_one({"_id": group_id})
 
 
 def _named(tenant: str) -> Document:
-    return {"tenant": tenant, **_NAMED}
+    return {"tenant": tenant, "name": {"$type": "string"}}

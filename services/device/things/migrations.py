@@ -1,4 +1,4 @@
-"""Indexes of products, specifications and devices."""
+"""Migrations of products, specifications and devices."""
 
 from contextlib import suppress
 
@@ -7,10 +7,10 @@ from pymongo import UpdateOne
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import CollectionExists, Database, create_missing
 from libs.common.things import DIRECT
-from services.device.things.device_search import INDEX, grams_of
+from services.device.things.device_search import INDEX, extract_ngrams
 
 HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
-"""Products that the index of prefixes knows; queries say it, so that they may use it."""
+"""The filter of the partial index of prefixes; queries repeat it to use the index."""
 
 
 async def _index_products(database: Database) -> None:
@@ -91,11 +91,11 @@ CONSOLE_INDEXES = {
     "console_name": ["name", "_id"],
     "console_created": ["createdAt", "_id"],
 }
-"""The orders that consoles ask for most, each within a tenant."""
+"""Indexes of the most frequent orders of consoles, each within a tenant."""
 
 
 async def _belong_to_integrations(database: Database) -> None:
-    """Devices that applications added before there were integrations are direct ones."""
+    """Make devices that existed before integrations belong to `direct`."""
     devices = database["devices"]
     await devices.update_many(
         {"integration": None}, [{"$set": {"integration": DIRECT, "identifier": "$sn"}}]
@@ -104,8 +104,8 @@ async def _belong_to_integrations(database: Database) -> None:
         await devices.create_index([("tenant", 1), *((field, 1) for field in fields)], name=name)
 
 
-async def _give_grams(database: Database) -> None:
-    """Grams for devices that were added before there were any, in the order of ids."""
+async def _store_ngrams(database: Database) -> None:
+    """Store ngrams for devices from before text search, in the order of ids."""
     devices, after = database["devices"], -1
     while True:
         without = {"_id": {"$gt": after}, "grams": None}
@@ -118,7 +118,7 @@ async def _give_grams(database: Database) -> None:
             [
                 UpdateOne(
                     {"_id": device["_id"], "name": device["name"]},
-                    {"$set": {"grams": grams_of(device["name"], device["snKey"])}},
+                    {"$set": {"grams": extract_ngrams(device["name"], device["snKey"])}},
                 )
                 for device in found
             ],
@@ -129,8 +129,8 @@ async def _give_grams(database: Database) -> None:
     await devices.create_index([(field, 1) for field in fields], name=INDEX)
 
 
-async def _lay_down(database: Database) -> None:
-    """SNs of devices that were removed from their applications before that was noted there."""
+async def _release_serials(database: Database) -> None:
+    """Mark the SNs of devices that were removed from their applications before."""
     nobodys = {"application": None, "userId": None, "integration": DIRECT}
     found = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
     async for device in found:
@@ -139,9 +139,9 @@ async def _lay_down(database: Database) -> None:
 
 
 async def _complete(database: Database) -> None:
-    """Devices that processes of version 0.1 have added or removed beside newer ones."""
-    await _give_grams(database)
-    await _lay_down(database)
+    """Complete devices that processes of version 0.1 added or removed meanwhile."""
+    await _store_ngrams(database)
+    await _release_serials(database)
 
 
 FLEET_INDEXES = {
@@ -151,7 +151,7 @@ FLEET_INDEXES = {
     "fleet_updated": ["updatedAt", "_id"],
     "fleet_identifier": ["identifier", "_id"],
 }
-"""What consoles look for and sort by, each within a tenant."""
+"""Indexes of the filters and orders of consoles, each within a tenant."""
 
 
 async def _index_fleets(database: Database) -> None:
@@ -166,8 +166,8 @@ async def _index_fleets(database: Database) -> None:
 DEVICE_MIGRATIONS = [
     Migration(200, "indexes of devices", _index_devices),
     Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
-    Migration(202, "grams of names and SNs", _give_grams),
-    Migration(203, "SNs of devices that are nobody's", _lay_down),
+    Migration(202, "grams of names and SNs", _store_ngrams),
+    Migration(203, "SNs of devices that are nobody's", _release_serials),
     Migration(205, "indexes of searches over a fleet", _index_fleets),
     Migration(204, "grams and SNs from version 0.1", _complete, contract=True),
 ]

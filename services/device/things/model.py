@@ -1,7 +1,7 @@
-"""Devices, things and what is known of them, as they are stored.
+"""Devices and things as they are stored.
 
-The names of stored fields are those of the structs in camelCase, `id` is `_id` and `dev_eui`
-`devEUI`. A document has no field for what is None, but `application`, which is null then.
+Stored fields have the names of the struct fields in camelCase; `id` is `_id` and `dev_eui` is
+`devEUI`. Documents omit fields that are None, except `application`.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from libs.common.tsl import Tsl
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
 Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
 
-FACTS = {
+REPORTED_FIELDS = {
     "hardware_version": "hardwareVersion",
     "firmware_version": "firmwareVersion",
     "battery": "electricity",
@@ -31,22 +31,22 @@ FACTS = {
     "mac": "mac",
     "wlan_mac": "wlanMac",
 }
-"""Reported properties that the device record shows, and their names there."""
-TOLD = frozenset({"joined", "link"})
-"""Facts that network servers tell, not reports."""
+"""Reported properties that the device record shows, with the field that shows them."""
+NETWORK_FIELDS = frozenset({"joined", "link"})
+"""Fields that network servers report, not devices."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BEGINNING = datetime.fromtimestamp(0, UTC)
-"""Of a device of unknown age."""
+"""The time of creation of a device of unknown age."""
 
 
 class ModelKey(NamedTuple):
-    """What devices of the same members have in common."""
+    """Identifies devices that have the same members."""
 
     model: str
     version: str
     shape: str = ""
-    """Of devices of the open product, which have no version here."""
+    """The shape of devices of the open product, which have no version here."""
     names: str = ""
     """See `ListedDevice.entity_names`."""
 
@@ -67,52 +67,52 @@ class Location(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a device told its network server of itself when it was asked last."""
+    """The last status that a device reported to its network server."""
 
     at: int
     """ms"""
     battery: float | None = None
-    """Percent; None where it does not know, or is powered from outside."""
+    """Percent; None if unknown, or with external power."""
     external: bool = False
-    """Whether it is powered from outside."""
+    """Whether it has external power."""
     margin: float | None = None
-    """dB by which it heard the request above the floor."""
+    """dB by which the device received the request above the demodulation floor."""
 
 
 class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
-    """What lists and entities show of a device."""
+    """The fields of a device that lists and entities need."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
     sn: str
     integration: str = DIRECT
     identifier: str = ""
-    """How its integration calls it."""
+    """Identifies the device within its integration."""
     name: str = ""
     model: str
     tsl_version: str
     shape: str | None = None
-    """What it has reported, when its product is open; see `entities.shapes`."""
+    """The shape of its reports, for devices of the open product; see `members.shapes`."""
     entity_names: str | None = None
-    """What users call its entities; see `services.device.things.thing_store`."""
+    """Names that users gave its entities; see `services.device.things.thing_store`."""
     group: int | None = None
-    """The group that it is in."""
+    """Id of its group."""
     created_at: datetime = _BEGINNING
     updated_at: datetime = _BEGINNING
 
     @property
     def thing_key(self) -> str:
-        """The key that the entity keys of the device begin with."""
+        """Return the key with which the entity keys of the device begin."""
         return device_key(self.integration, self.sn)
 
     @property
     def model_key(self) -> ModelKey:
-        """The model that it is of."""
+        """Return the key of its model."""
         return model_key(self.model, self.tsl_version, self.shape, self.entity_names)
 
 
 class Device(ListedDevice, kw_only=True):
-    """The whole record."""
+    """The whole record of a device."""
 
     sn_key: str
     """The SN in upper case, unique on the platform."""
@@ -123,17 +123,17 @@ class Device(ListedDevice, kw_only=True):
     device_type: DeviceType = "COMMON"
     application: ApplicationRef | None = None
     removed_from: int | None = None
-    """The application that it belonged to last, while it is nobody's."""
+    """The application that owned an unassigned device last."""
     owned_since: int = 0
-    """ms: what was reported before was another application's."""
+    """ms; older reports belong to a previous owner and are not shown."""
     user_id: int | None = None
-    """Who added it through its integration, or took it from an application."""
+    """The user who added it through its integration, or removed it from an application."""
     additional: dict[str, Any] | None = None
-    """What its integration keeps with it."""
+    """Data that its integration stores with it."""
     connect_status: Connect = "DISCONNECT"
     """DISCONNECT until it is ONLINE for the first time."""
     connect_changed: datetime | None = None
-    """Since when it is what it is."""
+    """Time of the last change of `connect_status`."""
     location: Location | None = None
     license_status: str = "VALID"
     rps_status: Provisioning = "DISABLE"
@@ -146,38 +146,38 @@ class Device(ListedDevice, kw_only=True):
     mac: str | None = None
     wlan_mac: str | None = None
     joined: int | None = None
-    """When it joined its network last, in ms."""
+    """Time of the last join to its network, ms."""
     link: Link | None = None
     last_update_time: int | None = None
-    """Of the newest report, in ms; up to 10 s behind."""
+    """Time of the newest report, ms; up to 10 s behind."""
 
     @property
     def application_id(self) -> int | None:
-        """Of the application that it belongs to."""
+        """Return the id of the application that owns it, if any."""
         return self.application.application_id if self.application else None
 
     @property
-    def given(self) -> bool:
-        """Whether users have added it: it is theirs while no application has it."""
+    def is_owned_by_users(self) -> bool:
+        """Return whether it belongs to the users while no application owns it."""
         return self.user_id is not None or self.integration != DIRECT
 
     @property
-    def nobodys(self) -> bool:
-        """Whether it was removed from its application: then any of its tenant may add it."""
-        return self.application is None and not self.given
+    def is_unassigned(self) -> bool:
+        """Return whether any application of the tenant may add it after its removal."""
+        return self.application is None and not self.is_owned_by_users
 
-    def changed(self, changes: "DeviceChanges") -> "Device":
-        """The device with changes."""
-        given = {
+    def with_changes(self, changes: "DeviceChanges") -> "Device":
+        """Return a copy of the device with changes."""
+        fields = {
             name: value
             for name in changes.__struct_fields__
             if (value := getattr(changes, name)) is not msgspec.UNSET
         }
-        return msgspec.structs.replace(self, **given)
+        return msgspec.structs.replace(self, **fields)
 
 
 class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
-    """What people and applications change of a device; what is not given stays."""
+    """Changes to a device by users and applications; unset fields stay."""
 
     name: str | msgspec.UnsetType = msgspec.UNSET
     description: str | msgspec.UnsetType = msgspec.UNSET
@@ -195,7 +195,7 @@ class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
-    """What presence needs of a device."""
+    """The fields of a device that presence needs."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -209,23 +209,23 @@ class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
     group: int | None = None
     connect_status: Connect = "DISCONNECT"
     http_until: datetime | None = None
-    """Until when a report over HTTP makes it ONLINE."""
+    """The time until which a report over HTTP keeps it ONLINE."""
 
 
-class Standing(msgspec.Struct, rename="camel"):
-    """What the delivery of commands needs of a device."""
+class DeliveryState(msgspec.Struct, rename="camel"):
+    """The fields of a device that the delivery of commands needs."""
 
     application: ApplicationRef | None = None
     connect_status: Connect = "DISCONNECT"
 
     @property
     def application_id(self) -> int | None:
-        """Of the application that it belongs to."""
+        """Return the id of the application that owns the device, if any."""
         return self.application.application_id if self.application else None
 
 
-class StorageOf(msgspec.Struct, rename="camel"):
-    """What history needs of a device."""
+class StorageSettings(msgspec.Struct, rename="camel"):
+    """The fields of a device that history needs."""
 
     tenant: str
     model: str
@@ -236,7 +236,7 @@ class StorageOf(msgspec.Struct, rename="camel"):
 
 @dataclass(slots=True, frozen=True)
 class Thing:
-    """A device as reports and commands see it."""
+    """A device, or a thing of an integration, for reports and commands."""
 
     id: int
     sn: str
@@ -250,31 +250,31 @@ class Thing:
     """Whether it was connected when this was read."""
     profile: DeviceProfile
     tsl: Tsl
-    facts: dict[str, Any]
+    reported_fields: dict[str, Any]
     """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
     loaded: float
     integration: str = DIRECT
-    """Which integration it belongs to, or is the thing of."""
+    """The integration of the device, or the one that the thing represents."""
     device: bool = True
-    """False for an integration's own thing and for a custom entity."""
+    """False for the thing of an integration and for a custom entity."""
     additional: dict[str, Any] | None = None
-    """What its integration keeps with the device."""
+    """Data that its integration stores with the device."""
     owned_since: int = 0
-    """ms: what was reported before is none of its values now."""
+    """ms; older reports are not part of its latest values."""
 
 
 def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:
-    """The projection that reads what a struct has."""
+    """Return the projection that reads the fields of a struct."""
     return dict.fromkeys((field.encode_name for field in msgspec.structs.fields(form)), 1)
 
 
 def device_of(document: Document) -> Device:
-    """The device that a document is."""
+    """Return the device of a document."""
     return msgspec.convert(document, Device)
 
 
 def document_of(device: Device) -> Document:
-    """The document of a new device."""
+    """Return the document of a new device."""
     fields: Document = msgspec.to_builtins(device, builtin_types=(datetime,))
     return {
         name: value for name, value in fields.items() if value is not None or name == "application"
@@ -282,13 +282,13 @@ def document_of(device: Device) -> Document:
 
 
 def model_key(model: str, version: str, shape: str | None, names: str | None = None) -> ModelKey:
-    """The model of a product and version, or of a shape where the product is open."""
+    """Return the key of a product version or, for the open product, of a shape."""
     version, shape = ("", shape or "") if model == GENERIC else (version, "")
     return ModelKey(model, version, shape, names or "")
 
 
-def facts_of(device: Device) -> dict[str, Any]:
-    """What its record shows of what it has reported."""
+def reported_fields(device: Device) -> dict[str, Any]:
+    """Return the reported fields of the device record."""
     return {
         "hardwareVersion": device.hardware_version,
         "firmwareVersion": device.firmware_version,
@@ -301,7 +301,7 @@ def facts_of(device: Device) -> dict[str, Any]:
 
 
 def profile_of(device: Device | PresentDevice) -> DeviceProfile:
-    """The device as events name it."""
+    """Return the description of the device in events."""
     return DeviceProfile(
         device_id=device.id,
         sn=device.sn,
@@ -317,8 +317,11 @@ def profile_of(device: Device | PresentDevice) -> DeviceProfile:
 Change = Literal["added", "updated", "deleted", "removed"]
 
 
-def changed(device: Device, change: Change) -> OutboxEntry:
-    """`device.{id}.(added|updated|deleted)`; removed from its application is an update."""
+def change_event(device: Device, change: Change) -> OutboxEntry:
+    """Return the event `device.{id}.(added|updated|deleted)` of a change.
+
+    The removal from an application is an update.
+    """
     event = DeviceChanged(
         event_id=str(uuid4()),
         created_at=now_ms(),
@@ -326,5 +329,5 @@ def changed(device: Device, change: Change) -> OutboxEntry:
         device=profile_of(device),
         change=change,
     )
-    what = "updated" if change == "removed" else change
-    return OutboxEntry(device_event(device.tenant, device.id, what), fitted(event))
+    name = "updated" if change == "removed" else change
+    return OutboxEntry(device_event(device.tenant, device.id, name), fitted(event))

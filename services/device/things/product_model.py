@@ -1,4 +1,4 @@
-"""Products and their codecs, as they are stored."""
+"""Products and their codecs as they are stored."""
 
 from base64 import b64decode
 from typing import Annotated, Any
@@ -27,20 +27,23 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     sn_prefixes: Prefixes = []
     device_type: DeviceType = "COMMON"
     history_days: Days | None = None
-    """Days that history of its devices is kept, where the platform and the tenant keep it as
-    long."""
+    """Days that history of its devices is kept, at most as long as the platform and the tenant keep
+    it."""
     frame_days: FrameDays | None = None
-    """Days that frames of its devices are kept from when they come, to be read again."""
+    """Days that frames of its devices are kept to be decoded again, from their arrival."""
     device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
-    """Minutes of silence after which a device that has no connection is OFFLINE; by default
-    as the platform has it."""
+    """Minutes without a message after which a device without a connection is OFFLINE; by default
+    the setting of the platform."""
     location_property: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
-    """A STRUCT of the TSL with the numbers `latitude` and `longitude`: where its devices say that
-    they are."""
+    """A STRUCT of the TSL with the numbers `latitude` and `longitude`: the location that devices
+    report."""
 
 
 class Product(msgspec.Struct, rename="camel", kw_only=True):
-    """A product without its documents; new devices get `current_version`. Times are ms."""
+    """A product without its documents. Times are ms.
+
+    New devices get `current_version`.
+    """
 
     model: str
     name: str
@@ -53,7 +56,7 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
     location_property: str | msgspec.UnsetType = msgspec.UNSET
     codec_version: str | msgspec.UnsetType = msgspec.UNSET
-    """Of its codec, when it has one."""
+    """The version of its codec, if it has one."""
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 
@@ -65,7 +68,7 @@ class ProductWithTsl(Product, kw_only=True):
 
 
 class ProductFault(msgspec.Struct):
-    """What is wrong with a product, and where: `tsl.properties[0].dataSpec.validator.min`."""
+    """A fault of a product and its place: `tsl.properties[0].dataSpec.validator.min`."""
 
     field: str
     reason: str
@@ -87,16 +90,16 @@ Base64 = Annotated[str, msgspec.Meta(max_length=4 * MOST_BYTES // 3 + 3)]
 
 
 class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Bytes that came to a port, in one of two spellings."""
+    """The bytes of a frame, as `hex` or as `base64`, and its port."""
 
     port: Port
     hex: Hex | None = None
     base64: Base64 | None = None
 
     def content(self, above: str = "") -> bytes:
-        """The bytes; raise `InvalidInput` with the field, which stands in `above`."""
+        """Return the bytes; raise `InvalidInput` whose field begins with `above`."""
         if (self.hex is None) == (self.base64 is None):
-            raise InvalidInput("either hex or base64 is needed", field=f"{above}hex")
+            raise InvalidInput("give either hex or base64", field=f"{above}hex")
         try:
             return bytes.fromhex(self.hex or "") or b64decode(self.base64 or "", validate=True)
         except ValueError as error:
@@ -104,23 +107,23 @@ class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class CodecExample(CodecFrame, kw_only=True):
-    """A frame on which a codec is tried, and the properties that it should give, if told."""
+    """A frame to test a codec with and, if given, the properties that it must return."""
 
     expected: dict[str, Any] | None = None
 
 
 class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The service with which a device can be asked for what it remembers of a range."""
+    """The service that asks a device for its stored readings of a period."""
 
     service: str
     fault: str | None = None
-    """What is wrong with its bytes: then nothing is asked by it."""
+    """The fault of the bytes that the codec encodes; then devices are not asked."""
 
 
 class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The codec of a product; another content has another `version`.
+    """The codec of a product; `version` identifies its content.
 
-    `history` is how its devices can be asked for what they remember, if at all.
+    `history` is the service that asks devices for their stored readings, if the codec has one.
     """
 
     version: str
@@ -132,15 +135,15 @@ class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def codec_of(stored: ProductCodec) -> Codec:
-    """What runs of a codec that is kept."""
+    """Return the scripts and steps of a stored codec."""
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 
 
 class PutHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Body of `PUT …/codec/healing`: whether devices are asked for what never arrived."""
+    """Body of `PUT …/codec/healing`: whether devices are asked for missing readings."""
 
     on: bool
     hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
     """Requests to one device within an hour."""
     day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10
-    """The same within 24 hours."""
+    """Requests to one device within 24 hours."""

@@ -1,7 +1,8 @@
 """Products and their codecs in MongoDB.
 
-currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?,
-codecVersion?, historyService?, healing?, createdAt, updatedAt}`.
+`products`: `{_id: {tenant, model}, name, snPrefixes, deviceType, currentVersion, versions,
+historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?, codecVersion?, historyService?,
+healing?, createdAt, updatedAt}`.
 """
 
 from collections.abc import Sequence
@@ -37,39 +38,39 @@ from services.device.things.specifications import (
     MemberRegistry,
     ProductUsage,
     StoredTsl,
-    Tsls,
+    TslStore,
     owner_of,
 )
 
 
 class CodecStore:
-    """Reads and writes codecs; products and their codecs change together."""
+    """Reads and writes codecs, in one transaction with their products."""
 
     def __init__(self, database: Database) -> None:
         self._codecs = database["codecs"]
 
     async def find(self, tenant: str, model: str) -> ProductCodec | None:
-        """The codec of a product."""
-        found = await self._codecs.find_one({"_id": identity_of(tenant, model)})
+        """Return the codec of a product."""
+        found = await self._codecs.find_one({"_id": product_id(tenant, model)})
         return _read(found["content"]) if found else None
 
     async def put(self, tenant: str, model: str, codec: ProductCodec, session: Session) -> None:
         """Write a codec in the caller's transaction."""
-        identity = identity_of(tenant, model)
+        identity = product_id(tenant, model)
         content = {"content": msgspec.json.encode(codec)}
         await self._codecs.replace_one({"_id": identity}, content, upsert=True, session=session)
 
     async def delete(self, tenant: str, model: str, session: Session) -> bool:
-        """Delete a codec in the caller's transaction; False when there is none."""
-        gone = await self._codecs.delete_one({"_id": identity_of(tenant, model)}, session=session)
-        return bool(gone.deleted_count)
+        """Delete a codec in the caller's transaction; False when it does not exist."""
+        query = {"_id": product_id(tenant, model)}
+        return bool((await self._codecs.delete_one(query, session=session)).deleted_count)
 
 
 _read = msgspec.json.Decoder(ProductCodec).decode
 
 
-def identity_of(tenant: str, model: str) -> Document:
-    """The `_id` of a product, and of its codec."""
+def product_id(tenant: str, model: str) -> Document:
+    """Return the `_id` of a product and of its codec."""
     return {"tenant": tenant, "model": model}
 
 
@@ -77,15 +78,15 @@ MOST_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
 HEALING = {"healing.on": True, "historyService": {"$type": "string"}}
-"""The condition that devices of a product are asked for what never arrived."""
+"""The condition of products whose devices are asked for missing readings."""
 
 ProductKey = tuple[str, str]
 """Tenant and model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A product as its `PUT` wants it."""
+class ProductUpdate:
+    """A product to create or update."""
 
     tenant: str
     model: str
@@ -97,18 +98,18 @@ class Wanted:
     frame_days: int | None
     offline_timeout: int | None
     location_property: str | None
-    marks: list[str]
-    """What its members are numbered by (`services.device.things.specifications`)."""
+    number_keys: list[str]
+    """The keys of its member numbers (`services.device.things.specifications`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealingProduct:
-    """A product whose devices are asked for what never arrived."""
+    """A product whose devices are asked for missing readings."""
 
     tenant: str
     model: str
     service: str
-    """By which they are asked."""
+    """The service that asks a device."""
     healing: PutHealing
     frame_days: int | None
 
@@ -116,7 +117,9 @@ class HealingProduct:
 class ProductStore:
     """Reads and writes the products of tenants."""
 
-    def __init__(self, mongo: Mongo, devices: DeviceStore, tsls: Tsls, limits: LimitsCache) -> None:
+    def __init__(
+        self, mongo: Mongo, devices: DeviceStore, tsls: TslStore, limits: LimitsCache
+    ) -> None:
         self._mongo = mongo
         self._products = mongo.database["products"]
         self._tsls = tsls
@@ -127,24 +130,24 @@ class ProductStore:
         self._quota = Quota(self._products, limits, "records", "_id.tenant")
 
     async def find(self, tenant: str, model: str) -> Product | None:
-        """The product of a model."""
-        document = await self._products.find_one({"_id": identity_of(tenant, model)})
+        """Return the product of a model, or None."""
+        document = await self._products.find_one({"_id": product_id(tenant, model)})
         return _product(document) if document else None
 
     async def get(self, tenant: str, model: str) -> Product:
-        """The same; raise `NotFound` when there is none."""
+        """Return the product of a model; raise `NotFound`."""
         product = await self.find(tenant, model)
         if product is None:
             raise product_not_found(model)
         return product
 
-    async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
-        """The products that answer to any of `prefixes` (upper case)."""
+    async def find_by_prefixes(self, tenant: str, prefixes: list[str]) -> list[Product]:
+        """Return the products that have any of the SN prefixes (upper case)."""
         query = {"_id.tenant": tenant, "snPrefixes": {"$in": prefixes}, **HAS_PREFIXES}
         return [_product(document) async for document in self._products.find(query)]
 
     async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
-        """Up to `limit` products by model behind the first `skip`, and how many there are."""
+        """Return a page of products, by model, and the total."""
         query = {"_id.tenant": tenant}
         total = await self._products.count_documents(query)
         if not limit:
@@ -152,69 +155,69 @@ class ProductStore:
         cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
         return [_product(document) async for document in cursor], total
 
-    async def existing_models(self, tenant: str, models: list[str]) -> set[str]:
-        """Which of the models the tenant has products of."""
+    async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
+        """Return those of the models that the tenant has products of."""
         query = {"_id.tenant": tenant, "_id.model": {"$in": models}}
         return {row["_id"]["model"] async for row in self._products.find(query, {"_id": 1})}
 
-    async def put(self, wanted: Wanted, codec: ProductCodec | None = None) -> Product:
+    async def put(self, update: ProductUpdate, codec: ProductCodec | None = None) -> Product:
         """Create or update a product and make the given TSL its current version.
 
-        With a codec it gets that, too.
+        If given, the codec becomes its codec.
 
-        Raises `Conflict` when devices use the version with another content, or when a
-        prefix belongs to another product of the tenant. Raises `TooManyRequests` when the tenant
-        has as many products as it may.
+        Raises `Conflict` when devices use the version with another content, or when a prefix
+        belongs to another product of the tenant. Raises `TooManyRequests` at the tenant's limit of
+        products.
         """
-        if await self.find(wanted.tenant, wanted.model) is None:
-            await self._quota.take(wanted.tenant)
+        if await self.find(update.tenant, update.model) is None:
+            await self._quota.take(update.tenant)
 
-        async def work(session: Session) -> Product:
-            product = await self._put(wanted, session)
+        async def write_product(session: Session) -> Product:
+            product = await self._put(update, session)
             if codec is not None:
-                await self._put_codec(wanted.tenant, wanted.model, codec, session)
+                await self._put_codec(update.tenant, update.model, codec, session)
             return product
 
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return await self._mongo.transaction(work)
+                return await self._mongo.transaction(write_product)
             except DuplicateKey as error:
-                await self._explain(wanted, error)
+                await self._explain(update, error)
                 if attempt == _ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _put(self, wanted: Wanted, session: Session) -> Product:
-        identity = identity_of(wanted.tenant, wanted.model)
-        version = wanted.tsl.version
+    async def _put(self, update: ProductUpdate, session: Session) -> Product:
+        identity = product_id(update.tenant, update.model)
+        version = update.tsl.version
         known = await self._products.find_one({"_id": identity}, session=session)
-        relation = await self._tsls.relation(wanted.tenant, wanted.model, wanted.tsl, session)
+        relation = await self._tsls.compare(update.tenant, update.model, update.tsl, session)
         replaced = relation in {"KEYED", "CHANGED"}
         if relation == "NEW" and known is not None and len(known["versions"]) >= MOST_VERSIONS:
-            raise too_many_versions(wanted.model, MOST_VERSIONS)
-        if relation == "CHANGED" and await self._devices.lists.is_used(
-            wanted.tenant, wanted.model, version, session
+            raise too_many_versions(update.model, MOST_VERSIONS)
+        if relation == "CHANGED" and await self._devices.queries.is_used(
+            update.tenant, update.model, version, session
         ):
-            raise version_in_use(wanted.model, version)
+            raise version_in_use(update.model, version)
         if known is None or replaced:
-            await self._usage.seal(wanted.tenant, wanted.model, session)
+            await self._usage.seal(update.tenant, update.model, session)
         if relation == "NEW" or replaced:
-            await self._tsls.put(wanted.tenant, wanted.model, wanted.tsl, session)
-            owner = owner_of(wanted.tenant, wanted.model)
-            await self._members.numbers(owner, wanted.marks, session)
+            await self._tsls.put(update.tenant, update.model, update.tsl, session)
+            owner = owner_of(update.tenant, update.model)
+            await self._members.assign_numbers(owner, update.number_keys, session)
         now = datetime.now(UTC)
         fields: dict[str, Any] = {
-            "name": wanted.name,
-            "snPrefixes": wanted.sn_prefixes,
-            "deviceType": wanted.device_type,
+            "name": update.name,
+            "snPrefixes": update.sn_prefixes,
+            "deviceType": update.device_type,
             "currentVersion": version,
-            "historyDays": wanted.history_days,
-            "frameDays": wanted.frame_days,
-            "deviceOfflineTimeout": wanted.offline_timeout,
-            "locationProperty": wanted.location_property,
+            "historyDays": update.history_days,
+            "frameDays": update.frame_days,
+            "deviceOfflineTimeout": update.offline_timeout,
+            "locationProperty": update.location_property,
         }
-        same = all((known or {}).get(name) == one for name, one in fields.items())
-        if known and same and not replaced:
+        is_same = all((known or {}).get(name) == value for name, value in fields.items())
+        if known and is_same and not replaced:
             return _product(known)
         await self._products.update_one(
             {"_id": identity},
@@ -230,62 +233,62 @@ class ProductStore:
             require_document(await self._products.find_one({"_id": identity}, session=session))
         )
 
-    async def _explain(self, wanted: Wanted, error: DuplicateKey) -> None:
-        """Raise a conflict of prefixes as such; a product made meanwhile is tried again."""
+    async def _explain(self, update: ProductUpdate, error: DuplicateKey) -> None:
+        """Raise the conflict of a prefix; return if another request created the product."""
         if "snPrefixes" not in (error.details or {}).get("keyPattern", {}):
             return
-        for other in await self.with_prefix(wanted.tenant, wanted.sn_prefixes):
-            if other.model != wanted.model:
+        for other in await self.find_by_prefixes(update.tenant, update.sn_prefixes):
+            if other.model != update.model:
                 shared = next(
-                    prefix for prefix in wanted.sn_prefixes if prefix in other.sn_prefixes
+                    prefix for prefix in update.sn_prefixes if prefix in other.sn_prefixes
                 )
                 raise prefix_taken(shared, other.model) from error
 
     async def delete(self, tenant: str, model: str) -> bool:
-        """Delete a product with its documents; False when there is none.
+        """Delete a product with its documents; False when it does not exist.
 
         Raises `Conflict` while it has devices.
         """
 
-        async def work(session: Session) -> bool:
-            if await self._devices.lists.is_used(tenant, model, None, session):
+        async def delete_product(session: Session) -> bool:
+            if await self._devices.queries.is_used(tenant, model, None, session):
                 raise product_in_use(model)
-            identity = identity_of(tenant, model)
-            gone = await self._products.delete_one({"_id": identity}, session=session)
+            identity = product_id(tenant, model)
+            deleted = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.end(tenant, model, session)
-            await self._members.forget(owner_of(tenant, model), session)
+            await self._members.delete(owner_of(tenant, model), session)
             await self._tsls.delete(tenant, model, session)
             await self.codecs.delete(tenant, model, session)
-            return bool(gone.deleted_count)
+            return bool(deleted.deleted_count)
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(delete_product)
 
     async def put_codec(self, tenant: str, model: str, codec: ProductCodec) -> None:
-        """Give a product a codec; raise `NotFound` when the product is gone."""
+        """Set the codec of a product; raise `NotFound` when the product does not exist."""
         await self._mongo.transaction(partial(self._put_codec, tenant, model, codec))
 
-    async def put_judged(self, tenant: str, model: str, codec: ProductCodec) -> bool:
-        """Write how devices are asked; False when the product has another codec meanwhile."""
+    async def update_history_request(self, tenant: str, model: str, codec: ProductCodec) -> bool:
+        """Write the history request of a codec; False when the codec was replaced."""
 
-        async def work(session: Session) -> bool:
-            query = {"_id": identity_of(tenant, model), "codecVersion": codec.version}
+        async def write_codec(session: Session) -> bool:
+            query = {"_id": product_id(tenant, model), "codecVersion": codec.version}
             change = {"$set": {"historyService": _service(codec)}}
-            same = await self._products.update_one(query, change, session=session)
-            if same.matched_count:
+            updated = await self._products.update_one(query, change, session=session)
+            if updated.matched_count:
                 await self.codecs.put(tenant, model, codec, session)
-            return bool(same.matched_count)
+            return bool(updated.matched_count)
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(write_codec)
 
     async def delete_codec(self, tenant: str, model: str) -> bool:
-        """Take its codec from a product; False when there is none."""
+        """Delete the codec of a product; False when it has none."""
 
-        async def work(session: Session) -> bool:
+        async def delete_codec(session: Session) -> bool:
             fields = {"codecVersion": None, "historyService": None}
             await self._change(tenant, model, fields, session)
             return await self.codecs.delete(tenant, model, session)
 
-        return await self._mongo.transaction(work)
+        return await self._mongo.transaction(delete_codec)
 
     async def _put_codec(
         self, tenant: str, model: str, codec: ProductCodec, session: Session
@@ -297,18 +300,21 @@ class ProductStore:
     async def _change(
         self, tenant: str, model: str, fields: Document, session: Session | None = None
     ) -> None:
-        """Set fields of a product; raise `NotFound` when it is gone."""
+        """Set fields of a product; raise `NotFound` when it does not exist."""
         change = {"$set": {**fields, "updatedAt": datetime.now(UTC)}}
-        query = {"_id": identity_of(tenant, model)}
+        query = {"_id": product_id(tenant, model)}
         changed = await self._products.update_one(query, change, session=session)
         if not changed.matched_count:
             raise product_not_found(model)
 
-    async def frame_heads(
+    async def find_frame_settings(
         self, keys: Sequence[ProductKey]
     ) -> dict[ProductKey, tuple[str, int | None]]:
-        """The version of the codec, "" for none, and the days for frames; of those there are."""
-        query = {"_id": {"$in": [identity_of(*key) for key in keys]}}
+        """Return codec version ("" for none) and days for frames, by product.
+
+        Unknown products are missing.
+        """
+        query = {"_id": {"$in": [product_id(*key) for key in keys]}}
         found = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
         return {
             (row["_id"]["tenant"], row["_id"]["model"]): (
@@ -318,21 +324,21 @@ class ProductStore:
             async for row in found
         }
 
-    async def healing(self, tenant: str, model: str) -> PutHealing:
-        """Whether devices of a product are asked for what never arrived."""
+    async def find_healing(self, tenant: str, model: str) -> PutHealing:
+        """Return whether and how often devices are asked for missing readings."""
         found = await self._setting(tenant, model, "healing")
         return msgspec.convert(found or {"on": False}, PutHealing)
 
     async def put_healing(self, tenant: str, model: str, healing: PutHealing) -> None:
-        """Say so; raise `NotFound` when the product is gone."""
+        """Set the healing of a product; raise `NotFound`."""
         await self._change(tenant, model, {"healing": msgspec.to_builtins(healing)})
 
     async def healing_tenants(self) -> list[str]:
-        """Return the tenants that `all_healing` returns products of."""
+        """Return the tenants that have products for `list_healing`."""
         return list(await self._products.distinct("_id.tenant", HEALING))
 
-    async def all_healing(self, tenant: str) -> list[HealingProduct]:
-        """Return the products of a tenant whose devices are asked."""
+    async def list_healing(self, tenant: str) -> list[HealingProduct]:
+        """Return the products of a tenant whose devices are asked for missing readings."""
         fields = {"healing": 1, "historyService": 1, "frameDays": 1}
         query = {"_id.tenant": tenant, **HEALING}
         found = self._products.find(query, fields, sort=[("_id", 1)])
@@ -347,22 +353,22 @@ class ProductStore:
             async for row in found
         ]
 
-    async def history_days(self, tenant: str, model: str) -> int | None:
-        """The days for which a product keeps history, when it has some of its own."""
+    async def find_history_days(self, tenant: str, model: str) -> int | None:
+        """Return the days that a product keeps history, if set."""
         days: int | None = await self._setting(tenant, model, "historyDays")
         return days
 
-    async def offline_timeout(self, tenant: str, model: str) -> int | None:
-        """The minutes of silence after which its devices are OFFLINE, when it has some."""
+    async def find_offline_timeout(self, tenant: str, model: str) -> int | None:
+        """Return the minutes without a message until OFFLINE, if set."""
         minutes: int | None = await self._setting(tenant, model, "deviceOfflineTimeout")
         return minutes
 
     async def _setting(self, tenant: str, model: str, name: str) -> Any:
-        found = await self._products.find_one({"_id": identity_of(tenant, model)}, {name: 1})
+        found = await self._products.find_one({"_id": product_id(tenant, model)}, {name: 1})
         return (found or {}).get(name)
 
-    async def location_properties(self) -> dict[tuple[str, str], str]:
-        """Where devices say that they are, by tenant and model of the products that name it."""
+    async def list_location_properties(self) -> dict[tuple[str, str], str]:
+        """Return the location property by tenant and model, where products have one."""
         query = {"locationProperty": {"$type": "string"}}
         found = self._products.find(query, {"locationProperty": 1})
         return {
@@ -370,21 +376,21 @@ class ProductStore:
             async for row in found
         }
 
-    async def all_history_days(self, tenant: str) -> dict[str, int]:
-        """The same of all products of a tenant that have some of their own."""
+    async def list_history_days(self, tenant: str) -> dict[str, int]:
+        """Return the days of history by model, for products of a tenant that set them."""
         query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
         found = self._products.find(query, {"historyDays": 1})
         return {row["_id"]["model"]: row["historyDays"] async for row in found}
 
 
 def _service(codec: ProductCodec) -> str | None:
-    """The service by which devices are asked for history, when it is right."""
-    asked = codec.history
-    return asked.service if asked and asked.fault is None else None
+    """Return the service that asks for stored readings, if it has no fault."""
+    request = codec.history
+    return request.service if request and request.fault is None else None
 
 
 def _product(document: Document) -> Product:
-    """Read a product; what is None or 0 is unset."""
+    """Read a product; None and 0 mean unset."""
     required = {"name", "snPrefixes"}
     set_fields = {name: value for name, value in document.items() if value or name in required}
     times = {name: to_ms(document[name]) for name in ("createdAt", "updatedAt")}

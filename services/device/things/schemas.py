@@ -1,4 +1,4 @@
-"""Fields that several packages have on the wire."""
+"""Fields and types that several packages have on the wire."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -22,7 +22,7 @@ Name = Annotated[
 ]
 
 Line = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""A short text of one line; may be empty."""
+"""A text of one line; may be empty."""
 
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
@@ -33,17 +33,17 @@ MOST_TAGS = 20
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
 
 LARGEST_PAGE = 1000
-"""Rows of a page; whoever asks for more gets so many."""
+"""Rows of a page; a larger page size is reduced to this."""
 LARGEST_NUMBER = 1_000_000_000
 
 PageNumber = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)]
-"""From 1."""
+"""Page numbers begin at 1."""
 
 DIRECTIONS = {"asc": 1, "desc": -1}
 
 
 class SortBy(msgspec.Struct, forbid_unknown_fields=True):
-    """One criterion; `direction` is `asc` or `desc` in any case."""
+    """A sort criterion; `direction` is `asc` or `desc` in any case."""
 
     property: str
     direction: Annotated[
@@ -62,15 +62,15 @@ class Search(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only
     sorts: Sorts | None = None
 
     def __post_init__(self) -> None:
-        """Cut the size of the page to the largest one."""
+        """Reduce the page size to the largest one."""
         self.page_size = min(self.page_size, LARGEST_PAGE)
 
 
 def order_of(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[str, int]]:
-    """Translate criteria to columns and directions, ending in the unique `_id`.
+    """Translate sort criteria to stored fields and directions, with `_id` at the end.
 
-    `columns` maps the properties of the record to stored fields. Of two criteria for one
-    column the first counts. Raises `InvalidInput` naming the criterion at fault.
+    `columns` maps the properties of the record to stored fields. If two criteria name one column,
+    the first counts. Raises `InvalidInput` with the field of the wrong criterion.
     """
     order: dict[str, int] = {}
     direction = 1
@@ -100,7 +100,7 @@ class DeleteDevices(msgspec.Struct):
 
 
 class DeviceResult(console.ResponseModel, kw_only=True):
-    """What became of one device of a selection."""
+    """The result of an operation for one device of a selection."""
 
     device_id: str
     status: Literal["SUCCESS", "FAILED"]
@@ -108,11 +108,11 @@ class DeviceResult(console.ResponseModel, kw_only=True):
     error_message: str | None = None
 
 
-DeviceId = Annotated[Id, PathParameter(description="Id given when it was added")]
+DeviceId = Annotated[Id, PathParameter(description="Id from the answer that added the device")]
 
 
 def application_of(principal: Principal) -> int:
-    """The application that asks; raise `Forbidden` when it is none."""
+    """Return the id of the calling application; raise `Forbidden` for other callers."""
     if principal.kind is not Kind.APPLICATION:
-        raise Forbidden("this operation is for applications")
+        raise Forbidden("only applications may call this operation")
     return principal.application_id

@@ -1,9 +1,9 @@
-"""Serial numbers: what they look like, and that each has one holder.
+"""Serial numbers (SN): their format, and who holds each of them.
 
-An SN is a token of a NATS subject and a level of an MQTT topic, so it is unique on the
-whole platform, without regard to case. One collection, `serials`, holds them all,
-`{_id: SN in upper case, holder, behind?: tenant of a device that is nobody's}`: a device that
-is somebody's and an RPS record of the same SN cannot both be.
+An SN is a token of NATS subjects and a level of MQTT topics, so it is unique on the whole platform
+without regard to case. The collection `serials` holds all of them: `{_id: SN in upper case, holder,
+behind?: tenant of an unassigned device with this SN}`. An assigned device and an RPS record cannot
+have the same SN.
 """
 
 import re
@@ -17,82 +17,85 @@ SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
 
 Holder = Literal["device", "rps", "nobody"]
-"""`nobody`: a device that was removed from its application is kept under the SN."""
+"""`nobody`: only an unassigned device, removed from its application, has the SN."""
 
 
 class SerialTaken(Exception):
-    """The SN has a holder already."""
+    """The SN has another holder."""
 
 
 def check_serial(text: str, field: str) -> str:
-    """Return `text` when it can be an SN; raise `InvalidInput` naming `field`."""
+    """Return `text` if it is a valid SN; raise `InvalidInput` for `field` otherwise."""
     if not SERIAL.fullmatch(text):
         raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field=field)
     return text
 
 
-def key_of(serial: str) -> str:
-    """The form by which SNs are compared."""
+def serial_key(serial: str) -> str:
+    """Return the form by which SNs are compared."""
     return serial.upper()
 
 
 def dev_eui_of(serial: str) -> str | None:
-    """The DevEUI that an SN of 16 hexadecimal digits is, in upper case."""
+    """Return an SN of 16 hexadecimal digits as DevEUI in upper case, otherwise None."""
     return serial.upper() if DEV_EUI.fullmatch(serial) else None
 
 
-class Serials:
-    """Who holds which SN; keys are in upper case."""
+class SerialStore:
+    """Stores the holders of SNs; keys are SNs in upper case."""
 
     def __init__(self, database: Database) -> None:
         self._serials = database["serials"]
 
-    async def holder(self, key: str) -> Holder | None:
-        """What holds the SN now."""
+    async def find_holder(self, key: str) -> Holder | None:
+        """Return the holder of the SN."""
         document = await self._serials.find_one({"_id": key})
         return document["holder"] if document else None
 
-    async def records(self, keys: Collection[str]) -> set[str]:
-        """Those of some SNs that RPS records hold."""
+    async def filter_rps_records(self, keys: Collection[str]) -> set[str]:
+        """Return those of the SNs that RPS records hold."""
         query = {"_id": {"$in": list(keys)}, "holder": "rps"}
         return {document["_id"] async for document in self._serials.find(query, {"_id": 1})}
 
     async def claim(self, keys: Iterable[str], holder: Holder, session: Session) -> None:
-        """Take SNs; raise `SerialTaken` when somebody has one."""
-        taken = [{"_id": key, "holder": holder} for key in keys]
+        """Assign SNs to a holder; raise `SerialTaken` when one has a holder."""
+        documents = [{"_id": key, "holder": holder} for key in keys]
         try:
-            await self._serials.insert_many(taken, session=session)
+            await self._serials.insert_many(documents, session=session)
         except BulkFailed as error:
             raise SerialTaken from error
 
-    async def lay_down(self, key: str, tenant: str, session: Session) -> None:
-        """A device of the tenant is nobody's; it stays behind the SN, whoever holds that."""
+    async def mark_unassigned(self, key: str, tenant: str, session: Session) -> None:
+        """Record that the device of the SN is unassigned."""
         change = {"$set": {"holder": "nobody", "behind": tenant}}
         await self._serials.update_one({"_id": key}, change, session=session)
 
-    async def take_up(self, key: str, session: Session) -> None:
-        """The device behind the SN is somebody's again; raise `SerialTaken` by an RPS record."""
+    async def mark_assigned(self, key: str, session: Session) -> None:
+        """Record that the device is assigned again; raise `SerialTaken` for an RPS record."""
         change = {"$set": {"holder": "device"}, "$unset": {"behind": ""}}
         free = {"_id": key, "holder": {"$ne": "rps"}}
         if not (await self._serials.update_one(free, change, session=session)).matched_count:
             raise SerialTaken
 
     async def claim_for_record(self, key: str, tenant: str, session: Session) -> None:
-        """Take the SN for an RPS record, also before a device of the tenant that is nobody's."""
+        """Assign an SN to an RPS record.
+
+        An unassigned device of the tenant may have the SN. Raises `SerialTaken`.
+        """
         free = {"_id": key, "holder": "nobody", "behind": tenant}
         change = {"$set": {"holder": "rps"}}
         if not (await self._serials.update_one(free, change, session=session)).matched_count:
             await self.claim([key], "rps", session)
 
     async def release_record(self, key: str, session: Session) -> None:
-        """Give back the SN of an RPS record, to the device behind it if there is one."""
+        """Release the SN of a deleted RPS record; an unassigned device gets it back."""
         behind = {"_id": key, "behind": {"$exists": True}}
         change = {"$set": {"holder": "nobody"}}
         if not (await self._serials.update_one(behind, change, session=session)).matched_count:
             await self._serials.delete_one({"_id": key}, session=session)
 
     async def release(self, key: str, session: Session) -> None:
-        """The device of the SN is gone; an RPS record of it stays."""
+        """Release the SN of a deleted device; an RPS record of the SN stays."""
         record = {"_id": key, "holder": "rps"}
         change = {"$unset": {"behind": ""}}
         if not (await self._serials.update_one(record, change, session=session)).matched_count:

@@ -1,21 +1,17 @@
-"""Specifications of products, ties of devices to them, and numbers of members, in MongoDB.
+"""Thing specifications (TSL) of products, locks on their use, and member numbers.
 
-`tsls`: `{_id: {tenant, model, version}, document, hash, conceals?, keysIgnored?}`, the document
-being the JSON of the normalised TSL and the hash its SHA-256 in hex. `conceals` tells if it has
-write-only members, once that is known. `keysIgnored` marks a document whose property keys were
-ignored when it was imported.
+`tsls`: `{_id: {tenant, model, version}, document, hash, conceals?, keysIgnored?}`. `document` is
+the JSON of the normalised TSL and `hash` its SHA-256 in hex. `conceals` records whether it has
+write-only members. `keysIgnored` marks a document whose property keys were ignored on import.
 
-Keeps a product, or a version's content, from going while a device is being tied to it.
+`product_usage` prevents the deletion of a product, or a change of a TSL version, while a device is
+being added. A transaction reads a snapshot, so "no device uses it" may be false at commit. Each
+product has several slots: adding a device writes one of them, deletion writes all, and MongoDB lets
+only one of two transactions that write a slot commit. With several slots, devices can be added
+concurrently.
 
-A transaction sees a snapshot, so "no device uses it" may be untrue by the time of its
-commit. Each product has a few slots: tying a device writes one of them, ending what the
-device relies on writes all, and two writers of one slot cannot both commit. Several slots,
-so that many devices can be added at a time.
-
-Who keeps member numbers: `members`, `{_id: owner, marks: [mark, …]}`.
-
-A mark's number is its place in the list, from 1. The list only grows, so a number is never
-given twice, whatever versions a product has had.
+`members`: `{_id: owner, marks: [key, …]}`. The number of a member is the position of its key in the
+list, from 1. The list only grows, so a number is never reused for another member.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,44 +34,44 @@ TslKey = tuple[str, str, str]
 """Tenant, product and version."""
 
 KEPT = 2_000
-"""Compiled TSLs that are kept."""
+"""Compiled TSLs in the cache."""
 _DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTsl:
-    """A version's document: JSON of the normalised TSL, and its SHA-256 in hex."""
+    """A TSL version: JSON of the normalised TSL and its SHA-256 in hex."""
 
     version: str
     document: bytes
     hash: str
     plain_hash: str = ""
-    """That of the document with ids for property keys, as versions without these stored it."""
+    """The hash of the document with ids in place of property keys, as older versions stored it."""
 
 
-class Tsls:
-    """Reads and writes TSLs; one per process. Each content is compiled once."""
+class TslStore:
+    """Reads and writes TSLs and caches compiled ones by content; one per process."""
 
     def __init__(self, database: Database) -> None:
         self._tsls = database["tsls"]
         self._compiled: LruCache[str, Tsl] = LruCache(KEPT)
 
-    def known(self, content_hash: str) -> Tsl | None:
-        """The TSL of a content, when it is compiled."""
+    def find_compiled(self, content_hash: str) -> Tsl | None:
+        """Return the TSL with this content hash if it is in the cache."""
         return self._compiled.get(content_hash)
 
-    def compiled(self, content_hash: str, document: bytes) -> Tsl:
-        """The TSL of a content, which is kept."""
+    def compile(self, content_hash: str, document: bytes) -> Tsl:
+        """Compile a TSL document and add it to the cache."""
         tsl = compile_tsl(_DOCUMENT.decode(document))
         self._compiled.put(content_hash, tsl)
         return tsl
 
     async def find(self, tenant: str, model: str, version: str) -> Tsl:
-        """The TSL of a version as it is now; the open one stands in for one that is gone."""
+        """Return the current TSL of a version, or the open TSL if it does not exist."""
         return (await self.find_all([(tenant, model, version)]))[tenant, model, version]
 
     async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
-        """The TSLs of versions: one look at their hashes, one more for what is not compiled."""
+        """Return the TSLs of versions by key, like `find`."""
         found: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
         wanted = [_identity(*key) for key in found if key[1] != GENERIC]
         missing: list[Document] = []
@@ -89,14 +85,14 @@ class Tsls:
         if missing:
             async for stored in self._tsls.find({"_id": {"$in": missing}}):
                 known = self._compiled.get(stored["hash"])
-                found[_key(stored)] = known or self.compiled(stored["hash"], stored["document"])
+                found[_key(stored)] = known or self.compile(stored["hash"], stored["document"])
         return found
 
-    async def relation(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
-        """Return how a document relates to that which is stored of its version.
+    async def compare(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> Relation:
+        """Compare a document with the stored one of its version.
 
-        `KEYED` is one that differs by nothing but the property keys, which were ignored when the
-        stored one was imported.
+        `KEYED`: the documents differ only in property keys, which were ignored when the stored one
+        was imported.
         """
         identity = _identity(tenant, model, tsl.version)
         head = await self._tsls.find_one({"_id": identity}, {"document": 0}, session=session)
@@ -104,17 +100,17 @@ class Tsls:
             return "NEW"
         if head["hash"] == tsl.hash:
             return "SAME"
-        ignored = head.get("keysIgnored") and head["hash"] == tsl.plain_hash
-        return "KEYED" if ignored else "CHANGED"
+        only_keys_differ = head.get("keysIgnored") and head["hash"] == tsl.plain_hash
+        return "KEYED" if only_keys_differ else "CHANGED"
 
-    async def concealing_tenants(self) -> list[str]:
+    async def list_concealing_tenants(self) -> list[str]:
         """Return the tenants of TSLs that may have write-only members."""
         return list(await self._tsls.distinct("_id.tenant", {"conceals": {"$ne": False}}))
 
-    async def concealing(self, tenant: str) -> list[tuple[str, str, str]]:
+    async def list_concealing(self, tenant: str) -> list[tuple[str, str, str]]:
         """Return product, version and hash of each TSL that has write-only members.
 
-        Whether one has any is noted with it.
+        Stores in `conceals` whether a TSL has any.
         """
         found = []
         query = {"_id.tenant": tenant, "conceals": {"$ne": False}}
@@ -153,13 +149,13 @@ SLOTS = 16
 
 
 class ProductUsage:
-    """The slots of all products."""
+    """The slots of products that lock their use."""
 
     def __init__(self, database: Database) -> None:
         self._slots = database["product_usage"]
 
     async def tie(self, tenant: str, model: str, devices: Iterable[str], session: Session) -> bool:
-        """Tie devices (their SN keys) to the product; False when the product is gone."""
+        """Lock the product for devices (SN keys); False when it does not exist."""
         slots = {crc32(device.encode()) % SLOTS for device in devices}
         keys = [_slot_key(tenant, model, slot) for slot in slots]
         written = await self._slots.update_many(
@@ -168,7 +164,7 @@ class ProductUsage:
         return bool(written.matched_count == len(keys))
 
     async def tie_devices(self, devices: Iterable[Device], session: Session) -> None:
-        """Tie devices to their products; raise `InvalidInput` when one of these is gone."""
+        """Lock the products of devices; raise `InvalidInput` when one does not exist."""
         models: dict[tuple[str, str], list[str]] = {}
         for device in devices:
             if device.model != GENERIC:
@@ -178,7 +174,7 @@ class ProductUsage:
                 raise unknown_model(model)
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
-        """Let nobody tie a device while this transaction runs; makes slots that are missing."""
+        """Conflict with every `tie` that runs meanwhile; create missing slots."""
         for slot in range(SLOTS):
             await self._slots.update_one(
                 {"_id": _slot_key(tenant, model, slot)},
@@ -188,7 +184,7 @@ class ProductUsage:
             )
 
     async def end(self, tenant: str, model: str, session: Session) -> None:
-        """Take the slots away with the product."""
+        """Delete the slots of a deleted product."""
         keys = [_slot_key(tenant, model, slot) for slot in range(SLOTS)]
         await self._slots.delete_many({"_id": {"$in": keys}}, session=session)
 
@@ -204,33 +200,33 @@ Owner = dict[str, str]
 
 
 class TooManyMembers(InvalidInput):
-    """400: the owner has had more members than there are numbers."""
+    """400: the owner has had more members than numbers exist."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"has had more than {LAST_DECLARED} different members over all its versions",
+            f"has more than {LAST_DECLARED} different members in all versions together",
             field="tsl",
         )
 
 
 class MemberRegistry:
-    """Gives numbers to members."""
+    """Assigns numbers to members."""
 
     def __init__(self, database: Database) -> None:
         self._members = database["members"]
 
-    async def numbers(
-        self, owner: Owner, marks: Sequence[str], session: Session | None = None
+    async def assign_numbers(
+        self, owner: Owner, keys: Sequence[str], session: Session | None = None
     ) -> dict[str, int]:
-        """The numbers of `marks`; those that have none get one. Raises `TooManyMembers`.
+        """Return the numbers of keys; assign numbers to new keys.
 
-        In a transaction (`session`) the number is there when the transaction is; whoever
-        numbers the same owner meanwhile makes one of the two run again.
+        With `session` the new numbers become visible with that transaction. When two calls add
+        numbers for one owner, one of them runs again. Raises `TooManyMembers`.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             found = await self._members.find_one({"_id": owner}, session=session)
             known: list[str] = found["marks"] if found else []
-            missing = list(dict.fromkeys(mark for mark in marks if mark not in set(known)))
+            missing = list(dict.fromkeys(key for key in keys if key not in set(known)))
             if not missing:
                 break
             try:
@@ -240,7 +236,7 @@ class MemberRegistry:
             except DuplicateKey:
                 if session is not None or attempt == _ATTEMPTS:
                     raise
-        return {mark: at for at, mark in enumerate(known, 1)}
+        return {key: number for number, key in enumerate(known, 1)}
 
     async def _append(
         self, owner: Owner, known: list[str], missing: list[str], session: Session | None
@@ -255,11 +251,11 @@ class MemberRegistry:
         )
         return bool(written.matched_count or written.upserted_id)
 
-    async def forget(self, owner: Owner, session: Session | None = None) -> None:
-        """The owner is gone, and no thing of it is left."""
+    async def delete(self, owner: Owner, session: Session | None = None) -> None:
+        """Delete the numbers of an owner that has no things any more."""
         await self._members.delete_one({"_id": owner}, session=session)
 
 
 def owner_of(tenant: str, model: str) -> Owner:
-    """The owner that a product is."""
+    """Return a product as the owner of member numbers."""
     return {"tenant": tenant, "model": model}

@@ -123,7 +123,7 @@ async def get_refused_login(
 
     Nothing where that was not in the last 7 days.
     """
-    return await user_devices.last_refused(principal, device_id)
+    return await user_devices.find_last_refused_login(principal, device_id)
 
 
 @get("/{device_id:str}/location", guards=[holders(Function.DEVICE_VIEW)])
@@ -157,7 +157,7 @@ async def set_device_location(
     location = location_of(data)
     if location is None:
         raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
-    await user_devices.place(principal, device_id, location)
+    await user_devices.set_location(principal, device_id, location)
 
 
 @post("/{device_id:str}/clear-location", guards=[holders(Function.DEVICE_EDIT)])
@@ -165,7 +165,7 @@ async def clear_device_location(
     principal: RequestPrincipal, user_devices: Devices, device_id: PathId
 ) -> None:
     """Forget where a device is."""
-    await user_devices.place(principal, device_id, None)
+    await user_devices.set_location(principal, device_id, None)
 
 
 ROUTER = Router(

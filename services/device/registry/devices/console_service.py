@@ -22,15 +22,15 @@ from services.device.commands.model import DELETED
 from services.device.members.device_keys import (
     KEY_DESCRIPTION,
     KEY_NAME,
-    CredentialsOverRpc,
-    FirstKeys,
+    DeviceCredentialsClient,
+    FirstKeyReader,
     issue_key,
 )
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import COMMON, Entity, EntityThing, important
+from services.device.members.entity import COMMON_MEMBERS, Entity, EntityThing, important_members
 from services.device.members.members import Member
 from services.device.registry.devices.integration_devices import ref_of
-from services.device.registry.devices.ownership import Leaving
+from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
@@ -44,11 +44,11 @@ from services.device.registry.devices.schemas import (
 from services.device.registry.devices.search import granted_query
 from services.device.things.device_search import Devices
 from services.device.things.device_store import DeviceStore
-from services.device.things.directory import GrantedDevices, not_seen
+from services.device.things.directory import GrantedDevices, device_not_visible
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.schemas import MOST_TAGS, DeleteDevices
-from services.device.things.visibility import seen as seen_by
+from services.device.things.visibility import granted_condition
 
 MOST_WITH_ENTITIES = 100
 """Devices of a page that come with entities."""
@@ -68,10 +68,10 @@ class UserDevices:
     entities: EntityDirectory
     integrations: Integrations
     client: IntegrationClient
-    credentials: CredentialsOverRpc
-    first_keys: FirstKeys
-    leaving: Leaving
-    forgetting: GrantsClient
+    credentials: DeviceCredentialsClient
+    first_keys: FirstKeyReader
+    remover: DeviceRemover
+    grants_rpc: GrantsClient
     rpc: RpcClient
     people: UserNames
 
@@ -87,7 +87,7 @@ class UserDevices:
             groups = await self.names_of_groups(principal, devices)
             rows = [ShownDevice(**_fields(device, integrations, groups)) for device in devices]
             if with_entities:
-                things = await self.entities.of_devices(principal.tenant, devices)
+                things = await self.entities.build_things(principal.tenant, devices)
                 for row, thing in zip(rows, things, strict=True):
                     _add_entities(row, thing)
             return rows
@@ -105,9 +105,9 @@ class UserDevices:
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key."""
         device = await self.granted.find(principal, device_id)
-        (thing,) = await self.entities.of_devices(device.tenant, [device])
+        (thing,) = await self.entities.build_things(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
-        if seen and (key := await self.first_keys.shown(principal, device)) is not None:
+        if seen and (key := await self.first_keys.find_key(principal, device)) is not None:
             entities = [_shown_key(device, key), *entities]
         groups = await self.names_of_groups(principal, [device])
         fields = _fields(device, await self.integrations.known(), groups)
@@ -128,14 +128,16 @@ class UserDevices:
             return
         changes = DeviceChanges(name=body.name)
         if await self.store.update(principal.tenant, device_id, changes) is None:
-            raise not_seen(device_id)
+            raise device_not_visible(device_id)
 
-    async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
+    async def set_location(
+        self, principal: Principal, device_id: int, location: Location | None
+    ) -> None:
         """Say where a device is, or that it is nowhere known; and tell of it."""
         await self.granted.find(principal, device_id)
         changes = DeviceChanges(location=location)
         if await self.store.update(principal.tenant, device_id, changes) is None:
-            raise not_seen(device_id)
+            raise device_not_visible(device_id)
 
     async def location(self, principal: Principal, device_id: int) -> Location | None:
         """Where a device is."""
@@ -160,7 +162,7 @@ class UserDevices:
         return await self.store.change_each(
             tenant,
             distinct_ids(body.device_id_list),
-            seen_by(await self.grants.of(principal)),
+            granted_condition(await self.grants.of(principal)),
             move,
             None if group is None else partial(self.groups.join, tenant, group),
         )
@@ -168,13 +170,15 @@ class UserDevices:
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
         device = await self.granted.find(principal, device_id)
-        look = partial(self.granted.find, principal, device_id)
-        return await issue_key(self.credentials, device, look)
+        check_exists = partial(self.granted.find, principal, device_id)
+        return await issue_key(self.credentials, device, check_exists)
 
-    async def last_refused(self, principal: Principal, device_id: int) -> LastRefusedLogin:
+    async def find_last_refused_login(
+        self, principal: Principal, device_id: int
+    ) -> LastRefusedLogin:
         """The last log-in as a device that was refused for its key or certificate."""
         device = await self.granted.find(principal, device_id)
-        return await self.credentials.last_refused(device.sn, device.id, device.tenant)
+        return await self.credentials.find_last_refused_login(device.sn, device.id, device.tenant)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user sees; what is unknown is passed over.
@@ -196,12 +200,12 @@ class UserDevices:
                 await self._delete(device, asks=asked[device.integration])
                 gone.append(device.id)
         finally:
-            await self.forgetting.forget_devices(principal.tenant, gone)
+            await self.grants_rpc.forget_devices(principal.tenant, gone)
 
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
         """Delete the devices that the user sees, each for itself; what became of each."""
         grants = await self.grants.of(principal)
-        outcomes: Outcomes = {one: not_seen(one) for one in ids}
+        outcomes: Outcomes = {one: device_not_visible(one) for one in ids}
         gone: list[int] = []
         try:
             for device in await self.store.find_all(principal.tenant, ids):
@@ -215,14 +219,14 @@ class UserDevices:
                     outcomes[device.id] = None
                     gone.append(device.id)
         finally:
-            await self.forgetting.forget_devices(principal.tenant, gone)
+            await self.grants_rpc.forget_devices(principal.tenant, gone)
         return outcomes
 
     async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
         """`move`, and what became of each device."""
         moved = set(await self.move(principal, body))
         ids = distinct_ids(body.device_id_list)
-        return {one: None if one in moved else not_seen(one) for one in ids}
+        return {one: None if one in moved else device_not_visible(one) for one in ids}
 
     async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
         """Change the tags of the devices that the user sees; what became of each."""
@@ -237,9 +241,9 @@ class UserDevices:
             return None if tags == device.tag else DeviceChanges(tag=tags)
 
         ids = distinct_ids(body.device_id_list)
-        condition = seen_by(await self.grants.of(principal))
+        condition = granted_condition(await self.grants.of(principal))
         found = set(await self.store.change_each(principal.tenant, ids, condition, change))
-        return {one: too_many.get(one) if one in found else not_seen(one) for one in ids}
+        return {one: too_many.get(one) if one in found else device_not_visible(one) for one in ids}
 
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
@@ -262,7 +266,7 @@ class UserDevices:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
         delete = partial(self.store.delete, device.tenant, device.id)
-        await self.leaving.leave(device, delete, DELETED)
+        await self.remover.remove(device, delete, DELETED)
 
     async def _nickname(self, device: Device) -> str | None:
         """The nickname of the user who added the device, when it was one."""
@@ -299,8 +303,8 @@ def _shown(entity: Entity) -> DeviceEntity:
 
 def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
     """What widgets show of a device."""
-    device.important_entities = _shown_members(thing, important(thing.members))
-    device.common_entities = _shown_members(thing, COMMON.families())
+    device.important_entities = _shown_members(thing, important_members(thing.members))
+    device.common_entities = _shown_members(thing, COMMON_MEMBERS.families())
 
 
 def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceMember]:

@@ -42,7 +42,7 @@ class Groups:
     store: GroupStore
     devices: DeviceStore
     grants: GrantReader
-    forgetting: GrantsClient
+    grants_rpc: GrantsClient
 
     async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
         """A page of the groups, with the number of the devices that a user sees if asked for."""
@@ -64,7 +64,7 @@ class Groups:
         parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]
         counts = await asyncio.gather(
             *(
-                self.devices.lists.count_groups(principal.tenant, some, condition)
+                self.devices.queries.count_groups(principal.tenant, some, condition)
                 for some, condition in parts
                 if some
             )
@@ -88,16 +88,16 @@ class Groups:
 
         The group ends at once; should the rest break off, `finish` does it.
         """
-        await self.store.begin_end(principal.tenant, group_id)
+        await self.store.mark_deleted(principal.tenant, group_id)
         await self._end(principal.tenant, group_id)
 
     async def run(self) -> None:
         """Finish deletions that broke off, for ever; run by the lease holder."""
-        await take_turns("groups", WORKERS, self.store.ending_tenants, self.finish, PERIOD)
+        await take_turns("groups", WORKERS, self.store.list_deleting_tenants, self.finish, PERIOD)
 
     async def finish(self, tenant: str) -> Steps:
         """Finish the deletions of a tenant that broke off."""
-        for group_id in await self.store.ending(tenant):
+        for group_id in await self.store.list_deleting(tenant):
             await self._end(tenant, group_id)
             yield
 
@@ -106,9 +106,9 @@ class Groups:
         return DescribedGroups(list(await self.store.names(wanted.tenant, wanted.ids)))
 
     async def _end(self, tenant: str, group_id: int) -> None:
-        await self.forgetting.forget_group(tenant, group_id)
+        await self.grants_rpc.forget_group(tenant, group_id)
         await self.devices.ungroup(tenant, group_id)
-        await self.store.end(group_id)
+        await self.store.delete(group_id)
 
 
 READERS = holders(Function.DEVICE_VIEW, Function.DASHBOARD_EDIT)

@@ -19,26 +19,26 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
-from services.device.members.members import Member, MemberSet, marks_of, members_of
+from services.device.members.members import Member, MemberSet, members_of, number_keys
 from services.device.members.values import (
+    convert_value,
+    integration_fault,
     integration_refusal,
-    put,
-    read_value,
-    refusal,
-    said_of,
+    multiple_error,
+    set_value,
     value_faults,
 )
 from services.device.registry.devices.schemas import CreateDevice, SentLocation
 from services.device.registry.devices.search import location_of
-from services.device.registry.devices.service import begin
+from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import Templates
 from services.device.things.device_store import DeviceStore
-from services.device.things.errors import device_is_taken, rps_record_exists
+from services.device.things.errors import duplicated_device_eui, rps_record_exists
 from services.device.things.groups import GROUP_FIELD, GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.product_model import Product, PutProduct
-from services.device.things.serial_numbers import SERIAL, SerialTaken, key_of
+from services.device.things.serial_numbers import SERIAL, SerialTaken, serial_key
 
 INTEGRATION_FIELD = "integration"
 
@@ -75,17 +75,17 @@ class DeviceProvisioner:
 
         Raises as `create`, and `Conflict` for an SN that there is already, whoever has it.
         """
-        key = key_of(wanted.new.identifier)
-        holder, _ = await self.devices.with_serial(key)
+        key = serial_key(wanted.new.identifier)
+        holder, _ = await self.devices.find_holder(key)
         if holder is None:
             device = await self.create(wanted)
             try:
                 await self.add_all([device])
             except SerialTaken:
-                holder, _ = await self.devices.with_serial(key)
+                holder, _ = await self.devices.find_holder(key)
             else:
                 return device
-        raise (rps_record_exists if holder == "rps" else device_is_taken)(
+        raise (rps_record_exists if holder == "rps" else duplicated_device_eui)(
             wanted.new.identifier, INTEGRATION_FIELD
         )
 
@@ -101,17 +101,19 @@ class DeviceProvisioner:
                 f"integration {wanted.integration} named a device {serial!r}: an"
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
-        device = begin(await self.ids.take(), serial, wanted.tenant, await self._product(wanted))
+        device = new_device(
+            await self.ids.take(), serial, wanted.tenant, await self._product(wanted)
+        )
         device.name, device.additional = wanted.name, wanted.new.additional
         device.integration, device.user_id = wanted.integration, wanted.user_id
-        device.group, device.location = await self.group_of(wanted), wanted.location
+        device.group, device.location = await self.find_or_create_group(wanted), wanted.location
         return device
 
-    async def group_of(self, wanted: DeviceDraft) -> int | None:
+    async def find_or_create_group(self, wanted: DeviceDraft) -> int | None:
         """The group that a device is to be in, made when there is none; raise `InvalidInput`."""
         if not wanted.group_name:
             return None
-        return await self.groups.of_name(wanted.tenant, wanted.group_name)
+        return await self.groups.find_or_create(wanted.tenant, wanted.group_name)
 
     async def add_all(self, devices: Sequence[Device]) -> None:
         """Write new devices, all or none; raise `SerialTaken` when an SN has a holder."""
@@ -128,7 +130,7 @@ class DeviceProvisioner:
         try:
             return await self.add(wanted)
         except Conflict:
-            _, known = await self.devices.with_serial(key_of(wanted.new.identifier))
+            _, known = await self.devices.find_holder(serial_key(wanted.new.identifier))
             owner = None if known is None else (known.tenant, known.integration)
             if known is None or owner != (wanted.tenant, wanted.integration):
                 raise
@@ -144,7 +146,7 @@ class DeviceProvisioner:
                 await self.templates.ensure(who, model)
             else:
                 return await self._make(who, model, new.tsl)
-        return await self.products.choose(wanted.tenant, model, key_of(new.identifier))
+        return await self.products.choose(wanted.tenant, model, serial_key(new.identifier))
 
     async def _make(self, who: Principal, model: str, tsl: dict[str, Any]) -> Product:
         try:
@@ -175,7 +177,7 @@ class Parameters:
         self._document = document
         self._service = service
         self._thing = integration_key(manifest.id)
-        numbers = {mark: at for at, mark in enumerate(marks_of(document), 1)}
+        numbers = {mark: at for at, mark in enumerate(number_keys(document), 1)}
         self._members = members = members_of(document, numbers)
         self._owner = next(
             member
@@ -184,11 +186,11 @@ class Parameters:
         )
         self._inputs = _inputs(members, self._owner)
 
-    def key(self, name: str) -> str:
+    def field(self, name: str) -> str:
         """`param_entities.{key}` of an input."""
-        return f"{PARAMETERS_FIELD}.{self.key_of(name)}"
+        return f"{PARAMETERS_FIELD}.{self.entity_key(name)}"
 
-    def key_of(self, name: str) -> str:
+    def entity_key(self, name: str) -> str:
         """The entity key of an input."""
         return f"{member_key(self._thing, self._owner.path)}.{name}"
 
@@ -203,10 +205,11 @@ class Parameters:
         """Whether there is such an input."""
         return name in self._inputs
 
-    def refused(self, name: str, text: str, code: str = "") -> InvalidInput:
+    def input_error(self, name: str, text: str, code: str = "") -> InvalidInput:
         """400 for an input that its TSL takes and that cannot be used for another reason."""
-        return refusal(
-            PARAMETERS_FIELD, [said_of(self.key_of(name), self._inputs[name], code, text)]
+        return multiple_error(
+            PARAMETERS_FIELD,
+            [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
         )
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,12 +228,12 @@ class Parameters:
                 raise InvalidInput("is no parameter of it", field=f"{PARAMETERS_FIELD}.{key[:512]}")
             member = self._inputs[name]
             if value not in ("", None) or not member.attribute.get("optional"):
-                put(values, name.split("."), read_value(member.value_type, value))
+                set_value(values, name.split("."), convert_value(member.value_type, value))
         try:
             return compile_tsl(self._document).check_service_inputs(self._service, values)
         except InvalidValues as error:
             faults = value_faults(self._thing, self._members, self._owner.path, error.faults)
-            raise refusal(PARAMETERS_FIELD, faults) from error
+            raise multiple_error(PARAMETERS_FIELD, faults) from error
 
 
 def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
@@ -238,7 +241,7 @@ def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class AddDeviceForm:
     """What an integration wants to know of a device that it is to add."""
 
     integration: str
@@ -258,7 +261,7 @@ class DeviceAdder:
     grants: GrantReader
     groups: GroupStore
 
-    async def form(self, principal: Principal, integration: str) -> Form:
+    async def find_form(self, principal: Principal, integration: str) -> AddDeviceForm:
         """The form of an integration.
 
         Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
@@ -277,7 +280,7 @@ class DeviceAdder:
             )
         if not found.alive:
             raise NoResponders(describe_stopped(integration))
-        return Form(
+        return AddDeviceForm(
             integration=integration,
             name=manifest.name,
             parameters=Parameters(manifest, tsl_of(manifest), service),
@@ -290,11 +293,13 @@ class DeviceAdder:
         Nothing is written when the integration refuses, is late, or breaks off. Raises as `form`,
         and `Conflict` for a device that there is already.
         """
-        form = await self.form(principal, body.integration)
+        form = await self.find_form(principal, body.integration)
         wanted = await self.prepare(principal, form, body)
         await self.write(form, wanted)
 
-    async def prepare(self, principal: Principal, form: Form, body: CreateDevice) -> DeviceDraft:
+    async def prepare(
+        self, principal: Principal, form: AddDeviceForm, body: CreateDevice
+    ) -> DeviceDraft:
         """Let the integration make ready for a device; its group is made by `write`."""
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
@@ -318,7 +323,7 @@ class DeviceAdder:
             location=location,
         )
 
-    async def write(self, form: Form, wanted: DeviceDraft) -> Device:
+    async def write(self, form: AddDeviceForm, wanted: DeviceDraft) -> Device:
         """Write a device that its integration is ready for; raise `Conflict` as `add`."""
         parameters = form.parameters
         try:
@@ -328,19 +333,19 @@ class DeviceAdder:
                 raise
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
-            raise parameters.refused("model", error.message) from error
+            raise parameters.input_error("model", error.message) from error
         except Conflict as error:
             for name, value in wanted.params.items():
                 if value == wanted.new.identifier:
                     text = error.message.removeprefix(f"{INTEGRATION_FIELD}: ")
-                    raise Conflict(text, field=parameters.key(name), code=error.code) from error
+                    raise Conflict(text, field=parameters.field(name), code=error.code) from error
             raise
 
-    async def _ask(self, form: Form, wanted: AddDevice) -> NewDevice:
+    async def _ask(self, form: AddDeviceForm, wanted: AddDevice) -> NewDevice:
         try:
             return await self.client.add_device(form.integration, wanted)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not form.parameters.has(name):
                 raise integration_refusal(error.field, error) from error
-            raise form.parameters.refused(name, error.message, error.code) from error
+            raise form.parameters.input_error(name, error.message, error.code) from error

@@ -26,10 +26,10 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.completion import CommandCanceller
 from services.device.commands.model import ORPHANED, REMOVED, FailureReason
-from services.device.members.device_keys import CredentialsOverRpc, Step
+from services.device.members.device_keys import AsyncStep, DeviceCredentialsClient
 from services.device.registry.products.rps import RpsStore
 from services.device.things.device_store import DeviceStore
-from services.device.things.directory import not_seen
+from services.device.things.directory import device_not_visible
 from services.device.things.errors import rps_record_exists
 from services.device.things.model import ApplicationRef, Device
 from services.device.things.serial_numbers import SerialTaken
@@ -37,14 +37,14 @@ from services.device.things.serial_numbers import SerialTaken
 log = logging.getLogger(__name__)
 
 
-class Leaving:
+class DeviceRemover:
     """Lets devices go."""
 
-    def __init__(self, keys: CredentialsOverRpc, commands: CommandCanceller) -> None:
+    def __init__(self, keys: DeviceCredentialsClient, commands: CommandCanceller) -> None:
         self._keys = keys
         self._commands = commands
 
-    async def leave(self, device: Device, step: Step, reason: FailureReason) -> None:
+    async def remove(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
         """End the key, do the `step` by which the device leaves, and end its tasks.
 
         The key ends before, so that a crash in between leaves no key without an owner; and once
@@ -58,11 +58,15 @@ class Leaving:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
         await self._end(device, reason)
 
-    async def leave_application(self, device: Device, step: Step, reason: FailureReason) -> None:
+    async def remove_from_application(
+        self, device: Device, step: AsyncStep, reason: FailureReason
+    ) -> None:
         """`leave`; but what goes back to the users, who gave it, keeps its key."""
-        await (self.go_back if device.given else self.leave)(device, step, reason)
+        await (self.return_to_users if device.is_owned_by_users else self.remove)(
+            device, step, reason
+        )
 
-    async def go_back(self, device: Device, step: Step, reason: FailureReason) -> None:
+    async def return_to_users(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
         """Do the `step` by which the device goes back to the users, and end its tasks."""
         await step()
         await self._end(device, reason)
@@ -99,15 +103,15 @@ class ApplicationsOverRpc:
 
 
 @dataclass(frozen=True)
-class Orphans:
+class OrphanCleaner:
     """Devices and RPS records whose application is gone."""
 
     devices: DeviceStore
     records: RpsStore
     applications: ApplicationsOverRpc
-    leaving: Leaving
+    remover: DeviceRemover
 
-    async def freed(self, device: Device) -> bool:
+    async def free(self, device: Device) -> bool:
         """Take the device from its application if that is gone; whether it was."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
@@ -117,17 +121,17 @@ class Orphans:
 
     async def _free(self, device: Device, owner: int) -> None:
         detach = partial(self.devices.detach, device, owner)
-        await self.leaving.leave_application(device, detach, ORPHANED)
+        await self.remover.remove_from_application(device, detach, ORPHANED)
 
     async def run(self, bus: Bus) -> None:
         """Look for ever; run by the lease holder."""
         ended = asyncio.Event()
 
-        async def heard(_: Msg) -> None:
+        async def on_deleted(_: Msg) -> None:
             ended.set()
 
         subject = auth_event("*", "application.deleted")
-        subscription = await bus.client.subscribe(subject, cb=heard)
+        subscription = await bus.client.subscribe(subject, cb=on_deleted)
         try:
             await take_turns("orphans", WORKERS, self.tenants, self.steps, PERIOD, ended)
         finally:
@@ -136,14 +140,14 @@ class Orphans:
 
     async def tenants(self) -> set[str]:
         """Return the tenants that have devices or RPS records."""
-        return {*await self.devices.lists.tenants(), *await self.records.tenants()}
+        return {*await self.devices.queries.list_tenants(), *await self.records.tenants()}
 
     async def steps(self, tenant: str) -> Steps:
         """Free all that applications of a tenant have left."""
-        for application in await self.devices.lists.applications(tenant):
+        for application in await self.devices.queries.list_applications(tenant):
             if await self.applications.exists(tenant, application):
                 continue
-            while some := await self.devices.of_application(tenant, application, CHUNK):
+            while some := await self.devices.list_by_application(tenant, application, CHUNK):
                 for device in some:
                     await self._free(device, application)
                 yield
@@ -164,8 +168,8 @@ class DeviceAssigner:
     """Answers `give_device` and `take_device`; both may be repeated."""
 
     store: DeviceStore
-    orphans: Orphans
-    leaving: Leaving
+    orphans: OrphanCleaner
+    remover: DeviceRemover
 
     def offer(self, rpc: RpcServer) -> None:
         """Offer the operations."""
@@ -179,17 +183,17 @@ class DeviceAssigner:
         """
         device = await self._find(wanted.tenant, wanted.device_id)
         if device.application_id == wanted.application_id:
-            return _told(device)
-        if device.application is not None and not await self.orphans.freed(device):
-            raise _of_another(device)
+            return _owned_device(device)
+        if device.application is not None and not await self.orphans.free(device):
+            raise _owned_by_another(device)
         new_owner = ApplicationRef(wanted.application_id, wanted.application_name)
         try:
-            given = await self.store.give(device.tenant, device.id, new_owner)
+            given = await self.store.assign(device.tenant, device.id, new_owner)
         except SerialTaken as error:
             raise rps_record_exists(device.sn, "device_id") from error
         if given is None:
-            raise _of_another(device)
-        return _told(given)
+            raise _owned_by_another(device)
+        return _owned_device(given)
 
     async def withdraw(self, wanted: ReclaimDevice) -> OwnedDevice:
         """Make the users the owner of a device that an application has; its key stays.
@@ -198,29 +202,29 @@ class DeviceAssigner:
         another application, and one that is nobody's.
         """
         device = await self._find(wanted.tenant, wanted.device_id)
-        if device.application is None and not device.nobodys:
-            return _told(device)
+        if device.application is None and not device.is_unassigned:
+            return _owned_device(device)
         if device.application_id != wanted.application_id:
-            raise not_seen(device.id)
+            raise device_not_visible(device.id)
 
         async def detach() -> None:
             if not await self.store.detach(device, wanted.application_id, wanted.user_id):
                 raise _MovedMeanwhile
 
         try:
-            await self.leaving.go_back(device, detach, REMOVED)
+            await self.remover.return_to_users(device, detach, REMOVED)
         except _MovedMeanwhile:
             return await self.withdraw(wanted)
-        return _told(device)
+        return _owned_device(device)
 
     async def _find(self, tenant: str, device_id: int) -> Device:
         device = await self.store.find(tenant, device_id)
         if device is None:
-            raise not_seen(device_id)
+            raise device_not_visible(device_id)
         return device
 
 
-def _of_another(device: Device) -> Conflict:
+def _owned_by_another(device: Device) -> Conflict:
     name = device.application.application_name if device.application else "an application"
     return Conflict(
         f"{name} has the device: take it back first",
@@ -229,5 +233,5 @@ def _of_another(device: Device) -> Conflict:
     )
 
 
-def _told(device: Device) -> OwnedDevice:
+def _owned_device(device: Device) -> OwnedDevice:
     return OwnedDevice(device.sn, device.name)

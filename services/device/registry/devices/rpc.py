@@ -47,8 +47,8 @@ from libs.common.integrations.client import Integrations
 from libs.common.store.mongo import Document, contains_text
 from libs.common.things import DIRECT, internal_sn
 from libs.common.tsl import to_wire
-from services.device.members.directory import Models
-from services.device.members.entity import Entity, of_thing
+from services.device.members.directory import ModelMembers
+from services.device.members.entity import Entity, thing_from_document
 from services.device.members.integration_things import IntegrationThings
 from services.device.registry.devices.integration_devices import (
     DeviceDraft,
@@ -60,8 +60,8 @@ from services.device.registry.products.templates import Templates
 from services.device.telemetry.http_presence import HttpPresence
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.reporter import Reporter
-from services.device.telemetry.uplink import MAX_PAYLOAD, check
-from services.device.things.device_queries import DeviceLists
+from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.device_search import INTEGRATION_NAME, Query
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
@@ -81,7 +81,9 @@ _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 class DeviceNames:
     """Answers `describe_devices` and `count_devices`."""
 
-    def __init__(self, lists: DeviceLists, models: Models, integrations: Integrations) -> None:
+    def __init__(
+        self, lists: DeviceQueries, models: ModelMembers, integrations: Integrations
+    ) -> None:
         self._integrations = integrations
         self._lists = lists
         self._models = models
@@ -114,8 +116,8 @@ class DeviceNames:
 
         Entities are counted by product: as many as the TSL has members, times its devices.
         """
-        groups = await self._lists.counted_models(wanted.tenant)
-        members = await self._models.of(wanted.tenant, {group.model for group in groups})
+        groups = await self._lists.count_models_by_integration(wanted.tenant)
+        members = await self._models.find(wanted.tenant, {group.model for group in groups})
         counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
         for group in groups:
             count = counts[group.integration]
@@ -218,13 +220,13 @@ class IntegrationRpc:
         """Properties of the integration itself; stored when this is answered."""
         thing = await self._thing_of(integration, told.tenant)
         raw = msgspec.json.encode({"properties": told.properties})
-        check("report", thing, raw, now_ms(), self.retention_ms)
+        check_message("report", thing, raw, now_ms(), self.retention_ms)
         await self.reporter.report(thing, told.properties)
         return Acknowledged()
 
     async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
         """The integration's devices of all tenants, by id."""
-        found = await self.devices.of_integration(integration, asked.after, asked.limit)
+        found = await self.devices.list_by_integration(integration, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
@@ -247,7 +249,7 @@ class IntegrationRpc:
     async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
         """Latest values of the integration itself."""
         thing = await self._thing_of(integration, asked.tenant)
-        values = await self.latest.of([thing.id])
+        values = await self.latest.find_values([thing.id])
         return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
     async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
@@ -255,8 +257,10 @@ class IntegrationRpc:
         found = await self.integrations.find(wanted.integration)
         if found is None:
             return ThingEntities([])
-        thing = of_thing(await self.integration_things.ensure(wanted.tenant, found.manifest))
-        values = (await self.latest.of([thing.id])).get(thing.id, {})
+        thing = thing_from_document(
+            await self.integration_things.ensure(wanted.tenant, found.manifest)
+        )
+        values = (await self.latest.find_values([thing.id])).get(thing.id, {})
         models = await self._models_to_choose(wanted.tenant, found.manifest)
         return ThingEntities(
             [
@@ -270,7 +274,7 @@ class IntegrationRpc:
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
-        return {f"{service}.{MODEL}": await self.templates.labels(tenant, MOST_MODELS)}
+        return {f"{service}.{MODEL}": await self.templates.list_labels(tenant, MOST_MODELS)}
 
     async def _say(
         self,
@@ -281,17 +285,17 @@ class IntegrationRpc:
         report_id: str | None = None,
     ) -> Acknowledged:
         """Check what a device says and put it on its way, as if the device had said it."""
-        thing = await self.directory.thing(device)
+        thing = await self.directory.build_thing(device)
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        check(channel, thing, raw, now_ms(), self.retention_ms)
-        await self.reporter.say(thing, channel, raw, report_id)
-        await self.presence.heard(thing)
+        check_message(channel, thing, raw, now_ms(), self.retention_ms)
+        await self.reporter.send(thing, channel, raw, report_id)
+        await self.presence.record_contact(thing)
         return Acknowledged()
 
     async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
-        device = await self.devices.with_identifier(tenant, integration, identifier)
+        device = await self.devices.find_by_identifier(tenant, integration, identifier)
         if device is None:
             raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
         return device
@@ -302,7 +306,7 @@ class IntegrationRpc:
             raise NotFound(f"integration {integration} is not known", field="integration")
         document = await self.integration_things.ensure(tenant, found.manifest)
         sn = internal_sn(document["_id"])
-        return (await self.directory.by_sn([sn]))[sn]
+        return (await self.directory.find_by_sn([sn]))[sn]
 
 
 def _described(

@@ -9,18 +9,18 @@ from libs.common.identity.grants import Grants
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, SearchDevices, SentLocation
-from services.device.things.device_search import INTEGRATION_NAME, Lead, Order, Query
+from services.device.things.device_search import INTEGRATION_NAME, IndexFilter, Order, Query
 from services.device.things.model import Location
 from services.device.things.schemas import order_of
-from services.device.things.serial_numbers import key_of
+from services.device.things.serial_numbers import serial_key
 from services.device.things.visibility import (
     MANY,
     NOTHING,
     WALKS,
     Condition,
-    hint,
-    seen,
-    seen_in_parts,
+    disjoint_conditions,
+    granted_condition,
+    index_hint,
     without_groups,
 )
 
@@ -107,7 +107,7 @@ def _conditions(search: SearchDevices) -> Iterator[Condition]:
 
 def _whole(search: SearchDevices) -> Iterator[Condition]:
     if search.sn:
-        yield {"snKey": key_of(search.sn)}
+        yield {"snKey": serial_key(search.sn)}
     if search.dev_eui:
         yield {"devEUI": search.dev_eui.upper()}
     if search.imei:
@@ -162,24 +162,24 @@ def granted_query(
         return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
 
     query = Query(
-        whole(seen(grants)),
+        whole(granted_condition(grants)),
         order,
         search.skip,
         search.size,
-        None if asked else hint(grants, order),
+        None if asked else index_hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
         [*_leads(search), *(_granted_leads(grants) if asked else ())],
         WALKS.get(order[0][0]),
     )
-    return query, [whole(part) for part in seen_in_parts(grants)]
+    return query, [whole(part) for part in disjoint_conditions(grants)]
 
 
 def _asked(search: FindDevices) -> Iterator[Condition]:
     """What a user's search asks for, one condition for each filter."""
     if search.name:
         named = {"name": contains_text(search.name, "name")}
-        yield {"$or": [named, {"snKey": key_of(search.name)}]}
+        yield {"$or": [named, {"snKey": serial_key(search.name)}]}
     if search.identifier:
         yield {"snKey": {"$regex": literal_pattern(search.identifier.upper(), "identifier")}}
     if search.integration:
@@ -202,33 +202,33 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
         yield _in_area(search.area)
 
 
-def _leads(search: FindDevices) -> Iterator[Lead]:
+def _leads(search: FindDevices) -> Iterator[IndexFilter]:
     """The filters of a search that an index leads to."""
     if search.id_list is not None:
         return  # which leads to fewer
     if search.group_id:
-        yield Lead("group", [{"group": search.group_id}])
+        yield IndexFilter("group", [{"group": search.group_id}])
     if search.application_id:
         owner = {"application.applicationId": search.application_id}
-        yield Lead("application", [owner])
+        yield IndexFilter("application", [owner])
     if search.filter_not_grouped:
-        yield Lead("group", [{"group": None}])
+        yield IndexFilter("group", [{"group": None}])
     if search.tags:
-        yield Lead("fleet_tag", [{"tag": tag} for tag in search.tags])
+        yield IndexFilter("fleet_tag", [{"tag": tag} for tag in search.tags])
     if search.model:
-        yield Lead("fleet_model", [{"model": {"$in": search.model}}])
+        yield IndexFilter("fleet_model", [{"model": {"$in": search.model}}])
     if search.area is not None:
-        yield Lead("place", [_in_area(search.area)])
+        yield IndexFilter("place", [_in_area(search.area)])
     if search.status:
         stored = [_STATUS.get(one, one) for one in search.status]
-        yield Lead("fleet_status", [{"connectStatus": {"$in": stored}}])
+        yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 
-def _granted_leads(grants: Grants) -> Iterator[Lead]:
+def _granted_leads(grants: Grants) -> Iterator[IndexFilter]:
     """The groups of a user who sees nothing besides."""
     only = not grants.everything and without_groups(grants) == NOTHING
     if only and 0 < len(grants.resources.groups) <= MANY:
-        yield Lead("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
+        yield IndexFilter("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 
 
 def _in_area(area: Area) -> Condition:

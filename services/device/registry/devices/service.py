@@ -17,8 +17,8 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
 from services.device.commands.model import DELETED, REMOVED
-from services.device.members.device_keys import CredentialsOverRpc, issue_key
-from services.device.registry.devices.ownership import Leaving, Orphans
+from services.device.members.device_keys import DeviceCredentialsClient, issue_key
+from services.device.registry.devices.ownership import DeviceRemover, OrphanCleaner
 from services.device.registry.devices.schemas import (
     AddDevice,
     DevicePage,
@@ -34,7 +34,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.errors import (
     device_exists,
     device_not_found,
-    has_integration,
+    device_of_integration,
     rps_record_exists,
     unknown_version,
 )
@@ -45,20 +45,20 @@ from services.device.things.serial_numbers import (
     SerialTaken,
     check_serial,
     dev_eui_of,
-    key_of,
+    serial_key,
 )
 
 log = logging.getLogger(__name__)
 
 
-def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:
+def new_device(device_id: int, serial: str, tenant: str, product: Product) -> Device:
     """What every device has that has never been there; who adds it adds the rest."""
     now = datetime.now(UTC)
     return Device(
         id=device_id,
         tenant=tenant,
         sn=serial,
-        sn_key=key_of(serial),
+        sn_key=serial_key(serial),
         identifier=serial,
         dev_eui=dev_eui_of(serial),
         model=product.model,
@@ -69,14 +69,14 @@ def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:
     )
 
 
-def follow(changes: DeviceChanges, product: Product) -> None:
+def set_product(changes: DeviceChanges, product: Product) -> None:
     """Let a device follow a product, at its current version."""
     changes.model = product.model
     changes.tsl_version = product.current_version
     changes.device_type = product.device_type
 
 
-def given_by(principal: Principal, body: AddDevice) -> DeviceChanges:
+def changes_from_request(principal: Principal, body: AddDevice) -> DeviceChanges:
     """The fields that an application sets by adding a device, new or known."""
     return DeviceChanges(
         name=body.name,
@@ -89,7 +89,7 @@ def given_by(principal: Principal, body: AddDevice) -> DeviceChanges:
     )
 
 
-def config_of(body: AddDevice) -> dict[str, Any] | None:
+def read_config(body: AddDevice) -> dict[str, Any] | None:
     """The configuration to provision a device with, None when it shall not be.
 
     Raises `InvalidInput` when it is asked for and missing or unreadable.
@@ -155,9 +155,9 @@ class DeviceService:
     ids: IdAllocator
     products: ProductService
     provisioner: Provisioner
-    credentials: CredentialsOverRpc
-    leaving: Leaving
-    orphans: Orphans
+    credentials: DeviceCredentialsClient
+    remover: DeviceRemover
+    orphans: OrphanCleaner
 
     async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
         """Add a device, or one of the tenant that is nobody's any more.
@@ -170,8 +170,8 @@ class DeviceService:
         if body.sn is not None or body.dev_eui is not None:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
-        config = config_of(body)
-        holder, known = await self.store.with_serial(key_of(serial))
+        config = read_config(body)
+        holder, known = await self.store.find_holder(serial_key(serial))
         if known is not None:
             device = await self._add_again(principal, known, body, config)
         elif holder is not None:
@@ -185,45 +185,45 @@ class DeviceService:
     async def _add_new(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        product = await self.products.choose(principal.tenant, body.model, key_of(serial))
-        device = begin(await self.ids.take(), serial, principal.tenant, product)
-        device = device.changed(given_by(principal, body))
+        product = await self.products.choose(principal.tenant, body.model, serial_key(serial))
+        device = new_device(await self.ids.take(), serial, principal.tenant, product)
+        device = device.with_changes(changes_from_request(principal, body))
         if config is not None:
             await self.provisioner.validate(device, config)
         try:
             await self.store.insert([device])
         except SerialTaken as error:
-            holder, _ = await self.store.with_serial(key_of(serial))
+            holder, _ = await self.store.find_holder(serial_key(serial))
             raise _taken(holder or "device", serial) from error
         return device
 
     async def _add_again(
         self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        known = await self._nobodys(principal, known, body.sn_dev_eui)
-        changes = given_by(principal, body)
+        known = await self._find_unassigned(principal, known, body.sn_dev_eui)
+        changes = changes_from_request(principal, body)
         if body.model is not None and body.model != known.model:
             product = await self.products.choose(principal.tenant, body.model, known.sn_key)
-            follow(changes, product)
+            set_product(changes, product)
         if config is not None:
-            await self.provisioner.validate(known.changed(changes), config)
-        other = known.removed_from != principal.application_id
-        if other:
+            await self.provisioner.validate(known.with_changes(changes), config)
+        is_new_owner = known.removed_from != principal.application_id
+        if is_new_owner:
             await self.provisioner.forget(known.id)
         try:
-            device = await self.store.attach(known, changes, other=other)
+            device = await self.store.attach(known, changes, is_new_owner=is_new_owner)
         except SerialTaken as error:
             raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
             raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
         return device
 
-    async def _nobodys(self, principal: Principal, known: Device, serial: str) -> Device:
+    async def _find_unassigned(self, principal: Principal, known: Device, serial: str) -> Device:
         """The device, which may be added; raise `Conflict` when it is somebody's."""
         if known.tenant == principal.tenant:
-            if known.application is not None and await self.orphans.freed(known):
-                known = await self.store.with_id(known.id) or known
-            if known.nobodys:
+            if known.application is not None and await self.orphans.free(known):
+                known = await self.store.find_by_id(known.id) or known
+            if known.is_unassigned:
                 return known
         raise device_exists(serial, SERIAL_FIELD)
 
@@ -240,7 +240,7 @@ class DeviceService:
     async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
         """The whole record of a device."""
         device = await self._find(principal, device_id)
-        times = await self.latest.times([device_id])
+        times = await self.latest.find_report_times([device_id])
         return record_of(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
@@ -248,7 +248,7 @@ class DeviceService:
         query = query_of(principal.tenant, principal.application_id, search)
         rows, total = await self.store.search(query)
         devices = [device async for device in rows]
-        times = await self.latest.times([device.id for device in devices])
+        times = await self.latest.find_report_times([device.id for device in devices])
         records = [record_of(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)
 
@@ -257,10 +257,10 @@ class DeviceService:
         device = await self._find(principal, body.device_id)
         changes = DeviceChanges(
             name=body.name,
-            description=_given(body.description),
-            project=_given(body.project),
+            description=_or_unset(body.description),
+            project=_or_unset(body.project),
             tag=msgspec.UNSET if body.tag is None else list(dict.fromkeys(body.tag)),
-            data_storage=_given(body.data_storage),
+            data_storage=_or_unset(body.data_storage),
         )
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
             versions = await self.products.versions(principal.tenant, device.model)
@@ -282,7 +282,7 @@ class DeviceService:
         async def remove() -> None:
             _found(await self.store.detach(device, principal.application_id), device_id)
 
-        await self.leaving.leave_application(device, remove, REMOVED)
+        await self.remover.remove_from_application(device, remove, REMOVED)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN.
@@ -297,7 +297,7 @@ class DeviceService:
         async def delete() -> None:
             _found(await self.store.delete(tenant, device_id, owner), device_id)
 
-        await self.leaving.leave(device, delete, DELETED)
+        await self.remover.remove(device, delete, DELETED)
         return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
@@ -312,15 +312,15 @@ class DeviceService:
         """
         device = await self._find(principal, device_id)
         _check_direct(device)
-        look = partial(self._find, principal, device_id)
-        return await issue_key(self.credentials, device, look)
+        check_exists = partial(self._find, principal, device_id)
+        return await issue_key(self.credentials, device, check_exists)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         found = await self.store.find(principal.tenant, device_id, principal.application_id)
         return _found(found, device_id)
 
 
-def _given(value: T | None) -> T | msgspec.UnsetType:
+def _or_unset(value: T | None) -> T | msgspec.UnsetType:
     """What is absent or null stays as it is."""
     return msgspec.UNSET if value is None else value
 
@@ -333,7 +333,7 @@ def _found(device: Device | None, device_id: int) -> Device:
 
 def _check_direct(device: Device) -> None:
     if device.integration != DIRECT:
-        raise has_integration(device.integration)
+        raise device_of_integration(device.integration)
 
 
 def _taken(holder: Holder, serial: str) -> Conflict:

@@ -9,7 +9,7 @@ import msgspec
 
 from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
-from services.device.members.values import Unread, read_value
+from services.device.members.values import UnreadableValue, convert_value
 from services.device.registry.devices.integration_devices import Parameters
 from services.device.registry.devices.schemas import CreateDevice, SentLocation
 from services.device.registry.imports.sheet_reader import Sheet, plain_title
@@ -142,10 +142,12 @@ class Columns:
             if cell is None:
                 continue
             value = _value(column, cell)
-            if isinstance(value, Unread):
-                faults.append(_unread(column, _expected(column)))
+            if isinstance(value, UnreadableValue):
+                faults.append(_type_fault(column, _expected(column)))
             elif column.kind == "STRING" and _is_shortened(cell):
-                faults.append(_unread(column, "text: the spreadsheet program cut off its digits"))
+                faults.append(
+                    _type_fault(column, "text: the spreadsheet program cut off its digits")
+                )
             else:
                 values[column.key] = value
         place = [values.pop(key, None) for key in (LATITUDE, LONGITUDE, ADDRESS)]
@@ -180,14 +182,14 @@ def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _value(column: Column, cell: Any) -> Any:
-    """The value in a cell, a chosen one for its label; `Unread` when it cannot be one."""
+    """The value in a cell, a chosen one for its label; `UnreadableValue` when it cannot be one."""
     if column.choices:
-        label = read_value("STRING", cell)
+        label = convert_value("STRING", cell)
         if label in column.choices:
             return column.choices[label]
         if not column.free and label not in column.choices.values():
-            return Unread(cell)
-    return read_value(column.kind, cell)
+            return UnreadableValue(cell)
+    return convert_value(column.kind, cell)
 
 
 def _is_shortened(cell: Any) -> bool:
@@ -201,7 +203,7 @@ def _expected(column: Column) -> str:
     return column.kind if column.free or not column.choices else ", ".join(column.choices)
 
 
-def _unread(column: Column, expected: str) -> CellFault:
+def _type_fault(column: Column, expected: str) -> CellFault:
     return CellFault(
         column=column.key,
         error_code="device_list_sheet_parsing_value_error",

@@ -31,14 +31,14 @@ from services.device.registry.imports.schemas import (
     ShownImport,
     TemplateOf,
 )
-from services.device.registry.imports.service import Imports
+from services.device.registry.imports.service import ImportService
 from services.device.registry.imports.sheet_writer import MEDIA, Format
-from services.device.registry.imports.sheets import Sheets
+from services.device.registry.imports.sheets import SheetService
 
 ADDERS = holders(Function.DEVICE_ADD)
 
-Given = NamedDependency[Sheets]
-Jobs = NamedDependency[Imports]
+Given = NamedDependency[SheetService]
+Jobs = NamedDependency[ImportService]
 
 
 @post("/template", guards=[ADDERS], media_type=MEDIA)
@@ -96,7 +96,7 @@ async def import_devices(
 @get("/import", guards=[ADDERS])
 async def list_imports(principal: RequestPrincipal, imports: Jobs) -> list[ShownImport]:
     """The imports of the last seven days, the newest first; at most 20 that have ended."""
-    return await imports.newest(principal)
+    return await imports.list_newest(principal)
 
 
 @get("/import/{import_id:str}", guards=[ADDERS])
@@ -119,7 +119,7 @@ async def list_import_faults(
     data: JSONBody[FindFaults | None] = None,
 ) -> Page[RowFaults]:
     """What is wrong, by row and column."""
-    return await imports.faults(principal, import_id, data or FindFaults())
+    return await imports.find_faults(principal, import_id, data or FindFaults())
 
 
 @post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)

@@ -30,7 +30,7 @@ class SentSheet(msgspec.Struct, kw_only=True):
 
 
 class SentImport(SentSheet, kw_only=True):
-    """Form of `POST /device-batch/import`.
+    """AddDeviceForm of `POST /device-batch/import`.
 
     `only_good` adds the rows without a fault; else one fault in any row lets nothing be added.
     """
@@ -39,7 +39,7 @@ class SentImport(SentSheet, kw_only=True):
 
 
 class SentErrors(SentSheet, kw_only=True):
-    """Form of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
+    """AddDeviceForm of `POST /device-batch/fill-error`; `errors` is the JSON of `RowErrors`."""
 
     errors: str
 

@@ -22,9 +22,9 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import gather_limited
 from libs.common.things import DIRECT
-from services.device.members.device_keys import CredentialsOverRpc, issue_first_key
+from services.device.members.device_keys import DeviceCredentialsClient, issue_first_key
 from services.device.members.values import ValueFault
-from services.device.registry.devices.integration_devices import Form
+from services.device.registry.devices.integration_devices import AddDeviceForm
 from services.device.registry.devices.schemas import CreateDevice, SentLocation
 from services.device.registry.devices.search import location_of
 from services.device.registry.imports.columns import (
@@ -45,13 +45,13 @@ from services.device.registry.imports.schemas import (
 )
 from services.device.registry.imports.sheet_reader import ERROR, Sheet
 from services.device.registry.imports.sheet_writer import Format
-from services.device.registry.imports.sheets import MOST_IMPORTED, Filled, Sheets
+from services.device.registry.imports.sheets import MOST_IMPORTED, DeviceSheet, SheetService
 from services.device.registry.imports.store import Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
-from services.device.things.errors import device_is_taken, rps_record_exists
+from services.device.things.errors import duplicated_device_eui, rps_record_exists
 from services.device.things.groups import GROUP_FIELD, MOST_GROUPS, too_many_groups
 from services.device.things.model import Device
-from services.device.things.serial_numbers import SERIAL, key_of
+from services.device.things.serial_numbers import SERIAL, serial_key
 
 _PLACES = {
     "name": NAME,
@@ -62,17 +62,17 @@ _PLACES = {
 }
 
 
-def same_device(row: int) -> Conflict:
+def same_device_conflict(row: int) -> Conflict:
     """The error of a row whose device `row`, from 0, brings."""
     return Conflict(f"is the same device as row {row + 2}")
 
 
-def fail(row: Row, error: ThingwayError) -> None:
+def fail_row(row: Row, error: ThingwayError) -> None:
     """The row adds no device, for this reason."""
-    row.outcome, row.faults = "FAILED", faults_of(error)
+    row.outcome, row.faults = "FAILED", cell_faults(error)
 
 
-def faults_of(error: ThingwayError) -> list[CellFault]:
+def cell_faults(error: ThingwayError) -> list[CellFault]:
     """What an error says of the cells of a row."""
     place = (error.field or "").removeprefix("param_entities.")
     column = _PLACES.get(place, place) or None
@@ -99,25 +99,25 @@ CHUNK, KEYS_ABREAST = 100, 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imports:
+class ImportService:
     """Imports on behalf of users."""
 
     store: ImportStore
-    sheets: Sheets
+    sheets: SheetService
     devices: DeviceStore
     grants: GrantReader
-    credentials: CredentialsOverRpc
+    credentials: DeviceCredentialsClient
 
     async def begin(
         self, principal: Principal, integration: str, data: bytes, *, only_good: bool
     ) -> int:
         """Check every row, and begin to add them; return the id of the import.
 
-        With a fault in any row nothing is added, unless `only_good`. Raises as `Sheets.read`, and
-        `TooManyRequests` while as many of the tenant are under way as may be.
+        With a fault in any row nothing is added, unless `only_good`. Raises as `SheetService.read`
+        and, if `MOST_RUNNING` imports of the tenant are running, `TooManyRequests`.
         """
         async with self.sheets.readers.slot(principal.tenant, size=len(data)):
-            if len(await self.store.running(principal.tenant)) >= MOST_RUNNING:
+            if len(await self.store.list_running(principal.tenant)) >= MOST_RUNNING:
                 text = f"{MOST_RUNNING} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
             filled = await self.sheets.read(principal, integration, data, MOST_IMPORTED)
@@ -127,7 +127,7 @@ class Imports:
             keys = [column.key for column in filled.heads]
             return await self.store.add(principal, integration, keys, rows, refused=refused)
 
-    async def _check_together(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
+    async def _check_together(self, tenant: str, filled: DeviceSheet, rows: Sequence[Row]) -> None:
         """Fail rows for what shows itself only with the other rows, or with what is stored."""
         requests = [
             (row, filled.columns.request(filled.heads, row.cells)[0])
@@ -138,50 +138,52 @@ class Imports:
         await self._check_models(tenant, filled.form, _good(requests))
         await self._check_groups(tenant, _good(requests))
 
-    async def _check_identifiers(self, tenant: str, form: Form, requests: Requests) -> None:
+    async def _check_identifiers(
+        self, tenant: str, form: AddDeviceForm, requests: Requests
+    ) -> None:
         """Fail rows of the same device, of one that is not the integration's, and of too many.
 
         Only where the integration has said which input names a device.
         """
         if form.identifier is None:
             return
-        field = form.parameters.key(form.identifier)
+        field = form.parameters.field(form.identifier)
         named: dict[str, Row] = {}
         for row, request in requests:
-            identifier = request.param_entities.get(form.parameters.key_of(form.identifier))
+            identifier = request.param_entities.get(form.parameters.entity_key(form.identifier))
             if not isinstance(identifier, str):
                 continue
-            first = named.setdefault(key_of(identifier), row)
+            first = named.setdefault(serial_key(identifier), row)
             if not SERIAL.fullmatch(identifier):
                 text = "must be 1 to 64 letters, digits, '_' or '-'"
-                fail(row, form.parameters.refused(form.identifier, text))
+                fail_row(row, form.parameters.input_error(form.identifier, text))
             elif first is not row:
-                fail(row, same_device(first.number))
-        there = await self.devices.with_serials(list(named))
+                fail_row(row, same_device_conflict(first.number))
+        there = await self.devices.find_by_serials(list(named))
         for device in there:
             if (device.tenant, device.integration) != (tenant, form.integration):
-                fail(named[device.sn_key], device_is_taken(device.sn, field))
-        for serial in await self.devices.rps_serials(list(named)):
-            fail(named[serial], rps_record_exists(serial, field))
+                fail_row(named[device.sn_key], duplicated_device_eui(device.sn, field))
+        for serial in await self.devices.filter_rps_serials(list(named)):
+            fail_row(named[serial], rps_record_exists(serial, field))
         known = {device.sn_key for device in there}
         new = [row for key, row in named.items() if key not in known and not row.outcome]
-        too_many, error = await self.devices.beyond_limit(tenant, len(new))
+        too_many, error = await self.devices.count_beyond_limit(tenant, len(new))
         for row in new[len(new) - too_many :]:
-            fail(row, error)
+            fail_row(row, error)
 
-    async def _check_models(self, tenant: str, form: Form, requests: Requests) -> None:
+    async def _check_models(self, tenant: str, form: AddDeviceForm, requests: Requests) -> None:
         """Fail rows of a model that the tenant lacks.
 
         Integrations of others may bring models of their own.
         """
         if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
             return
-        key = form.parameters.key_of(MODEL)
+        key = form.parameters.entity_key(MODEL)
         models = [(row, model) for row, one in requests if (model := one.param_entities.get(key))]
         known = await self.sheets.known_models(tenant, {str(model) for _, model in models})
         for row, model in models:
             if model not in known:
-                fail(row, form.parameters.refused(MODEL, f"there is no product {model}"))
+                fail_row(row, form.parameters.input_error(MODEL, f"there is no product {model}"))
 
     async def _check_groups(self, tenant: str, requests: Requests) -> None:
         """Fail rows that would make more groups than a tenant may have."""
@@ -189,30 +191,30 @@ class Imports:
         beyond = await self.sheets.groups_beyond(tenant, [name for _, name in names])
         for row, name in names:
             if name in beyond:
-                fail(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
+                fail_row(row, too_many_groups(MOST_GROUPS, GROUP_FIELD))
 
-    async def newest(self, principal: Principal) -> list[ShownImport]:
+    async def list_newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""
         grants = await self.grants.of(principal)
         seen = None if grants.everything else grants.resources.integrations
-        return await self.store.newest(principal.tenant, seen)
+        return await self.store.list_newest(principal.tenant, seen)
 
     async def get(self, principal: Principal, import_id: int) -> ShownImport:
         """How far an import is; raise `NotFound`."""
         await self._find(principal, import_id)
-        return await self.store.shown(principal.tenant, import_id)
+        return await self.store.find_status(principal.tenant, import_id)
 
     async def cancel(self, principal: Principal, import_id: int) -> None:
         """Let an import end where it is; rows that are being added are still added."""
         await self._find(principal, import_id)
         await self.store.end(import_id, "CANCELLED")
 
-    async def faults(
+    async def find_faults(
         self, principal: Principal, import_id: int, wanted: FindFaults
     ) -> Page[RowFaults]:
         """The rows with faults."""
         await self._find(principal, import_id)
-        rows, total = await self.store.faults(import_id, wanted.skip, wanted.size)
+        rows, total = await self.store.find_faults(import_id, wanted.skip, wanted.size)
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def errors(self, principal: Principal, import_id: int, form: Format) -> bytes:
@@ -223,7 +225,7 @@ class Imports:
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_told(fault, titles) for fault in row.faults)]
-            async for row in self.store.failed(import_id)
+            async for row in self.store.iterate_failed(import_id)
         ]
         return await self.sheets.write(known.tenant, form, heads, rows, ERROR)
 
@@ -235,12 +237,12 @@ class Imports:
         known = await self._find(principal, import_id)
         if known.user_id != principal.user_id or known.integration != DIRECT:
             raise Forbidden("keys are for who imported devices that connect themselves")
-        found, total = await self.store.created(import_id, wanted.skip, wanted.size)
-        devices = await self.devices.with_serials([key_of(one) for one in found])
+        found, total = await self.store.find_created(import_id, wanted.skip, wanted.size)
+        devices = await self.devices.find_by_serials([serial_key(one) for one in found])
 
         async def first(device: Device) -> FirstKey:
-            look = partial(self._there, device)
-            key = await issue_first_key(self.credentials, device, look)
+            check_exists = partial(self._there, device)
+            key = await issue_first_key(self.credentials, device, check_exists)
             return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
 
         own = (partial(first, one) for one in devices if one.tenant == known.tenant)
@@ -252,7 +254,7 @@ class Imports:
             raise NotFound(f"device {device.id} not found")
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
-        known = await self.store.known(principal.tenant, import_id)
+        known = await self.store.find(principal.tenant, import_id)
         if not (await self.grants.of(principal)).integration(known.integration):
             raise NotFound(f"there is no import {import_id}", field="import_id")
         return known
@@ -262,7 +264,7 @@ def _good(requests: Requests) -> Requests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 
-async def _checked(filled: Filled) -> AsyncIterator[Row]:
+async def _checked(filled: DeviceSheet) -> AsyncIterator[Row]:
     """The rows of a sheet, those with faults as failed; others are let in between."""
     for number, (at, cells) in enumerate(filled.sheet.rows):
         if number % CHUNK == 0:
@@ -272,7 +274,7 @@ async def _checked(filled: Filled) -> AsyncIterator[Row]:
         yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
 
 
-def _wrong(form: Form, request: CreateDevice) -> list[CellFault]:
+def _wrong(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
     """What is wrong with a row before anybody is asked."""
     faults = []
     if not request.name.strip():
@@ -289,13 +291,13 @@ def _wrong(form: Form, request: CreateDevice) -> list[CellFault]:
         form.parameters.read(request.param_entities)
     except msgspec.ValidationError as error:
         found = parse_validation_error(str(error))
-        faults += faults_of(InvalidInput(found.reason, field=found.place))
+        faults += cell_faults(InvalidInput(found.reason, field=found.place))
     except InvalidInput as error:
-        faults += faults_of(error)
+        faults += cell_faults(error)
     try:
         location_of(request.location or SentLocation(), "location.")
     except InvalidInput as error:
-        faults += faults_of(error)
+        faults += cell_faults(error)
     return faults
 
 

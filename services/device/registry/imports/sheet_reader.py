@@ -1,7 +1,7 @@
 """Reads a sheet that somebody sent, in a confined process that is bounded in memory and time.
 
 The titles of columns and the most rows, as a line of JSON, and the file come on standard input; a
-`Sheet` or a `Refused` as JSON goes to standard output. Rows beyond the most are counted there, so
+`Sheet` or an `UnreadableFile` as JSON goes to standard output. Rows beyond the most are counted, so
 that they are never decoded here. What kills the process (archives that unpack without end, a cell
 in the last row and column) is a file that cannot be read.
 """
@@ -71,7 +71,7 @@ class Sheet(msgspec.Struct, tag=True):
     """Numbers in texts may have a decimal comma: the delimiter is no comma."""
 
 
-class Refused(msgspec.Struct, tag=True):
+class UnreadableFile(msgspec.Struct, tag=True):
     """Why a file is no sheet, in words for the person who sent it."""
 
     reason: str
@@ -100,8 +100,8 @@ async def read_sheet(data: bytes, titles: Collection[str], most: int) -> Sheet:
             await wait_killed(reader)
     if reader.returncode != 0:
         raise Unreadable(_TOO_MUCH)
-    found = msgspec.json.decode(answer, type=Sheet | Refused)
-    if isinstance(found, Refused):
+    found = msgspec.json.decode(answer, type=Sheet | UnreadableFile)
+    if isinstance(found, UnreadableFile):
         raise Unreadable(found.reason)
     return found
 
@@ -239,9 +239,9 @@ def main() -> None:
         codecs.lookup(encoding)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     confine(MEMORY)
-    found: Sheet | Refused
+    found: Sheet | UnreadableFile
     try:
         found = parse(data, *msgspec.json.decode(given, type=tuple[list[str], int]))
     except Unreadable as error:
-        found = Refused(str(error))
+        found = UnreadableFile(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -9,7 +9,7 @@ from libs.common.errors import InvalidInput, TooLarge
 from libs.common.identity import Principal
 from libs.common.scheduling import FairScheduler
 from services.device.registry.devices.console_service import UserDevices
-from services.device.registry.devices.integration_devices import DeviceAdder, Form
+from services.device.registry.devices.integration_devices import AddDeviceForm, DeviceAdder
 from services.device.registry.imports.columns import (
     ADDRESS,
     GROUP,
@@ -42,17 +42,17 @@ PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class DeviceSheet:
     """A sheet that was sent, and what it is of."""
 
-    form: Form
+    form: AddDeviceForm
     columns: Columns
     heads: list[Column]
     sheet: Sheet
 
 
 @dataclass(frozen=True)
-class Sheets:
+class SheetService:
     """Sheets of the devices of one integration."""
 
     adder: DeviceAdder
@@ -66,29 +66,33 @@ class Sheets:
         default_factory=lambda: FairScheduler("exports of devices", EXPORTS), init=False
     )
 
-    async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
+    async def columns(
+        self, principal: Principal, integration: str
+    ) -> tuple[AddDeviceForm, Columns]:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
         tenant = principal.tenant
-        form = await self.adder.form(principal, integration)
-        models = await self.templates.labels(tenant, MOST_MODELS)
-        groups = await self.groups.all_names(tenant)
+        form = await self.adder.find_form(principal, integration)
+        models = await self.templates.list_labels(tenant, MOST_MODELS)
+        groups = await self.groups.list_names(tenant)
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns
 
     async def known_models(self, tenant: str, models: Collection[str]) -> set[str]:
         """Those of some models that a new device may be of."""
-        return await self.templates.known(tenant, models)
+        return await self.templates.filter_available(tenant, models)
 
     async def groups_beyond(self, tenant: str, names: Collection[str]) -> set[str]:
         """Those of some groups that cannot be made any more: see `GroupStore.beyond`."""
-        return await self.groups.beyond(tenant, names)
+        return await self.groups.find_beyond_limit(tenant, names)
 
     async def template(self, principal: Principal, integration: str, form: Format) -> bytes:
         """An empty sheet."""
         _, columns = await self.columns(principal, integration)
         return await self.write(principal.tenant, form, columns.all, [])
 
-    async def read(self, principal: Principal, integration: str, data: bytes, most: int) -> Filled:
+    async def read(
+        self, principal: Principal, integration: str, data: bytes, most: int
+    ) -> DeviceSheet:
         """The sheet in a file; raise `InvalidInput` or `TooLarge`, and as `DeviceAdder.form`."""
         if len(data) > MOST_BYTES:
             raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
@@ -110,7 +114,7 @@ class Sheets:
                 code="device_list_sheet_device_over_limitation",
                 detail={"limitation": most, "detected": sheet.total},
             )
-        return Filled(form, columns, heads, sheet)
+        return DeviceSheet(form, columns, heads, sheet)
 
     async def parse(self, principal: Principal, integration: str, data: bytes) -> ParsedSheet:
         """The bodies of `POST /device` that the rows mean.
@@ -176,7 +180,7 @@ def _unparsed(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
 
 
 def _exported(
-    form: Form,
+    form: AddDeviceForm,
     columns: Sequence[Column],
     inputs: Mapping[str, str],
     device: Device,

@@ -124,31 +124,33 @@ class ImportStore:
         """Return the tenants with imports under way."""
         return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
 
-    async def running(self, tenant: str) -> list[Import]:
+    async def list_running(self, tenant: str) -> list[Import]:
         """Return the imports of a tenant that are under way, the oldest first."""
         query = {"state": "RUNNING", "tenant": tenant}
         found = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
         return msgspec.convert(found, list[Import])
 
-    async def shown(self, tenant: str, import_id: int) -> ShownImport:
+    async def find_status(self, tenant: str, import_id: int) -> ShownImport:
         """How far an import is; raise `NotFound`."""
         found = await self._find(tenant, import_id)
-        return _shown(found, await self._going(tenant))
+        return _shown(found, await self._find_active(tenant))
 
-    async def newest(self, tenant: str, integrations: Iterable[str] | None) -> list[ShownImport]:
+    async def list_newest(
+        self, tenant: str, integrations: Iterable[str] | None
+    ) -> list[ShownImport]:
         """The imports of integrations, of all for None; the newest first."""
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT)
-        going = await self._going(tenant)
+        going = await self._find_active(tenant)
         return [_shown(document, going) async for document in found]
 
-    async def _going(self, tenant: str) -> int | None:
+    async def _find_active(self, tenant: str) -> int | None:
         """The import of a tenant that goes on: the oldest that does not wait."""
-        return next((job.id for job in await self.running(tenant) if not job.waiting), None)
+        return next((job.id for job in await self.list_running(tenant) if not job.waiting), None)
 
-    async def known(self, tenant: str, import_id: int) -> Import:
+    async def find(self, tenant: str, import_id: int) -> Import:
         """An import, under way or not; raise `NotFound`."""
         return msgspec.convert(await self._find(tenant, import_id), Import)
 
@@ -170,24 +172,24 @@ class ImportStore:
             {"$set": {"state": state, "endedAt": datetime.now(UTC)}},
         )
 
-    async def wait(self, import_id: int, *, waiting: bool) -> None:
+    async def set_waiting(self, import_id: int, *, waiting: bool) -> None:
         """Say that its integration is away, or there again."""
         change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
         await self._imports.update_one({"_id": import_id}, change)
 
-    async def waiting(self, import_id: int, limit: int) -> list[Row]:
+    async def find_pending_rows(self, import_id: int, limit: int) -> list[Row]:
         """The next rows without an outcome."""
         query = {"import": import_id, "outcome": None}
         found = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
         return msgspec.convert(found, list[Row])
 
-    async def identifiers(self, import_id: int) -> dict[str, int]:
+    async def find_identifiers(self, import_id: int) -> dict[str, int]:
         """The devices that rows have brought, and which row did."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         found = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in found}
 
-    async def settle(self, import_id: int, rows: Sequence[Row]) -> None:
+    async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
         """Note what has become of rows, and count it."""
         counts = dict.fromkeys(COUNTED.values(), 0)
         operations = []
@@ -204,14 +206,16 @@ class ImportStore:
                 change["cells"] = []  # keys may be among them
             operations.append(UpdateOne({"import": import_id, "row": row.number}, {"$set": change}))
 
-        async def write_outcomes(session: Session) -> None:
+        async def write_rows(session: Session) -> None:
             await self._rows.bulk_write(operations, ordered=False, session=session)
             await self._imports.update_one({"_id": import_id}, {"$inc": counts}, session=session)
 
         if operations:
-            await self._mongo.transaction(write_outcomes)
+            await self._mongo.transaction(write_rows)
 
-    async def faults(self, import_id: int, skip: int, limit: int) -> tuple[list[RowFaults], int]:
+    async def find_faults(
+        self, import_id: int, skip: int, limit: int
+    ) -> tuple[list[RowFaults], int]:
         """A page of the rows with faults, and how many there are."""
         query = {"import": import_id, "outcome": "FAILED"}
         found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
@@ -219,14 +223,14 @@ class ImportStore:
         shown = [RowFaults(row=row.number, faults=row.faults) for row in rows]
         return shown, await self._rows.count_documents(query)
 
-    async def created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
+    async def find_created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
         """A page of the identifiers of the devices that it created, and how many there are."""
         query = {"import": import_id, "outcome": "CREATED"}
         found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
         identifiers = [row["identifier"] async for row in found]
         return identifiers, await self._rows.count_documents(query)
 
-    async def failed(self, import_id: int) -> AsyncIterator[Row]:
+    async def iterate_failed(self, import_id: int) -> AsyncIterator[Row]:
         """The rows with faults."""
         query = {"import": import_id, "outcome": "FAILED"}
         async for document in self._rows.find(query, sort=[("row", 1)]):

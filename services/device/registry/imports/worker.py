@@ -26,21 +26,21 @@ from libs.common.jobs import gather_limited
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import Steps, take_turns
 from services.device.registry.devices.integration_devices import (
+    AddDeviceForm,
     DeviceAdder,
     DeviceDraft,
     DeviceProvisioner,
-    Form,
 )
 from services.device.registry.devices.schemas import CreateDevice
 from services.device.registry.imports.schemas import Outcome
-from services.device.registry.imports.service import fail, same_device
+from services.device.registry.imports.service import fail_row, same_device_conflict
 from services.device.registry.imports.sheet_reader import Sheet
-from services.device.registry.imports.sheets import Sheets
+from services.device.registry.imports.sheets import SheetService
 from services.device.registry.imports.store import Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import GroupStore
 from services.device.things.model import DeviceChanges
-from services.device.things.serial_numbers import SerialTaken, key_of
+from services.device.things.serial_numbers import SerialTaken, serial_key
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +68,13 @@ class _Failure(NamedTuple):
     """When it is tried again."""
 
 
-class Pauses:
+class ImportBackoff:
     """Imports that could not go on pause, longer each time. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._failures: LruCache[int, _Failure] = LruCache(FAILING)
 
-    def next(self, running: Sequence[Import], now: float) -> Import | None:
+    def find_ready(self, running: Sequence[Import], now: float) -> Import | None:
         """Return the first import that does not pause."""
         for job in running:
             failure = self._failures.get(job.id)
@@ -82,11 +82,11 @@ class Pauses:
                 return job
         return None
 
-    def went(self, job: Import) -> None:
+    def reset(self, job: Import) -> None:
         """Note that an import went on."""
         self._failures.pop(job.id)
 
-    def failed(self, job: Import, now: float, reason: str) -> bool:
+    def record_failure(self, job: Import, now: float, reason: str) -> bool:
         """Let an import pause; return whether the reason is a new one."""
         before = self._failures.get(job.id)
         times = 0 if before is None else before.times + 1
@@ -100,13 +100,13 @@ class ImportWorker:
     """Works off imports, in one replica."""
 
     store: ImportStore
-    sheets: Sheets
+    sheets: SheetService
     adder: DeviceAdder
     device_provisioner: DeviceProvisioner
     devices: DeviceStore
     groups: GroupStore
 
-    _pauses: Pauses = field(default_factory=Pauses, init=False)
+    _pauses: ImportBackoff = field(default_factory=ImportBackoff, init=False)
 
     async def run(self) -> None:
         """Work for ever."""
@@ -114,7 +114,9 @@ class ImportWorker:
 
     async def steps(self, tenant: str) -> Steps:
         """Work on the imports of a tenant, the oldest that does not pause first."""
-        while job := self._pauses.next(await self.store.running(tenant), time.monotonic()):
+        while job := self._pauses.find_ready(
+            await self.store.list_running(tenant), time.monotonic()
+        ):
             await self._turn(job)
             yield
 
@@ -124,14 +126,14 @@ class ImportWorker:
             await self._go_on(job)
         except NoResponders as error:
             if not job.waiting:
-                await self.store.wait(job.id, waiting=True)
-            if self._pauses.failed(job, time.monotonic(), repr(error)):
+                await self.store.set_waiting(job.id, waiting=True)
+            if self._pauses.record_failure(job, time.monotonic(), repr(error)):
                 log.warning("import %d waits: %s", job.id, error)
         except Exception as error:
-            if self._pauses.failed(job, time.monotonic(), repr(error)):
+            if self._pauses.record_failure(job, time.monotonic(), repr(error)):
                 log.exception("import %d goes on later", job.id)
         else:
-            self._pauses.went(job)
+            self._pauses.reset(job)
 
     async def _go_on(self, job: Import) -> None:
         """Work on an import for `TURN` seconds.
@@ -145,7 +147,7 @@ class ImportWorker:
             log.warning("import %d ends: %s", job.id, error)
             await self.store.end(job.id, "CANCELLED")
             return
-        taken = await self.store.identifiers(job.id)
+        taken = await self.store.find_identifiers(job.id)
         until = time.monotonic() + TURN
         away: list[NoResponders] = []
 
@@ -160,28 +162,28 @@ class ImportWorker:
                 away.append(error)
                 return None
             except ThingwayError as error:
-                fail(row, error)
+                fail_row(row, error)
                 return None
             return row, wanted
 
-        while rows := await self.store.waiting(job.id, CHUNK):
+        while rows := await self.store.find_pending_rows(job.id, CHUNK):
             if not await self.store.is_running(job.id):
                 return
             ready = await gather_limited(ABREAST, (partial(prepare, row) for row in rows))
             await self._write(job, form, [one for one in ready if one is not None])
-            await self.store.settle(job.id, rows)
+            await self.store.write_outcomes(job.id, rows)
             if away:
                 raise away[0]
             if job.waiting:
                 log.info("import %d goes on", job.id)
-                await self.store.wait(job.id, waiting=False)
+                await self.store.set_waiting(job.id, waiting=False)
                 job.waiting = False
             if time.monotonic() > until:
                 return
         await self.store.end(job.id, "DONE")
 
     async def _prepare(
-        self, principal: Principal, form: Form, request: CreateDevice
+        self, principal: Principal, form: AddDeviceForm, request: CreateDevice
     ) -> DeviceDraft:
         for pause in RETRIES:
             try:
@@ -193,11 +195,11 @@ class ImportWorker:
         return await self.adder.prepare(principal, form, request)
 
     async def _write(
-        self, job: Import, form: Form, ready: Sequence[tuple[Row, DeviceDraft]]
+        self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[Row, DeviceDraft]]
     ) -> None:
         """Write devices: new ones together, and each by itself when that fails."""
-        keys = [key_of(wanted.new.identifier) for _, wanted in ready]
-        known = {device.sn_key for device in await self.devices.with_serials(keys)}
+        keys = [serial_key(wanted.new.identifier) for _, wanted in ready]
+        known = {device.sn_key for device in await self.devices.find_by_serials(keys)}
         fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
         try:
             made = await asyncio.gather(
@@ -213,14 +215,16 @@ class ImportWorker:
             if row.outcome is None:
                 await self._write_one(job, form, row, wanted)
 
-    async def _write_one(self, job: Import, form: Form, row: Row, wanted: DeviceDraft) -> None:
+    async def _write_one(
+        self, job: Import, form: AddDeviceForm, row: Row, wanted: DeviceDraft
+    ) -> None:
         try:
             await self.adder.write(form, wanted)
             row.outcome = "CREATED"
         except Conflict as error:
             await self._change_one(job, row, wanted, error)
         except ThingwayError as error:
-            fail(row, error)
+            fail_row(row, error)
 
     async def _change_one(
         self, job: Import, row: Row, wanted: DeviceDraft, conflict: Conflict
@@ -228,10 +232,10 @@ class ImportWorker:
         try:
             row.outcome = await self._change(job, wanted)
         except ThingwayError as error:
-            fail(row, error)
+            fail_row(row, error)
             return
         if row.outcome is None:
-            fail(row, conflict)
+            fail_row(row, conflict)
 
     async def _change(self, job: Import, wanted: DeviceDraft) -> Outcome | None:
         """Give a device of the integration what its row says; None when it is not its device.
@@ -240,12 +244,16 @@ class ImportWorker:
         """
         tenant = job.tenant
         identifier = wanted.new.identifier
-        known = await self.devices.with_identifier(tenant, job.integration, identifier)
+        known = await self.devices.find_by_identifier(tenant, job.integration, identifier)
         if known is None:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
             return "CREATED"  # by a process that died before it said so
-        group = await self.device_provisioner.group_of(wanted) if wanted.group_name else known.group
+        group = (
+            await self.device_provisioner.find_or_create_group(wanted)
+            if wanted.group_name
+            else known.group
+        )
         location = known.location if wanted.location is None else wanted.location
         if (wanted.name, group, location) != (known.name, known.group, known.location):
             changes = DeviceChanges(name=wanted.name, group=group, location=location)
@@ -258,5 +266,5 @@ def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
     """Note which row brings a device; raise `Conflict` when another one does."""
     other = taken.setdefault(identifier, row.number)
     if other != row.number:
-        raise same_device(other)
+        raise same_device_conflict(other)
     row.identifier = identifier

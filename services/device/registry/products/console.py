@@ -177,7 +177,9 @@ async def save_product(
     except InvalidInput as error:
         if not error.faults:
             raise
-        faults = [msgspec.structs.replace(one, path=_spelled(one.path)) for one in error.faults]
+        faults = [
+            msgspec.structs.replace(one, path=_console_path(one.path)) for one in error.faults
+        ]
         raise InvalidInput.of_faults(faults) from error
     return ShownProduct(**_fields(saved))
 
@@ -191,7 +193,7 @@ async def check_product(
 ) -> CheckedProduct:
     """Everything that saving would find wrong with the body by itself; nothing is stored."""
     faults: list[Fault] = product_service.check(principal.tenant, model, _put(data))
-    return CheckedProduct([ProductFault(_spelled(one.path), one.reason) for one in faults])
+    return CheckedProduct([ProductFault(_console_path(one.path), one.reason) for one in faults])
 
 
 @delete("/{model:str}", guards=_MANAGERS)
@@ -213,7 +215,7 @@ def _fields(product: Product) -> dict[str, Any]:
     return known | {"built_in": product.model == GENERIC}
 
 
-def _spelled(path: str) -> str:
+def _console_path(path: str) -> str:
     """A path of the open API as this one spells it."""
     first = path.partition("[")[0]
     return _FIELDS[first] + path[len(first) :] if first in _FIELDS else path
@@ -255,7 +257,9 @@ async def find_rps_records(
 ) -> Page[ShownRecord]:
     """The records of all applications of the tenant, by SN; always a page."""
     wanted = data or FindRecords()
-    found, total = await rps_service.of_tenant(principal, wanted.sn, wanted.number, wanted.size)
+    found, total = await rps_service.list_for_tenant(
+        principal, wanted.sn, wanted.number, wanted.size
+    )
     return Page(
         page_size=wanted.size,
         page_number=wanted.number,

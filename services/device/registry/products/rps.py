@@ -17,10 +17,16 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, find_page, literal_pattern
 from services.device.things.errors import device_exists, rps_record_exists
 from services.device.things.schemas import Search, order_of
-from services.device.things.serial_numbers import Holder, Serials, SerialTaken, check_serial, key_of
+from services.device.things.serial_numbers import (
+    Holder,
+    SerialStore,
+    SerialTaken,
+    check_serial,
+    serial_key,
+)
 
 
-class HeldRecord(NamedTuple):
+class OwnedRecord(NamedTuple):
     """A record, and the application whose it is."""
 
     sn: str
@@ -38,13 +44,15 @@ class RpsStore:
     def __init__(self, mongo: Mongo, limits: LimitsCache) -> None:
         self._mongo = mongo
         self._records = mongo.database["rps"]
-        self._serials = Serials(mongo.database)
+        self._serials = SerialStore(mongo.database)
         self._quota = Quota(self._records, limits, "records")
 
     async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
         """Change the URL of the owner's record; False when it has none of this SN."""
         changes = {"profileUrl": url, "updatedAt": datetime.now(UTC)}
-        changed = await self._records.update_one({"_id": key, **_of(owner)}, {"$set": changes})
+        changed = await self._records.update_one(
+            {"_id": key, **_owner_condition(owner)}, {"$set": changes}
+        )
         return bool(changed.matched_count)
 
     async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
@@ -55,16 +63,16 @@ class RpsStore:
         await self._quota.take(owner[0])
         now = datetime.now(UTC)
         record = {
-            "_id": key_of(sn),
+            "_id": serial_key(sn),
             "sn": sn,
-            **_of(owner),
+            **_owner_condition(owner),
             "profileUrl": url,
             "createdAt": now,
             "updatedAt": now,
         }
 
         async def insert_record(session: Session) -> None:
-            await self._serials.claim_for_record(key_of(sn), owner[0], session)
+            await self._serials.claim_for_record(serial_key(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
         try:
@@ -74,11 +82,14 @@ class RpsStore:
 
     async def holder(self, key: str) -> Holder | None:
         """What holds an SN."""
-        return await self._serials.holder(key)
+        return await self._serials.find_holder(key)
 
     async def owns(self, owner: tuple[str, int], key: str) -> bool:
         """Whether the owner has a record of this SN."""
-        return await self._records.find_one({"_id": key, **_of(owner)}, {"_id": 1}) is not None
+        return (
+            await self._records.find_one({"_id": key, **_owner_condition(owner)}, {"_id": 1})
+            is not None
+        )
 
     async def tenants(self) -> list[str]:
         """Return the tenants that have records."""
@@ -90,24 +101,26 @@ class RpsStore:
 
     async def keys(self, owner: tuple[str, int]) -> list[str]:
         """The SNs, in upper case, of an owner's records."""
-        return [row["_id"] async for row in self._records.find(_of(owner), {"_id": 1})]
+        return [row["_id"] async for row in self._records.find(_owner_condition(owner), {"_id": 1})]
 
     async def page(
         self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
-    ) -> tuple[list[HeldRecord], int]:
+    ) -> tuple[list[OwnedRecord], int]:
         """Records of the owner in `order` whose SN begins so, and how many there are."""
-        wanted = _of(owner)
+        wanted = _owner_condition(owner)
         if begin:
             wanted["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
         found, total = await find_page(self._records, wanted, order, skip, limit)
-        held = [HeldRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
+        held = [OwnedRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
         return held, total
 
     async def delete(self, owner: Owner, key: str) -> bool:
         """Delete the owner's record; False when there is none."""
 
         async def delete_record(session: Session) -> bool:
-            gone = await self._records.delete_one({"_id": key, **_of(owner)}, session=session)
+            gone = await self._records.delete_one(
+                {"_id": key, **_owner_condition(owner)}, session=session
+            )
             if gone.deleted_count:
                 await self._serials.release_record(key, session)
             return bool(gone.deleted_count)
@@ -115,7 +128,7 @@ class RpsStore:
         return await self._mongo.transaction(delete_record)
 
 
-def _of(owner: Owner) -> dict[str, Any]:
+def _owner_condition(owner: Owner) -> dict[str, Any]:
     tenant, application_id = owner
     return {"tenant": tenant} | (
         {} if application_id is None else {"applicationId": application_id}
@@ -174,15 +187,15 @@ class RpsService:
         url = _checked_url(body.profile_url)
         owner = _owner(principal)
         for _ in range(_ATTEMPTS):
-            if await self._store.change(owner, key_of(sn), url):
+            if await self._store.change(owner, serial_key(sn), url):
                 return DONE
             try:
                 await self._store.insert(owner, sn, url)
             except SerialTaken as error:
-                holder = await self._store.holder(key_of(sn))
+                holder = await self._store.holder(serial_key(sn))
                 if holder in {"device", "nobody"}:
                     raise device_exists(sn, "sn") from error
-                if holder == "rps" and not await self._store.owns(owner, key_of(sn)):
+                if holder == "rps" and not await self._store.owns(owner, serial_key(sn)):
                     break
             else:
                 return DONE
@@ -199,12 +212,12 @@ class RpsService:
         shown = [RpsRecord(one.sn, one.profile_url) for one in records]
         return RpsPage(search.page_size, search.page_number, total, shown)
 
-    async def of_tenant(
+    async def list_for_tenant(
         self, principal: Principal, begin: str, number: int, size: int
-    ) -> tuple[list[HeldRecord], int]:
+    ) -> tuple[list[OwnedRecord], int]:
         """A page of the tenant's records by SN, whose SN begins so, and how many there are."""
         owner, skip = (principal.tenant, None), (number - 1) * size
-        return await self._store.page(owner, [("_id", 1)], skip, size, key_of(begin))
+        return await self._store.page(owner, [("_id", 1)], skip, size, serial_key(begin))
 
     async def delete(self, principal: Principal, sn: str) -> str:
         """Delete a record; raise `NotFound` when the application has none of this SN.
@@ -212,7 +225,7 @@ class RpsService:
         A user deletes that of any application of the tenant.
         """
         owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner(principal)
-        if not await self._store.delete(owner, key_of(sn)):
+        if not await self._store.delete(owner, serial_key(sn)):
             raise NotFound(
                 "there is no RPS record of this SN", field="sn", code="rps_record_not_found"
             )

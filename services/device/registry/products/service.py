@@ -18,8 +18,8 @@ from libs.common.tsl import (
     parse_document,
     with_keys_of_ids,
 )
-from services.device.members.members import marks_of
-from services.device.things.errors import built_in, product_not_found, unknown_model
+from services.device.members.members import number_keys
+from services.device.things.errors import product_is_built_in, product_not_found, unknown_model
 from services.device.things.product_model import (
     Product,
     ProductCodec,
@@ -27,9 +27,9 @@ from services.device.things.product_model import (
     ProductWithTsl,
     PutProduct,
 )
-from services.device.things.product_store import ProductStore, Wanted
+from services.device.things.product_store import ProductStore, ProductUpdate
 from services.device.things.serial_numbers import SERIAL
-from services.device.things.specifications import StoredTsl, Tsls
+from services.device.things.specifications import StoredTsl, TslStore
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -44,7 +44,7 @@ NUMBERS = ("INT", "LONG", "FLOAT", "DOUBLE")
 class ProductService:
     """Products of a tenant; any of its applications may manage them."""
 
-    def __init__(self, store: ProductStore, tsls: Tsls) -> None:
+    def __init__(self, store: ProductStore, tsls: TslStore) -> None:
         self._store = store
         self._tsls = tsls
 
@@ -77,9 +77,9 @@ class ProductService:
         return []
 
     @staticmethod
-    def _checked(tenant: str, model: str, body: PutProduct) -> Wanted:
+    def _checked(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
         if model.lower() == GENERIC:
-            raise built_in(model)
+            raise product_is_built_in(model)
         if not MODEL.fullmatch(model):
             raise InvalidInput(
                 "must be 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
@@ -96,7 +96,7 @@ class ProductService:
         who = (tenant, model, body.name, prefixes, body.device_type)
         days = (body.history_days, body.frame_days)
         more = (body.device_offline_timeout, body.location_property)
-        return Wanted(*who, tsl, *days, *more, marks_of(document))
+        return ProductUpdate(*who, tsl, *days, *more, number_keys(document))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""
@@ -119,15 +119,15 @@ class ProductService:
         found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
         return ProductPage(size, number, total + 1, own + found)
 
-    async def labels(self, tenant: str, most: int) -> dict[str, str]:
+    async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
         """Models of a tenant with what people call them, the built-in one first, then by model."""
         found, _ = await self._store.page(tenant, 0, most)
-        return {one.model: label_of(one.name, one.model) for one in (generic_product(), *found)}
+        return {one.model: format_label(one.name, one.model) for one in (generic_product(), *found)}
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""
         if model.lower() == GENERIC:
-            raise built_in(model)
+            raise product_is_built_in(model)
         if not await self._store.delete(principal.tenant, model):
             raise product_not_found(model)
         return model
@@ -146,7 +146,7 @@ class ProductService:
         prefixes = [serial[:end] for end in range(len(serial), 0, -1)]
         lengths = {
             len(prefix): product
-            for product in await self._store.with_prefix(tenant, prefixes)
+            for product in await self._store.find_by_prefixes(tenant, prefixes)
             for prefix in product.sn_prefixes
             if serial.startswith(prefix)
         }
@@ -156,9 +156,9 @@ class ProductService:
         """Whether the tenant has a product of the model."""
         return await self.find(tenant, model) is not None
 
-    async def existing_models(self, tenant: str, models: list[str]) -> set[str]:
+    async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
         """Which of the models the tenant has products of."""
-        return await self._store.existing_models(tenant, models)
+        return await self._store.filter_existing_models(tenant, models)
 
     async def versions(self, tenant: str, model: str) -> list[str]:
         """The TSL versions that a product has; none when it is gone."""
@@ -174,7 +174,7 @@ class ProductService:
         return generic_product() if model == GENERIC else await self._store.find(tenant, model)
 
 
-def label_of(name: str, model: str) -> str:
+def format_label(name: str, model: str) -> str:
     """What people call a model."""
     return name if name == model else f"{name} ({model})"
 

@@ -96,7 +96,7 @@ class Archive(Mapping[str, bytes]):
         return len(self._infos)
 
 
-class Below(Mapping[str, bytes]):
+class PrefixView(Mapping[str, bytes]):
     """The files below a folder, by their paths from there."""
 
     def __init__(self, files: Mapping[str, bytes], folder: PurePosixPath) -> None:
@@ -151,7 +151,7 @@ class TemplateRef(msgspec.Struct, frozen=True):
     def read(self, files: Mapping[str, bytes]) -> Template:
         """The template; raise `TemplateInvalid` with every fault."""
         try:
-            return read_template(Below(files, PurePosixPath(self.folder)), self.path)
+            return read_template(PrefixView(files, PurePosixPath(self.folder)), self.path)
         except ArchiveInvalid as error:
             raise TemplateInvalid([Fault(self.path, str(error))]) from error
 
@@ -198,7 +198,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     if manifests and manifests[0].parent.parent == _TOP:  # downloads have a folder around all
         version, found = _indexed(files, manifests[0])
     else:
-        version, found = "", loose(files, name)
+        version, found = "", find_templates(files, name)
     models = {one.model: one for one in reversed(found)}
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
@@ -207,7 +207,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     return Library(version, [models[one] for one in sorted(models)])
 
 
-def loose(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
+def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     """The templates of an archive that has no manifest."""
     found = []
     for path in sorted(_named(files, TEMPLATE)):
@@ -218,7 +218,7 @@ def loose(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     return found
 
 
-def faults_of(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
+def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
     """Everything that keeps a template from becoming a product."""
     try:
         model.read(files)

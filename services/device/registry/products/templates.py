@@ -27,7 +27,7 @@ from libs.common.things import GENERIC
 from libs.common.tsl import Fault, to_wire
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.schemas import PutCodec
-from services.device.registry.products.service import MODEL, ProductService, label_of
+from services.device.registry.products.service import MODEL, ProductService, format_label
 from services.device.registry.products.template_library import (
     MOST_MODELS,
     Archive,
@@ -35,7 +35,7 @@ from services.device.registry.products.template_library import (
     LibraryInvalid,
     NoTemplates,
     TemplateRef,
-    faults_of,
+    find_faults,
     read_library,
 )
 from services.device.registry.products.template_parser import Template, TemplateInvalid
@@ -102,14 +102,14 @@ class ImportedTemplate(ResponseModel, kw_only=True):
     """Why its devices are not asked for what they remember."""
 
 
-class KeptTemplate(msgspec.Struct, frozen=True):
+class StoredTemplate(msgspec.Struct, frozen=True):
     """A template of a library, and what was wrong with it when the library was taken."""
 
     ref: TemplateRef
     faults: list[ProductFault]
 
 
-class KeptLibrary(msgspec.Struct, frozen=True, kw_only=True):
+class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """The library of a tenant, without the archive."""
 
     url: str
@@ -117,10 +117,10 @@ class KeptLibrary(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     updated_at: int
     """ms."""
-    templates: list[KeptTemplate]
+    templates: list[StoredTemplate]
 
 
-def shown(faults: Sequence[Fault]) -> list[ProductFault]:
+def product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
     """The first faults, as they are kept and answered."""
     return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MOST_FAULTS]]
 
@@ -131,7 +131,7 @@ class LibraryStore:
     def __init__(self, database: Database) -> None:
         self._libraries = database["template_libraries"]
 
-    async def put(self, tenant: str, library: KeptLibrary, content: bytes) -> None:
+    async def put(self, tenant: str, library: StoredLibrary, content: bytes) -> None:
         """Keep a library in the place of the one there is."""
         row = {"head": msgspec.json.encode(library), "content": content}
         await self._libraries.replace_one({"_id": tenant}, row, upsert=True)
@@ -140,18 +140,18 @@ class LibraryStore:
         """Forget the library of a tenant."""
         await self._libraries.delete_one({"_id": tenant})
 
-    async def head(self, tenant: str) -> KeptLibrary | None:
+    async def find(self, tenant: str) -> StoredLibrary | None:
         """What there is to be had."""
         found = await self._libraries.find_one({"_id": tenant}, {"head": 1})
         return _read(found["head"]) if found else None
 
-    async def whole(self, tenant: str) -> tuple[KeptLibrary, bytes] | None:
+    async def find_with_archive(self, tenant: str) -> tuple[StoredLibrary, bytes] | None:
         """The same, and the archive that it is of."""
         found = await self._libraries.find_one({"_id": tenant})
         return (_read(found["head"]), found["content"]) if found else None
 
 
-_read = msgspec.json.Decoder(KeptLibrary).decode
+_read = msgspec.json.Decoder(StoredLibrary).decode
 
 
 SILENCE = 1440
@@ -230,9 +230,9 @@ class Templates:
         default_factory=WeakValueDictionary, init=False
     )
 
-    async def source(self, tenant: str) -> KeptLibrary | None:
+    async def source(self, tenant: str) -> StoredLibrary | None:
         """The library of a tenant."""
-        return await self.store.head(tenant)
+        return await self.store.find(tenant)
 
     async def drop(self, tenant: str) -> None:
         """Forget it; products that were made of it stay."""
@@ -257,7 +257,7 @@ class Templates:
             raise InvalidInput(str(error), field="url", code=ODD_INDEX) from error
         except ArchiveInvalid as error:
             raise InvalidInput(str(error), field="url", code=NOT_READ) from error
-        library = KeptLibrary(
+        library = StoredLibrary(
             url=url, file_name=name, version=version, updated_at=now_ms(), templates=templates
         )
         await self.store.put(tenant, library, content)
@@ -265,7 +265,7 @@ class Templates:
     async def find(self, tenant: str, wanted: FindTemplates) -> tuple[list[ShownTemplate], int]:
         """The templates of a page, and how many there are."""
         words = wanted.keyword.lower()
-        library = await self.store.head(tenant)
+        library = await self.store.find(tenant)
         found = [
             one
             for one in (library.templates if library else [])
@@ -273,7 +273,7 @@ class Templates:
         ]
         start = (wanted.number - 1) * wanted.size
         page = found[start : start + wanted.size]
-        there = await self.products.existing_models(tenant, [one.ref.model for one in page])
+        there = await self.products.filter_existing_models(tenant, [one.ref.model for one in page])
         rows = [
             ShownTemplate(
                 model=one.ref.model,
@@ -298,7 +298,7 @@ class Templates:
 
         Raises `InvalidInput` with what is wrong with the template.
         """
-        library = await self.store.head(principal.tenant)
+        library = await self.store.find(principal.tenant)
         if model not in {one.ref.model for one in (library.templates if library else [])}:
             return
         async with self._turn(principal.tenant):
@@ -309,24 +309,24 @@ class Templates:
             text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
             raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
 
-    async def known(self, tenant: str, models: Collection[str]) -> set[str]:
+    async def filter_available(self, tenant: str, models: Collection[str]) -> set[str]:
         """Those of some models that a new device may be of: see `ensure`."""
-        library = await self.store.head(tenant)
+        library = await self.store.find(tenant)
         ready = {one.ref.model for one in (library.templates if library else []) if not one.faults}
-        there = await self.products.existing_models(tenant, list(models))
+        there = await self.products.filter_existing_models(tenant, list(models))
         return {one for one in models if one == GENERIC or one in there or one in ready}
 
-    async def labels(self, tenant: str, most: int) -> dict[str, str]:
+    async def list_labels(self, tenant: str, most: int) -> dict[str, str]:
         """Models that a device may be of: those of products, then those of the library."""
-        labels = await self.products.labels(tenant, most)
-        library = await self.store.head(tenant)
+        labels = await self.products.list_labels(tenant, most)
+        library = await self.store.find(tenant)
         for one in library.templates if library else []:
             if len(labels) < most and not one.faults:
-                labels.setdefault(one.ref.model, label_of(one.ref.name, one.ref.model))
+                labels.setdefault(one.ref.model, format_label(one.ref.name, one.ref.model))
         return labels
 
     async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
-        whole = await self.store.whole(principal.tenant)
+        whole = await self.store.find_with_archive(principal.tenant)
         known = {one.ref.model: one for one in whole[0].templates} if whole else {}
         archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
         return [
@@ -338,12 +338,12 @@ class Templates:
         self,
         principal: Principal,
         archive: Archive | None,
-        wanted: KeptTemplate | None,
+        wanted: StoredTemplate | None,
         model: str,
     ) -> ImportedTemplate:
         if archive is None or wanted is None:
             fault = Fault("model", "there is no such template in the library")
-            return ImportedTemplate(model=model, faults=shown([fault]))
+            return ImportedTemplate(model=model, faults=product_faults([fault]))
         if wanted.faults:
             return ImportedTemplate(model=model, faults=wanted.faults)
         try:
@@ -355,10 +355,10 @@ class Templates:
             )
             await self.products.put(principal, model, body, codec)
         except TemplateInvalid as error:
-            return ImportedTemplate(model=model, faults=shown(error.faults))
+            return ImportedTemplate(model=model, faults=product_faults(error.faults))
         except (InvalidInput, Conflict, TooManyRequests) as error:
             faults = getattr(error, "faults", ()) or [Fault(error.field or "", error.message)]
-            return ImportedTemplate(model=model, faults=shown(faults))
+            return ImportedTemplate(model=model, faults=product_faults(faults))
         return ImportedTemplate(model=model, faults=[], warning=warning_of(codec))
 
     def _turn(self, tenant: str) -> asyncio.Lock:
@@ -366,14 +366,16 @@ class Templates:
         return self._turns.setdefault(tenant, asyncio.Lock())
 
 
-def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]:
+def _templates(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate]]:
     """The version of a library, and its templates with what is wrong with them."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
     until = time.thread_time() + LONGEST
     templates = []
     for one in library.models:
-        templates.append(KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one))))
+        templates.append(
+            StoredTemplate(one, product_faults(_misnamed(one.model) + find_faults(archive, one)))
+        )
         if time.thread_time() > until:
             raise LibraryInvalid(f"takes more than {LONGEST} s of a processor to read")
     if len(msgspec.json.encode(templates)) > LARGEST_HEAD:

@@ -36,10 +36,10 @@ from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import LAST, Partitions, history_key
-from services.device.telemetry.retention import at_ease
+from services.device.telemetry.retention import throttled
 from services.device.things.device_store import DeviceStore
-from services.device.things.specifications import Tsls
-from services.device.things.thing_store import OwnThings
+from services.device.things.specifications import TslStore
+from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ class WriteOnlyEraser:
 
     bus: Bus
     devices: DeviceStore
-    own: OwnThings
-    tsls: Tsls
+    thing_store: ThingStore
+    tsls: TslStore
     partitions: Partitions
     frames: FrameStore
     latest: LatestValues
@@ -79,29 +79,32 @@ class WriteOnlyEraser:
 
     async def tenants(self) -> set[str]:
         """Return the tenants with things that may have values to erase."""
-        return {*await self.tsls.concealing_tenants(), *await self.own.not_erased_tenants()}
+        return {
+            *await self.tsls.list_concealing_tenants(),
+            *await self.thing_store.list_unerased_tenants(),
+        }
 
     async def steps(self, tenant: str) -> Steps:
         """Erase the values of a tenant's things that have not been looked at under their TSL."""
-        for model, version, content in await self.tsls.concealing(tenant):
+        for model, version, content in await self.tsls.list_concealing(tenant):
             tsl = await self.tsls.find(tenant, model, version)
-            while devices := await self.devices.lists.not_erased(
+            while devices := await self.devices.queries.list_unerased(
                 tenant, model, version, content, CHUNK
             ):
                 for device_id, sn in devices:
-                    async with at_ease():
+                    async with throttled():
                         subjects = [device_event(tenant, device_id, "reported")]
                         await self._erase(tenant, device_id, sn, tsl, subjects)
                     yield
                 ids = [device_id for device_id, _ in devices]
                 await self.redecodes.forget_values(tenant, model, ids)
-                await self.devices.notes.erased(ids, content)
-        for document in await self.own.not_erased(tenant):
-            thing = self.own.thing(document)
+                await self.devices.reported_state.mark_erased(ids, content)
+        for document in await self.thing_store.list_unerased(tenant):
+            thing = self.thing_store.read_thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
                 await self._erase(tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects)
-            await self.own.erased(document)
+            await self.thing_store.mark_erased(document)
             yield
 
     async def _erase(

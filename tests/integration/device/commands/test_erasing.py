@@ -26,7 +26,7 @@ from services.device.telemetry.partitions import (
     history_key,
     partition_of,
 )
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.commands.test_replies import command, everything, state
 from tests.integration.device.telemetry.world import TSL, World
 
@@ -38,8 +38,8 @@ def eraser(world: World) -> WriteOnlyEraser:
     return WriteOnlyEraser(
         bus=world.bus,
         devices=world.first.devices,
-        own=world.first.things.own,
-        tsls=Tsls(world.database),
+        thing_store=world.first.things.store,
+        tsls=TslStore(world.database),
         partitions=Partitions(world.database),
         frames=FrameStore(world.mongo),
         latest=world.latest,

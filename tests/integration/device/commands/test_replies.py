@@ -449,7 +449,7 @@ async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_
     for one in (command(5), command(6, thing=8)):
         await world.write([one], created_entries(one))
     await CommandCanceller(world.commands, world.bus).end(
-        await world.first.devices.with_id(7), REMOVED
+        await world.first.devices.find_by_id(7), REMOVED
     )
     kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
     await js.delete_consumer(MQTT, "away")

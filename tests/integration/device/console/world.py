@@ -22,10 +22,14 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import wire_packages
 from services.device.commands.completion import CommandCanceller
-from services.device.members.device_keys import CredentialsOverRpc
+from services.device.members.device_keys import DeviceCredentialsClient
 from services.device.migrations import MIGRATIONS
 from services.device.process import wire_foundation
-from services.device.registry.devices.ownership import ApplicationsOverRpc, Leaving, Orphans
+from services.device.registry.devices.ownership import (
+    ApplicationsOverRpc,
+    DeviceRemover,
+    OrphanCleaner,
+)
 from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.products.rps import RpsStore
@@ -209,7 +213,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
     )
     products = ProductService(things.products, things.specifications)
     canceller = CommandCanceller(foundation.commands, bus)
-    leaving = Leaving(CredentialsOverRpc(clients.rpc), canceller)
+    remover = DeviceRemover(DeviceCredentialsClient(clients.rpc), canceller)
     applications = ApplicationsOverRpc(clients.rpc)
     devices = DeviceService(
         things.devices,
@@ -218,8 +222,8 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
         products,
         _NoProvisioning(),
         _NoKeys(),
-        leaving,
-        Orphans(things.devices, RpsStore(mongo, clients.limits), applications, leaving),
+        remover,
+        OrphanCleaner(things.devices, RpsStore(mongo, clients.limits), applications, remover),
     )
     await rpc.start()
     await auth_rpc.start()

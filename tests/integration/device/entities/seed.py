@@ -4,10 +4,10 @@ from typing import Any
 
 from libs.common.identity.grants import Grants
 from libs.common.things import thing_of
-from services.device.members.directory import Models
-from services.device.members.entity import Entity, of_device, of_thing
+from services.device.members.directory import ModelMembers
+from services.device.members.entity import Entity, thing_from_device, thing_from_document
 from services.device.things.model import device_of
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.console.world import World
 
 
@@ -113,12 +113,12 @@ async def everything(world: World, tenant: str = "default") -> list[Entity]:
     """Every entity of a tenant, the plain way."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
     devices = list(map(device_of, documents))
-    models = await Models(world.database, Tsls(world.database)).of(
+    models = await ModelMembers(world.database, TslStore(world.database)).find(
         tenant, [one.model_key for one in devices]
     )
-    things = [of_device(device, models[device.model_key]) for device in devices]
+    things = [thing_from_device(device, models[device.model_key]) for device in devices]
     things += [
-        of_thing(document)
+        thing_from_document(document)
         for document in await world.database["things"].find({"tenant": tenant}).to_list(None)
     ]
     return [Entity(thing, one) for thing in things for one in thing.members.members]

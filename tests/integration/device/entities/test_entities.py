@@ -180,20 +180,22 @@ async def test_latest_values_of_things_that_are_no_devices(world: World, ids: di
 async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
     """By its integration, its device, or itself; custom entities everybody; others are 404."""
     user = world.user(7)
-    of_device, custom = entity(ids, "c", WIFI), entity(ids, "k", 0)
-    await user.refused(403, "GET", f"/entity/{of_device}/{what}", code="forbidden_permission")
+    thing_from_device, custom = entity(ids, "c", WIFI), entity(ids, "k", 0)
+    await user.refused(
+        403, "GET", f"/entity/{thing_from_device}/{what}", code="forbidden_permission"
+    )
     await user.done("GET", f"/entity/{custom}/{what}")
     for kind, granted in (
         (ResourceType.INTEGRATION, "simulator"),
         (ResourceType.DEVICE, ids["c"]),
-        (ResourceType.ENTITY, of_device),
+        (ResourceType.ENTITY, thing_from_device),
     ):
         world.grants.take(7)
         world.grants.give(7, kind, granted)
-        await user.done("GET", f"/entity/{of_device}/{what}")
+        await user.done("GET", f"/entity/{thing_from_device}/{what}")
         for other in (entity(ids, "a", WIFI), entity(ids, "x", WIFI), "4711"):
             await user.refused(404, "GET", f"/entity/{other}/{what}", code="data_no_found")
-    await world.admin("other").refused(404, "GET", f"/entity/{of_device}/{what}")
+    await world.admin("other").refused(404, "GET", f"/entity/{thing_from_device}/{what}")
 
 
 async def test_the_value_of_what_a_user_does_not_see_is_empty(world: World, ids: dict[str, int]):

@@ -19,7 +19,7 @@ from services.device.telemetry.partitions import (
 )
 from services.device.telemetry.retention import Retention
 from services.device.things.product_store import ProductStore
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 from tests.limits import limits_of
 
@@ -46,14 +46,14 @@ def service_of(world: World, days: int = 30) -> HistoryService:
         world.first.devices,
         Partitions(world.mongo.direct),
         retention(world, days),
-        Tsls(world.database),
+        TslStore(world.database),
     )
     return HistoryService(store, days)
 
 
 def retention(world: World, days: int = 30) -> Retention:
     """How long history is kept, where `auth` says nothing of the tenant."""
-    products = ProductStore(world.mongo, world.first.devices, Tsls(world.database), limits_of())
+    products = ProductStore(world.mongo, world.first.devices, TslStore(world.database), limits_of())
     return Retention(products, limits_of(), days)
 
 

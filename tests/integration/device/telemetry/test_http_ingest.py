@@ -31,9 +31,9 @@ from services.device.commands.events import created_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.http_ingest import ROUTER, EdgeService
-from services.device.telemetry.http_presence import HttpPresence, Silence
+from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
 from services.device.telemetry.presence_store import PresenceStore
-from services.device.telemetry.quota import RefusalKeeper, Refusals
+from services.device.telemetry.quota import DeadMessageBuilder, DeadMessagePublisher
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import DURABLE, World, until
@@ -91,7 +91,7 @@ async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
     things = world.first.things
     states = PresenceStore(world.mongo, world.outbox, world.first.devices)
-    presence = HttpPresence(states, 60, Silence(products(world)))
+    presence = HttpPresence(states, 60, OfflineTimeouts(products(world)))
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
     edge = EdgeService(
@@ -99,7 +99,7 @@ async def device(world: World) -> AsyncIterator[Device]:
         things=things,
         presence=presence,
         meter=MessageMeter(limits := LimitsCache(RpcClient(world.bus), LIMITS)),
-        keeper=RefusalKeeper(world.bus, Refusals(limits)),
+        keeper=DeadMessagePublisher(world.bus, DeadMessageBuilder(limits)),
         retention_days=30,
     )
     private, public = generate_keys()

@@ -10,7 +10,7 @@ import bson
 import pytest
 
 from services.device.migrations import divide_values
-from services.device.telemetry.folded_values import INLINE, Rewritten, size_of
+from services.device.telemetry.folded_values import INLINE, RewrittenHistory, size_of
 from services.device.telemetry.latest_values import PARTS, LatestValues
 from tests.integration.device.telemetry.world import World
 
@@ -48,14 +48,14 @@ async def test_an_older_report_fills_in_and_never_overwrites(world: World):
 async def test_the_arrival_of_the_last_report_is_known(world: World):
     """However old what it reports is; a rebuild keeps it."""
     await world.latest.apply([(1, 100, {"a": 1}), (2, 100, {"a": 1})], {1: 130})
-    assert await world.latest.arrivals([1, 2, 3]) == {1: 130, 2: 100}
+    assert await world.latest.find_arrival_times([1, 2, 3]) == {1: 130, 2: 100}
     await world.latest.apply([(1, 50, {"a": 2, "b": 2})], {1: 170})
     await world.latest.apply([(1, 200, {"a": 3})], {1: 160})
-    assert await world.latest.arrivals([1]) == {1: 170}
-    await world.latest.rebuild({1: Rewritten(_nothing, {50}, None)})
-    assert await world.latest.arrivals([1]) == {1: 170}
+    assert await world.latest.find_arrival_times([1]) == {1: 170}
+    await world.latest.rebuild({1: RewrittenHistory(_nothing, {50}, None)})
+    assert await world.latest.find_arrival_times([1]) == {1: 170}
     await world.database["latest"].update_one({"_id": 2}, {"$unset": {"a": ""}})
-    assert await world.latest.arrivals([2]) == {2: 100}
+    assert await world.latest.find_arrival_times([2]) == {2: 100}
 
 
 async def _nothing(_: int | None) -> AsyncIterator[Sequence[Reported]]:
@@ -133,8 +133,8 @@ async def test_a_report_costs_what_it_has(world: World, late: bool):
     assert await world.latest_of(1) == wanted
     document = await world.database["latest"].find_one({"_id": 1})
     assert len(bson.encode(document)) < INLINE
-    assert (document["t"], await world.latest.times([1])) == (40, {1: 40})
-    found = await world.latest.some([1], ["k0", "k2", "m1", "t", "none"])
+    assert (document["t"], await world.latest.find_report_times([1])) == (40, {1: 40})
+    found = await world.latest.find_with_times([1], ["k0", "k2", "m1", "t", "none"])
     assert found == {
         1: {"k0": ("short", 20), "k2": (LONG, 10), "m1": (SHORT + "new", 30), "t": (3, 40)}
     }
@@ -160,9 +160,9 @@ async def test_values_of_a_thing_have_a_limit(world: World):
     values = {f"k{number}": LONG for number in range(21)} | {"s": {"a": 1, "b": LONG[:8000]}}
     await world.latest.apply([(1, 10, {key: values[key]}) for key in values])
     more = {"k0": LONG, "k1": LONG + "x", "s": {"a": 22}, "new": "z"}
-    assert await world.latest.beyond([(1, 20, more)]) == {1: {"k1", "new"}}
-    assert await world.latest.beyond([(1, 20, more | {"k2": ""})]) == {}
-    assert await world.latest.beyond([(2, 20, more), (3, 20, values)]) == {3: {"k20"}}
+    assert await world.latest.find_oversized([(1, 20, more)]) == {1: {"k1", "new"}}
+    assert await world.latest.find_oversized([(1, 20, more | {"k2": ""})]) == {}
+    assert await world.latest.find_oversized([(2, 20, more), (3, 20, values)]) == {3: {"k20"}}
 
 
 async def test_values_of_before_are_divided(world: World):
@@ -184,7 +184,7 @@ async def test_values_of_before_are_divided(world: World):
         (1, 12),
         (None, 12),
     ]
-    assert await world.latest.beyond([(0, 20, {"k1": LONG, "z": LONG})]) == {0: {"z"}}
+    assert await world.latest.find_oversized([(0, 20, {"k1": LONG, "z": LONG})]) == {0: {"z"}}
     await world.latest.delete_thing_data(1)
     await world.latest.apply([(0, 20, {"k1": "less"})])
     assert (await world.latest_of(0), await world.latest_of(1)) == (large | {"k1": "less"}, {})
@@ -216,7 +216,7 @@ async def test_values_are_made_anew_while_reports_come(world: World, known: dict
         yield [(thing, 10, {"a": "right"})]
 
     await world.latest.rebuild(
-        {thing: Rewritten(partial(read, thing), {10}, {"a"}) for thing in (1, 2)}
+        {thing: RewrittenHistory(partial(read, thing), {10}, {"a"}) for thing in (1, 2)}
     )
     assert await world.latest_of(1) == {"a": "right", "c": "new"}
     assert await world.latest_of(2) == {"a": "right"}
@@ -231,7 +231,7 @@ async def test_large_values_are_made_anew(world: World):
     async def read(thing: int, _: int | None) -> AsyncIterator[Sequence[Reported]]:
         yield [(thing, 10, many | {"a": LONG + "new", "c": 2})]
 
-    things = {thing: Rewritten(partial(read, thing), {10}, {"a"}) for thing in (1, 2, 3)}
+    things = {thing: RewrittenHistory(partial(read, thing), {10}, {"a"}) for thing in (1, 2, 3)}
     await world.latest.rebuild(things)
     for thing in things:
         assert await world.latest_of(thing) == many | {"a": LONG + "new", "c": 2}

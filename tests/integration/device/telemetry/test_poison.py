@@ -216,5 +216,5 @@ async def test_who_is_judged_differently_when_delivered_again_counts_once(
 async def sorted_by(world: World, messages: list[Any]) -> tuple[list[Any], Batch]:
     """Uplinks and batch of messages, as ingest makes them."""
     uplinks = [read_uplink(message) for message in messages]
-    things = await world.first.things.by_sn({uplink.sn for uplink in uplinks})
+    things = await world.first.things.find_by_sn({uplink.sn for uplink in uplinks})
     return uplinks, sort_batch(uplinks, things, RETENTION_MS)

@@ -16,7 +16,7 @@ from libs.common.store.mongo import StoreError, StoreUnavailable
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import presence_watch as watches
 from services.device.telemetry import system_account
-from services.device.telemetry.http_presence import HttpPresence, Silence
+from services.device.telemetry.http_presence import HttpPresence, OfflineTimeouts
 from services.device.telemetry.presence_store import PresenceStore
 from services.device.telemetry.presence_watch import PresenceWatch
 from services.device.telemetry.system_account import Page, User
@@ -188,7 +188,7 @@ async def test_who_was_online_before_there_were_connections_is_looked_for(world:
 
 
 async def things(world: World, *ids: int) -> list[Thing]:
-    found = await world.first.things.by_sn([await world.add(one) for one in ids])
+    found = await world.first.things.find_by_sn([await world.add(one) for one in ids])
     return list(found.values())
 
 
@@ -233,7 +233,7 @@ async def waiting_for(notes: Notes, device_id: int) -> bool:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    monkeypatch.setattr("services.device.telemetry.http_presence.AGAIN", 0.01)
+    monkeypatch.setattr("services.device.telemetry.http_presence.RETRY_DELAY", 0.01)
     return Notes()
 
 
@@ -242,7 +242,7 @@ async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     (thing,) = await things(world, 1)
     presence = HttpPresence(notes, 60, Usual())
     for _ in range(5):
-        await presence.heard(thing)
+        await presence.record_contact(thing)
     assert notes.heard_of == [1]
 
 
@@ -262,11 +262,11 @@ async def test_devices_that_speak_together_are_noted_together(world: World):
     store.ids = []
     some = await things(world, 1, 2, 3)
     presence = HttpPresence(store, 60, Usual())
-    await presence.heard_all(some[:2])
+    await presence.record_contacts(some[:2])
     before = datetime.now(UTC).replace(microsecond=0)
     again = HttpPresence(store, 60, Usual())
     for _ in range(2):
-        await again.heard_all(some)
+        await again.record_contacts(some)
     assert store.ids == []
     said = [body["device"]["deviceId"] for _, body in await world.said()]
     assert sorted(said) == [1, 2, 3]
@@ -278,7 +278,7 @@ async def test_devices_that_speak_together_are_noted_together(world: World):
 class OneLocked(ByThemselves):
     """Cannot write devices together: the record of one of them is locked."""
 
-    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
         raise StoreError
 
 
@@ -287,7 +287,7 @@ async def test_a_record_that_is_locked_holds_up_no_other_device(world: World):
     store = OneLocked(world.mongo, world.outbox, world.first.devices)
     store.ids = []
     presence = HttpPresence(store, 60, Usual())
-    await presence.heard_all(await things(world, 1, 2))
+    await presence.record_contacts(await things(world, 1, 2))
 
     async def noted() -> bool:
         query = {"connectStatus": "ONLINE", "httpUntil": {"$exists": True}}
@@ -306,9 +306,9 @@ async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
     for minutes, seconds in ((None, 60.0), (1000, 60_000.0), (2, 120.0)):
         fields = {"deviceOfflineTimeout": minutes}
         await world.database["products"].update_one({"_id": key}, {"$set": fields}, upsert=True)
-        presence = HttpPresence(store, 60, Silence(products(world)))
+        presence = HttpPresence(store, 60, OfflineTimeouts(products(world)))
         before = datetime.now(UTC).replace(microsecond=0)
-        await presence.heard(thing)
+        await presence.record_contact(thing)
 
         async def noted(seconds: float = seconds, before: datetime = before) -> bool:
             record = await world.database["devices"].find_one({"_id": 1})
@@ -327,12 +327,12 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
-    monkeypatch.setattr("services.device.telemetry.http_presence.PATIENCE", 0.01)
+    monkeypatch.setattr("services.device.telemetry.http_presence.MAX_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
     for one in (locked, free):
-        await presence.heard(one)
+        await presence.record_contact(one)
     assert notes.heard_of == [2]
     notes.locked.clear()
     await until(partial(noted, notes, [2, 1]))
@@ -343,7 +343,7 @@ async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: N
     presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 3
-    await presence.heard(thing)
+    await presence.record_contact(thing)
     assert notes.heard_of == [1]
 
 
@@ -353,7 +353,7 @@ async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: Wor
     (thing,) = await things(world, 1)
     notes.faults.append(KeyError("sn"))
     for _ in range(3):
-        await presence.heard(thing)
+        await presence.record_contact(thing)
     assert notes.heard_of == [1]
 
 
@@ -362,10 +362,10 @@ async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes
     presence = HttpPresence(notes, 0.05, Usual())
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 10_000
-    await presence.heard(thing)
+    await presence.record_contact(thing)
 
     async def given_up() -> bool:
-        return not presence._noting._running
+        return not presence._tasks._running
 
     await until(given_up)
     assert notes.faults != []
@@ -377,10 +377,10 @@ async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: N
     presence = HttpPresence(notes, 60, Usual())
     (thing,) = await things(world, 1)
     notes.locked.add(thing.id)
-    first = asyncio.ensure_future(presence.heard(thing))
+    first = asyncio.ensure_future(presence.record_contact(thing))
     await until(partial(waiting_for, notes, 1))
     second = soon(60)
-    await presence.heard(thing)
+    await presence.record_contact(thing)
     notes.locked.clear()
     await first
     await until(partial(noted, notes, [1, 1]))
@@ -391,12 +391,12 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """A note that fails leaves its place to the next."""
-    monkeypatch.setattr("services.device.telemetry.http_presence.PATIENCE", 0.01)
+    monkeypatch.setattr("services.device.telemetry.http_presence.MAX_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}
     for one in several:
-        await presence.heard(one)
+        await presence.record_contact(one)
     await until(partial(noted, notes, [60]))
     await presence.stop()
 

@@ -22,10 +22,10 @@ from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeJob, RedecodeStore
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import Redecode
-from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import KEY, Partitions
-from services.device.things.product_store import identity_of
+from services.device.things.product_store import product_id
 from tests.integration.device.telemetry.test_frames import SCRIPT, hear, put_codec
 from tests.integration.device.telemetry.world import RETENTION_MS, TSL, World, _property
 
@@ -55,14 +55,14 @@ def worker(world: World) -> RedecodeWorker:
         devices=world.first.devices,
         things=world.first.things,
         latest=LatestValues(world.mongo.direct),
-        facts=Facts(world.first.devices, world.latest, world.first.products),
+        device_fields=DeviceFieldUpdater(world.first.devices, world.latest, world.first.products),
         partitions=Partitions(world.mongo.direct),
         settled_ms=0,
     )
 
 
 async def begin(world: World, version: str, **more: Any) -> None:
-    identity = dict(identity_of("default", "m"))
+    identity = dict(product_id("default", "m"))
     now = now_ms()
     job = RedecodeJob(
         identity=identity, state="RUNNING", version=version, started=now, end=now, **more
@@ -183,7 +183,7 @@ async def test_redecodings_of_one_tenant_do_not_delay_those_of_others(world: Wor
     right, now = await put_codec(world), now_ms()
     store = RedecodeStore(world.database)
     for number in range(12):
-        identity = dict(identity_of("noisy", f"m{number}"))
+        identity = dict(product_id("noisy", f"m{number}"))
         job = RedecodeJob(identity=identity, state="RUNNING", version=right, started=now, end=now)
         assert await store.begin(job)
     await begin(world, right, total=1)
@@ -403,7 +403,7 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
     await world.add(1)
     await begin(world, await put_codec(world), total=1)
     other = RedecodeJob(
-        identity=dict(identity_of("other", "m")), state="RUNNING", version="", started=0, end=0
+        identity=dict(product_id("other", "m")), state="RUNNING", version="", started=0, end=0
     )
     one = worker(world)
     assert await one.store.begin(other)

@@ -12,7 +12,7 @@ from services.device.registry.products.service import ProductService
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
 from services.device.things.product_model import PutProduct
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import DURABLE, World
 
 
@@ -207,7 +207,7 @@ async def test_a_clock_that_is_ahead_holds_back_nothing(world: World, together: 
     device = await world.database["devices"].find_one({"_id": 7})
     assert device["electricity"] == 2
     assert device["lastUpdateTime"] < ahead - 60_000
-    assert (await world.latest.times([7]))[7] < ahead - 60_000
+    assert (await world.latest.find_report_times([7]))[7] < ahead - 60_000
     assert [KEY.unpack(row["_id"])[1] for row in await world.stored()][-1] == ahead
 
 
@@ -220,7 +220,7 @@ async def test_history_knows_when_a_report_arrived(world: World):
     late, punctual = await world.stored()
     assert 3_600_000 <= late["d"] < 3_660_000
     assert "d" not in punctual
-    assert (await world.latest.arrivals([7]))[7] >= now
+    assert (await world.latest.find_arrival_times([7]))[7] >= now
 
 
 async def test_what_was_measured_for_another_owner_is_no_latest_value(world: World):
@@ -262,8 +262,8 @@ async def test_the_place_follows_the_property_that_the_product_names(world: Worl
     ]
     owner = Principal(Kind.APPLICATION, "default", "1")
     product = PutProduct(name="t", tsl={"properties": properties}, location_property="gps")
-    facts = world.first.ingest.facts
-    await ProductService(facts._products, Tsls(world.database)).put(owner, "tracker", product)
+    facts = world.first.ingest.device_fields
+    await ProductService(facts._products, TslStore(world.database)).put(owner, "tracker", product)
     facts._read = 0.0
     sn, ts = await world.add(7, "tracker"), now_ms()
     await world.say(sn, {"ts": ts, "properties": {"gps": {"latitude": 52.5, "longitude": 13.4}}})

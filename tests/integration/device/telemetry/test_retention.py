@@ -19,10 +19,10 @@ from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
 from services.device.telemetry.ledger import PAST, Totals
 from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_of
-from services.device.telemetry.retention import HistoryRows, Retention, Sweeps
-from services.device.things.deleted_things import RemovedThings
+from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
+from services.device.things.deleted_things import DeletedThings
 from services.device.things.product_store import ProductStore
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 from tests.limits import limits_of
 
@@ -37,20 +37,22 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def products(world: World) -> ProductStore:
-    return ProductStore(world.mongo, world.first.devices, Tsls(world.database), limits_of())
+    return ProductStore(world.mongo, world.first.devices, TslStore(world.database), limits_of())
 
 
 def retention(world: World, tenant_days: int = 20_000) -> Retention:
     return Retention(products(world), limits_of(history_days=tenant_days), 30)
 
 
-def rows(world: World, most: int = 1000) -> HistoryRows:
+def rows(world: World, most: int = 1000) -> HistoryRowLimits:
     return rows_of(world, limits_of(history_rows=most))
 
 
-def rows_of(world: World, limits: LimitsCache) -> HistoryRows:
-    own = world.first.things.own
-    return HistoryRows(world.first.devices.lists, own, Partitions(world.database), limits, 30)
+def rows_of(world: World, limits: LimitsCache) -> HistoryRowLimits:
+    own = world.first.things.store
+    return HistoryRowLimits(
+        world.first.devices.queries, own, Partitions(world.database), limits, 30
+    )
 
 
 @asynccontextmanager
@@ -67,12 +69,12 @@ async def answering(bus: Bus, limits: dict[str, Limits]) -> AsyncIterator[None]:
     await rpc.stop()
 
 
-def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
+def sweeps_of(world: World, kept: Retention, most: HistoryRowLimits) -> RetentionSweeper:
     """The job with what it asks."""
-    return Sweeps(
-        devices=world.first.devices.lists,
-        own=world.first.things.own,
-        gone=RemovedThings(world.database),
+    return RetentionSweeper(
+        devices=world.first.devices.queries,
+        thing_store=world.first.things.store,
+        gone=DeletedThings(world.database),
         partitions=Partitions(world.database),
         events=world.database["device_events"],
         ledger=world.first.ledger,
@@ -84,12 +86,12 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     )
 
 
-async def sweep_by(job: Sweeps) -> None:
+async def sweep_by(job: RetentionSweeper) -> None:
     await job.once()
     await shorten(job)
 
 
-async def shorten(job: Sweeps) -> None:
+async def shorten(job: RetentionSweeper) -> None:
     for tenant in await job.tenants():
         async for _ in job.shorter(tenant):
             pass
@@ -130,7 +132,7 @@ async def read(world: World, device: int, days: int = 20_000) -> list[int]:
             world.first.devices,
             Partitions(world.mongo.direct),
             retention(world, days),
-            Tsls(world.database),
+            TslStore(world.database),
         ),
         30,
     )

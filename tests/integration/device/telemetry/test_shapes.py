@@ -7,10 +7,10 @@ from bson import BSON
 
 from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC
-from services.device.members.directory import Models
+from services.device.members.directory import ModelMembers
 from services.device.members.shapes import ShapeStore
 from services.device.things.model import device_of
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 
 
@@ -18,7 +18,9 @@ async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     """Number and type of each path of a device."""
     device = await world.database["devices"].find_one({"_id": number})
     model = device_of(device).model_key
-    members = (await Models(world.database, Tsls(world.database)).of("default", [model]))[model]
+    members = (
+        await ModelMembers(world.database, TslStore(world.database)).find("default", [model])
+    )[model]
     return {one.path: (one.number, one.value_type) for one in members.members}
 
 

@@ -38,20 +38,20 @@ from services.device.lorawan.codec_cache import CodecCache
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_store import FrameStore
-from services.device.members.shapes import ShapeKeeper, ShapeStore
+from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry.batch_store import SEEN, ReportStore
-from services.device.telemetry.device_facts import Facts
+from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ledger import Ledger, Totals
 from services.device.telemetry.partitions import DAY_MS, Partitions
-from services.device.telemetry.quota import Quota, Refusals
+from services.device.telemetry.quota import DeadMessageBuilder, Quota
 from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.product_store import ProductStore
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -139,7 +139,7 @@ class World:
         known = LimitsCache(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
-        tsls = Tsls(self.database)
+        tsls = TslStore(self.database)
         things = ThingDirectory(self.database, devices, tsls)
         products = ProductStore(self.mongo, devices, tsls, known)
         frames = CodecFrameDecoder(
@@ -168,12 +168,12 @@ class World:
             things=things,
             store=store,
             latest=self.latest,
-            facts=Facts(devices, self.latest, products),
-            shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
+            device_fields=DeviceFieldUpdater(devices, self.latest, products),
+            shapes=ShapeUpdater(ShapeStore(self.database), devices, known),
             commands=commands,
             alarms=alarms,
             quota=Quota(known, rpc),
-            refusals=Refusals(known),
+            refusals=DeadMessageBuilder(known),
             frames=frames,
             retention_ms=RETENTION_MS,
         )
@@ -232,7 +232,7 @@ class World:
 
     async def latest_of(self, number: int) -> dict[str, Any]:
         """The latest values of one device."""
-        return (await self.latest.of([number])).get(number, {})
+        return (await self.latest.find_values([number])).get(number, {})
 
     async def waiting(self) -> int:
         """How many messages `UPLINK` still holds, once acknowledgements have arrived."""

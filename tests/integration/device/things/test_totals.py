@@ -1,4 +1,4 @@
-"""Totals of searches: exact when small, lately counted when large."""
+"""CachedCounter of searches: exact when small, lately counted when large."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from libs.common.store.mongo import Mongo
 from services.device.things import device_search as counting
-from services.device.things.device_search import Totals
+from services.device.things.device_search import CachedCounter
 from tests.integration.device.telemetry.world import until
 from tests.servers import Servers
 
@@ -24,60 +24,60 @@ async def mongo(servers: Servers, emptied: Callable[[str], str]) -> AsyncIterato
 
 
 @pytest.fixture
-def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> Totals[int]:
+def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> CachedCounter[int]:
     monkeypatch.setattr(counting, "EXACT", 3)
     devices = mongo.database["devices"]
-    return Totals(devices, devices.count_documents, int, kept=10)
+    return CachedCounter(devices, devices.count_documents, int, kept=10)
 
 
 async def add(mongo: Mongo, number: int) -> None:
     await mongo.database["devices"].insert_many([{"tenant": "t"} for _ in range(number)])
 
 
-async def is_told(totals: Totals[int], number: int) -> bool:
-    return await totals.of(MINE) == number
+async def is_told(totals: CachedCounter[int], number: int) -> bool:
+    return await totals.count(MINE) == number
 
 
-async def test_a_small_total_is_exact(mongo: Mongo, totals: Totals[int]):
+async def test_a_small_total_is_exact(mongo: Mongo, totals: CachedCounter[int]):
     """Whatever was counted before."""
-    assert await totals.of(MINE) == 0
+    assert await totals.count(MINE) == 0
     await add(mongo, 2)
-    assert await totals.of(MINE) == 2
+    assert await totals.count(MINE) == 2
 
 
 async def test_a_large_total_is_told_as_it_was_and_counted_beside(
-    mongo: Mongo, totals: Totals[int], monkeypatch: pytest.MonkeyPatch
+    mongo: Mongo, totals: CachedCounter[int], monkeypatch: pytest.MonkeyPatch
 ):
     """Nobody waits for it; the next one is told the new one."""
     await add(mongo, 5)
-    assert await totals.of(MINE) == 5
+    assert await totals.count(MINE) == 5
     await add(mongo, 5)
-    assert await totals.of(MINE) == 5
+    assert await totals.count(MINE) == 5
     monkeypatch.setattr(counting, "FRESH", 0.0)
-    assert await totals.of(MINE) == 5
+    assert await totals.count(MINE) == 5
     await until(partial(is_told, totals, 10))
 
 
 async def test_a_total_that_is_too_old_is_waited_for(
-    mongo: Mongo, totals: Totals[int], monkeypatch: pytest.MonkeyPatch
+    mongo: Mongo, totals: CachedCounter[int], monkeypatch: pytest.MonkeyPatch
 ):
     """And totals of different searches are told apart."""
     await add(mongo, 5)
-    assert await totals.of(MINE) == 5
+    assert await totals.count(MINE) == 5
     await add(mongo, 5)
     monkeypatch.setattr(counting, "OLDEST", 0.0)
-    assert await totals.of(MINE) == 10
+    assert await totals.count(MINE) == 10
     other: dict[str, Any] = {"tenant": "other"}
-    assert await totals.of(other) == 0
+    assert await totals.count(other) == 0
 
 
 async def test_a_total_is_counted_anew_for_whom_the_last_one_was_wrong(
-    mongo: Mongo, totals: Totals[int]
+    mongo: Mongo, totals: CachedCounter[int]
 ):
     """And others are told the new one, also when it is small now."""
     await add(mongo, 5)
-    assert await totals.of(MINE) == 5
+    assert await totals.count(MINE) == 5
     await mongo.database["devices"].delete_many({})
-    assert await totals.of(MINE) == 5
-    assert await totals.of(MINE, anew=True) == 0
-    assert await totals.of(MINE) == 0
+    assert await totals.count(MINE) == 5
+    assert await totals.count(MINE, fresh=True) == 0
+    assert await totals.count(MINE) == 0

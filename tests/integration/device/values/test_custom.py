@@ -275,7 +275,7 @@ async def test_only_custom_entities_are_deleted(world: World):
     await world.admin().done("POST", "/entity/delete", {"entity_ids": ids})
     await world.admin().refused(404, "GET", f"/entity/{child['id']}/meta")
     assert world.grants.held(7) == set()
-    assert await world.foundation.values.of([int(made["id"]) // 8192]) == {}
+    assert await world.foundation.values.find_values([int(made["id"]) // 8192]) == {}
     assert await world.device("C-1") is not None
     await world.admin().refused(400, "POST", UPDATE, {"exchange": {child["key"]: 1}})
     again = await world.admin().done("POST", "/entity", body("gone"))

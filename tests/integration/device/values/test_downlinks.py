@@ -59,7 +59,7 @@ async def test_a_property_is_encoded_sent_and_confirmed(world: World, server: Se
     for _ in range(2):
         await server.tell("D-1", asked.id, "ACKNOWLEDGED")
     await ended(world, device, "SUCCESS")
-    assert (await world.foundation.values.of([device]))[device] == {"interval": 300}
+    assert (await world.foundation.values.find_values([device]))[device] == {"interval": 300}
     last = await world.clients.bus.js.get_last_msg(
         EVENTS, f"event.default.device.{device}.reported"
     )
@@ -103,14 +103,14 @@ async def test_an_uplink_that_shows_the_value_confirms(world: World, server: Ser
     """Also over several uplinks; one from before the command confirms nothing."""
     device = await server.add("D-4")
     await server.hear("D-4", b"\x03\x00\x09")
-    await world.until(lambda: world.foundation.values.of([device]))
+    await world.until(lambda: world.foundation.values.find_values([device]))
     made = await write(world, device, interval=9)
     await server.asked("D-4")
     await server.hear("D-4", b"\x03\x00\x09", ts=made["created_at"] - 10)
     await server.hear("D-4", b"\x03\x00\x08")
 
     async def heard() -> bool:
-        return (await world.foundation.values.of([device]))[device].get("interval") == 8
+        return (await world.foundation.values.find_values([device]))[device].get("interval") == 8
 
     await world.until(heard)
     assert (await command(world, device))["status"] == "PENDING"
@@ -140,7 +140,7 @@ async def test_what_is_too_long_for_the_data_rate_is_split(world: World, server:
 
 
 async def _heard(world: World, device: int) -> bool:
-    return "temperature" in (await world.foundation.values.of([device]))[device]
+    return "temperature" in (await world.foundation.values.find_values([device]))[device]
 
 
 async def test_what_the_codec_refuses_fails_with_its_reason(world: World, server: Server):

@@ -155,7 +155,7 @@ async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
         assert [f"{key}.on"] == await write(world, {f"{key}.on": True}, hops=2)
 
         async def confirmed() -> bool:
-            return bool(await world.foundation.values.of([thing]))
+            return bool(await world.foundation.values.find_values([thing]))
 
         await world.until(confirmed)
 

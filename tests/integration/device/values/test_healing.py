@@ -219,7 +219,7 @@ async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
         ]
         assert rows == expected
         assert len(server.queued[sensor.eui]) == 2
-        (latest,) = (await world.foundation.values.entries([sensor.device])).values()
+        (latest,) = (await world.foundation.values.find_entries([sensor.device])).values()
         assert latest[sensor.key]["t"] >= began - 1000 > times[-2] * 1000
     shown = await page(world, sensors[0].device)
     assert [(one["state"], one["missing"], one["found"]) for one in shown] == [

@@ -429,7 +429,7 @@ async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
         coded_life=60,
     )
     who = Principal(Kind.USER, "default", "1")
-    known = (await world.foundation.things.directory.by_sn(["H-10"]))["H-10"]
+    known = (await world.foundation.things.directory.find_by_sn(["H-10"]))["H-10"]
     drafts = [commands.check_call(known, "mute", {}), commands.check_call(known, "ring", None)]
     await commands.issue(who, drafts)
 

@@ -24,7 +24,7 @@ def things(world: World, integration: str = "lamps") -> IntegrationThings:
 async def latest(world: World, sn: str) -> dict[str, Any]:
     """The latest values of a device."""
     device = await world.device(sn)
-    return (await world.foundation.values.of([device["_id"]])).get(device["_id"], {})
+    return (await world.foundation.values.find_values([device["_id"]])).get(device["_id"], {})
 
 
 async def test_a_device_reports_through_its_integration(world: World, lamps: Lamps):

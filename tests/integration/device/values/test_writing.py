@@ -22,7 +22,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import COMMANDERS, Function
 from libs.common.integrations import IntegrationThings
-from services.device.things.device_queries import DeviceLists
+from services.device.things.device_queries import DeviceQueries
 from services.device.things.device_store import DeviceStore
 from tests.integration.device.values.test_adding import lamp as lamp_body
 from tests.integration.device.values.world import LAMP, Lamps, World
@@ -54,7 +54,7 @@ async def test_a_device_is_told_what_to_take_on(world: World):
         assert await world.admin().done("POST", UPDATE, {"exchange": exchange}) is None
 
         async def taken() -> bool:
-            return bool(await world.foundation.values.of([thing]))
+            return bool(await world.foundation.values.find_values([thing]))
 
         await world.until(taken)
     assert heard[0]["kind"] == "SET_PROPERTIES"
@@ -248,8 +248,8 @@ async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: An
     await world.admin().done("POST", "/device", lamp_body("W-12"))
     read: list[str] = []
     readers = {
-        **dict.fromkeys(("with_identifiers", "with_id", "find", "find_all"), DeviceStore),
-        **dict.fromkeys(("listed", "listed_with"), DeviceLists),
+        **dict.fromkeys(("find_by_identifiers", "find_by_id", "find", "find_all"), DeviceStore),
+        **dict.fromkeys(("listed", "list_by_identifiers"), DeviceQueries),
     }
     for name, reader in readers.items():
         plain = getattr(reader, name)
@@ -266,7 +266,7 @@ async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: An
         return any(isinstance(one, DeviceCommand) for one in lamps.asked)
 
     await world.until(carried)
-    assert read == ["with_identifiers"]
+    assert read == ["find_by_identifiers"]
 
 
 async def test_a_command_waits_for_its_integration(world: World):

@@ -43,7 +43,7 @@ class Fake:
     async def end(self, *_: Any, **__: Any) -> None:
         """Nothing ends."""
 
-    async def arrivals(self, _: list[int]) -> dict[int, int]:
+    async def find_arrival_times(self, _: list[int]) -> dict[int, int]:
         return {}
 
     async def postpone(self, _: list[Any]) -> None:

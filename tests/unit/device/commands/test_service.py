@@ -44,19 +44,21 @@ class World:
     number: int = 100
     in_turn: list[int] = field(default_factory=list)
 
-    async def of(self, ids: Sequence[int], session: Any = None) -> dict[int, dict[str, Any]]:
+    async def find_values(
+        self, ids: Sequence[int], session: Any = None
+    ) -> dict[int, dict[str, Any]]:
         """Latest values of things."""
         self.looks.append(list(ids))
         return {one: dict(self.latest) for one in ids}
 
-    async def visible(self, principal: Principal, device_id: int) -> Thing:
+    async def get_thing(self, principal: Principal, device_id: int) -> Thing:
         """The thing of an id."""
-        found = await self.all_visible(principal, [device_id])
+        found = await self.find_all_visible(principal, [device_id])
         if not found:
             raise device_not_found(device_id)
         return found[device_id]
 
-    async def all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
+    async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
         self.reads.append(len(ids))
         return {one.id: one for one in [self.mine, *self.others] if one.id in ids}
 

@@ -60,17 +60,17 @@ class FakeStore:
         )
 
     async def count_models(
-        self, tenant: str, conditions: Sequence[Condition], *, anew: bool
+        self, tenant: str, conditions: Sequence[Condition], *, fresh: bool
     ) -> dict[ModelKey, int]:
-        if self.lately and not anew:
+        if self.lately and not fresh:
             return self.lately
         share = DEVICES // len(self.models)
         return {ModelKey(one, "v1"): share for one in self.models}
 
-    async def integrations(self, tenant: str) -> list[str]:
+    async def list_integrations(self, tenant: str) -> list[str]:
         return ["direct"]
 
-    async def walk(
+    async def iterate(
         self, tenant: str, conditions: Any, order: Any, *, skip: int, **_: Any
     ) -> AsyncGenerator[ListedDevice, None]:
         self.walks.append(Walk(skip))
@@ -80,23 +80,23 @@ class FakeStore:
 
 
 class FakeModels:
-    async def of(self, tenant: str, keys: Any) -> dict[ModelKey, MemberSet]:
+    async def find(self, tenant: str, keys: Any) -> dict[ModelKey, MemberSet]:
         return {key: model(SIZES[key.model]) for key in keys}
 
 
 class NoEntities:
-    async def by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
+    async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         return {}
 
-    async def things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
+    async def find_things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
         return {}
 
-    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
+    async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
         return []
 
 
 class NothingNew:
-    async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+    async def ensure_all(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         pass
 
 

@@ -38,10 +38,10 @@ class Bus:
     async def publish(self, messages: list[OutgoingMessage]) -> None:
         self.published += messages
 
-    async def heard_all(self, things: Any) -> None:
+    async def record_contacts(self, things: Any) -> None:
         self.heard += [one.sn for one in things]
 
-    async def by_sn(self, sns: set[str], life: float) -> dict[str, Thing]:
+    async def find_by_sn(self, sns: set[str], life: float) -> dict[str, Thing]:
         self.lives.append(life)
         return {sn: SENSOR for sn in sns if sn == "F-1"}
 
@@ -104,8 +104,8 @@ async def test_ingest_refuses_a_frame_of_a_device_that_has_changed_hands(
         message = Msg(None, subject=sent.subject, reply=reply, data=sent.payload, headers=headers)  # type: ignore[arg-type]
         batch = sort_batch([read_uplink(message)], {"F-1": new}, 10**15)
         if taken or headers is None:
-            assert [one for _, one in batch.unread] == [new]
+            assert [one for _, one in batch.undecoded] == [new]
         else:
             assert [(one.reason, one.thing) for one in batch.refused] == [
-                ("the device has another owner now", None)
+                ("the device has a new owner", None)
             ]

@@ -2,10 +2,10 @@
 
 from libs.common.things import LAST_DECLARED, LAST_MEMBER
 from services.device.members.entity import (
-    COMMON,
+    COMMON_MEMBERS,
     MOST_PROPERTIES,
     MOST_SERVICES,
-    important,
+    important_members,
 )
 from services.device.members.members import Member, MemberSet
 
@@ -18,8 +18,8 @@ def member(number: int, path: str, **given: object) -> Member:
 
 def test_numbers_are_kept_apart():
     """They are those that no member of a TSL gets, and stay what they are."""
-    assert all(LAST_DECLARED < number <= LAST_MEMBER for number in COMMON.by_number)
-    assert {one.path: LAST_MEMBER - one.number for one in COMMON.members} == {
+    assert all(LAST_DECLARED < number <= LAST_MEMBER for number in COMMON_MEMBERS.by_number)
+    assert {one.path: LAST_MEMBER - one.number for one in COMMON_MEMBERS.members} == {
         "@status": 0,
         "@location": 1,
         "@location.@latitude": 2,
@@ -30,12 +30,12 @@ def test_numbers_are_kept_apart():
         "@alarm.@alarm_time": 7,
         "@alarm.@alarm_content": 8,
     }
-    assert {one.access_mod for one in COMMON.members} == {"R"}
+    assert {one.access_mod for one in COMMON_MEMBERS.members} == {"R"}
 
 
 def test_important_members():
     """Values that can be read and services, in the order of the TSL, each with its place."""
-    found = important(
+    found = important_members(
         MemberSet(
             [
                 member(1, "z", attribute={"unit": "m"}),
@@ -61,4 +61,4 @@ def test_important_members_are_few():
     services = {"type": "SERVICE", "value_type": "OBJECT"}
     many = [member(at, f"p{at}") for at in range(1, 50)]
     many += [member(at, f"s{at}", **services) for at in range(50, 99)]
-    assert len(important(MemberSet(many))) == MOST_PROPERTIES + MOST_SERVICES
+    assert len(important_members(MemberSet(many))) == MOST_PROPERTIES + MOST_SERVICES

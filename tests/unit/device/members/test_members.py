@@ -8,15 +8,15 @@ from libs.common.tsl import parse_document
 from services.device.members.members import (
     Member,
     MemberSet,
-    marks_of,
     members_of,
+    number_keys,
     shown_value,
 )
 
 
 def members(**document: Any) -> MemberSet:
     parsed = parse_document({"version": "v1", **document})
-    marks = marks_of(parsed)
+    marks = number_keys(parsed)
     assert len(set(marks)) == len(marks)
     return members_of(parsed, {mark: number for number, mark in enumerate(marks, 1)})
 
@@ -122,8 +122,8 @@ def test_one_id_for_three_things():
         "door@service.angle": "SERVICE",
     }
     alone = members(events=three["events"])
-    assert [one.mark for one in alone.members] == ["EVENT:door", "EVENT:door.angle"]
-    assert {one.mark for one in alone.members} < {one.mark for one in found.members}
+    assert [one.number_key for one in alone.members] == ["EVENT:door", "EVENT:door.angle"]
+    assert {one.number_key for one in alone.members} < {one.number_key for one in found.members}
 
 
 def test_a_member_without_a_number_is_left_out():

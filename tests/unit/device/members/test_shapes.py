@@ -6,15 +6,15 @@ from libs.common.things import LAST_DECLARED
 from services.device.members.shapes import (
     LONGEST_PATH,
     Shape,
-    grown,
-    hash_of,
+    extend_shape,
     members_of_shape,
     reported_types,
+    shape_id,
 )
 
 
 def of(**properties: object) -> Shape:
-    return grown({}, reported_types(properties))
+    return extend_shape({}, reported_types(properties))
 
 
 def test_types_are_those_of_the_values():
@@ -32,15 +32,15 @@ def test_types_are_those_of_the_values():
 
 def test_the_order_of_a_report_does_not_matter():
     """Devices of a kind share one shape."""
-    assert hash_of(of(a=1, b=2)) == hash_of(of(b=7, a=9))
+    assert shape_id(of(a=1, b=2)) == shape_id(of(b=7, a=9))
 
 
 def test_nothing_new_gives_the_very_same_shape():
     """Which is how one sees that there is nothing to write."""
     shape = of(a=1.5, b="x")
-    assert grown(shape, reported_types({"b": "y"})) is shape
-    assert grown(shape, reported_types({"a": 1})) is shape
-    assert grown(shape, reported_types({"b": 5})) is shape
+    assert extend_shape(shape, reported_types({"b": "y"})) is shape
+    assert extend_shape(shape, reported_types({"a": 1})) is shape
+    assert extend_shape(shape, reported_types({"b": 5})) is shape
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_nothing_new_gives_the_very_same_shape():
 )
 def test_types_widen(first, second, expected):
     """A type that has been STRING once stays it: nothing flaps."""
-    shape = grown(of(v=first), reported_types({"v": second}))
+    shape = extend_shape(of(v=first), reported_types({"v": second}))
     assert shape == {"v": expected}
-    assert grown(shape, reported_types({"v": first})) is shape
+    assert extend_shape(shape, reported_types({"v": first})) is shape
 
 
 def test_new_paths_follow_and_numbers_stay():
     """A number is a place in the list, from 1."""
-    shape = grown(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
+    shape = extend_shape(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
     members = members_of_shape(shape)
     assert {one.path: one.number for one in members.members} == {"m": 1, "a": 2, "z": 3}
     assert {one.access_mod for one in members.members} == {"RW"}
@@ -76,7 +76,7 @@ def test_children_know_their_parents():
 
 def test_what_cannot_be_numbered_is_left_out():
     """Numbers end, and so do keys."""
-    full = grown({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
+    full = extend_shape({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
     assert len(full) == LAST_DECLARED
-    assert grown(full, [("one more", "LONG")]) is full
+    assert extend_shape(full, [("one more", "LONG")]) is full
     assert of(**{"x" * (LONGEST_PATH + 1): 1}) == {}

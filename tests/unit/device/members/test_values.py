@@ -12,9 +12,9 @@ from services.device.entities.custom_model import build_tsl
 from services.device.members.members import Member, MemberSet
 from services.device.members.values import (
     ValueFault,
+    convert_value,
+    integration_fault,
     integration_refusal,
-    read_value,
-    said_of,
     value_faults,
 )
 from tests.placeholders import missing_arguments
@@ -40,7 +40,7 @@ def check_value(key: str, member: Member, given: Any) -> tuple[Any, ValueFault |
     root = msgspec.structs.replace(member, path="")
     known = member.value_type != "OBJECT"
     tsl = compile_tsl(build_tsl("m", [root])) if known else generic_tsl()
-    values, faults = tsl.check_report({"m": read_value(member.value_type, given)})
+    values, faults = tsl.check_report({"m": convert_value(member.value_type, given)})
     told = value_faults(key.removesuffix(".m"), MemberSet([member]), "", faults)
     for fault in told:
         assert missing_arguments(fault.error_code, fault.args) == []
@@ -168,7 +168,7 @@ def test_what_an_integration_refuses_has_a_code_that_consoles_have_words_for(
     code, text, expected, args
 ):
     """Its reason is shown as the format that the value lacks."""
-    fault = said_of(KEY, member("STRING"), code, text)
+    fault = integration_fault(KEY, member("STRING"), code, text)
     assert (fault.error_code, fault.error_message) == (expected, text)
     assert fault.args == {"entity_key": KEY, "entity_name": "M", **args}
     assert missing_arguments(fault.error_code, fault.args) == []

@@ -1,4 +1,4 @@
-"""Refused messages are kept without write-only values."""
+"""RefusedUplink messages are kept without write-only values."""
 
 import msgspec
 import pytest
@@ -6,7 +6,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus.subjects import up
 from services.device.telemetry.batch import sort_batch
-from services.device.telemetry.events import batch_events, dead
+from services.device.telemetry.events import build_events, dead_message
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 from tests.unit.common.tsl.documents import prop, tsl
@@ -37,8 +37,8 @@ def uplink(payload: bytes, channel: str = "report") -> Uplink:
 def said(payload: bytes, mine: Thing, channel: str = "report") -> list[bytes]:
     """Return all that is published of a message: events, and entries of `DEAD`."""
     batch = sort_batch([uplink(payload, channel)], {"SN7": mine}, 10**15)
-    entries = [dead(one.uplink, one.thing, one.reason, one.faults) for one in batch.refused]
-    return [one.payload for one in (*batch_events(batch), *entries)]
+    entries = [dead_message(one.uplink, one.thing, one.reason, one.faults) for one in batch.refused]
+    return [one.payload for one in (*build_events(batch), *entries)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_refused_event_is_kept_without_write_only_values(event: bytes):
     ],
 )
 def test_of_a_refused_reply_only_the_command_and_its_status_are_kept(reply: bytes, kept: object):
-    entry = dead(uplink(reply, "reply"), thing(tsl=LOCK), "too late", [])
+    entry = dead_message(uplink(reply, "reply"), thing(tsl=LOCK), "too late", [])
 
     payload = msgspec.json.decode(entry.payload)["payload"]
     assert (payload if payload == "******" else msgspec.json.decode(payload)) == kept

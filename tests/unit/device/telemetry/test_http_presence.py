@@ -18,33 +18,33 @@ class Locked:
     def __init__(self) -> None:
         self.noted: list[int] = []
 
-    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
         if device_id < 1000:
             await asyncio.Event().wait()
         self.noted.append(device_id)
 
-    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
         for one in ids:
-            await self.heard(one, at, life)
+            await self.record_contact(one, at, life)
 
 
 class Usual:
     """Stands for the limits of products: none has its own."""
 
-    async def life_of(self, thing: Thing) -> None:
+    async def find_lifetime(self, thing: Thing) -> None:
         return None
 
 
 async def test_locked_records_of_one_tenant_do_not_delay_others(monkeypatch: pytest.MonkeyPatch):
     """Whether devices speak one by one or together."""
-    monkeypatch.setattr(http_presence, "PATIENCE", 0.0)
+    monkeypatch.setattr(http_presence, "MAX_WAIT", 0.0)
     store: Any = Locked()
     presence = HttpPresence(store, 60, Usual())
     loud = [thing(id=number, tenant="loud") for number in range(1, 100)]
-    await asyncio.gather(*map(presence.heard, loud))
-    await presence.heard_all([thing(id=100, tenant="loud"), thing(id=1001, tenant="a")])
-    monkeypatch.setattr(http_presence, "PATIENCE", 30.0)
-    await presence.heard(thing(id=1000, tenant="quiet"))
-    await presence.heard_all([thing(id=1002, tenant="quiet"), thing(id=1003, tenant="quiet")])
+    await asyncio.gather(*map(presence.record_contact, loud))
+    await presence.record_contacts([thing(id=100, tenant="loud"), thing(id=1001, tenant="a")])
+    monkeypatch.setattr(http_presence, "MAX_WAIT", 30.0)
+    await presence.record_contact(thing(id=1000, tenant="quiet"))
+    await presence.record_contacts([thing(id=1002, tenant="quiet"), thing(id=1003, tenant="quiet")])
     assert store.noted == [1001, 1000, 1002, 1003]
     await presence.stop()

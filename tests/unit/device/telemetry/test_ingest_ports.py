@@ -39,14 +39,14 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
 
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
         self.asked.append("decode")
-        unread, batch.unread = batch.unread, []
+        unread, batch.undecoded = batch.undecoded, []
         for uplink, one in unread:
             if one.tenant == "slow" and not wait:
-                batch.unread.append((uplink, one))
+                batch.undecoded.append((uplink, one))
             else:
                 frame = Frame(data=b"\1", port=1, counter=1)
                 batch.frames.append(KeptFrame(uplink, one, frame, NOW, "", 1))
-        return {one.tenant for _, one in batch.unread}
+        return {one.tenant for _, one in batch.undecoded}
 
     async def remove_stored(self, batch: Batch) -> None:
         raise AssertionError
@@ -79,7 +79,7 @@ def report(sequence: int, sn: str) -> Msg:
 
 
 class _Things:
-    async def by_sn(self, serials: Any) -> dict[str, Thing]:
+    async def find_by_sn(self, serials: Any) -> dict[str, Thing]:
         return {one.sn: one for one in (DIRECT, NETWORK, SLOW)}
 
 
@@ -100,8 +100,8 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
     """Ingest that stores and publishes nothing."""
 
     class Values:
-        apply, note = fake._note("values"), fake._note("facts")
-        beyond = fake._note("limits", {})
+        apply, update = fake._note("values"), fake._note("facts")
+        find_oversized = fake._note("limits", {})
 
         def may_exceed(self, thing_id: int, size: int) -> bool:
             return False
@@ -117,7 +117,7 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
             return []
 
     class Shapes:
-        note = fake._note("shapes", {})
+        update = fake._note("shapes", {})
 
     async def acknowledge(client: Any, messages: Sequence[Msg]) -> None:
         fake.asked.append(f"acknowledge {len(messages)}")
@@ -135,7 +135,7 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
         "things": _Things(),
         "store": Store(),
         "latest": Values(),
-        "facts": Values(),
+        "device_fields": Values(),
         "shapes": Shapes(),
         "quota": Nothing(),
         "refusals": Nothing(),
@@ -190,10 +190,10 @@ def test_a_batch_keeps_only_some_uplinks():
         KeptFrame(uplinks[at], one, Frame(data=b"", port=1, counter=1), NOW, "", 1)
         for at, one in ((3, DIRECT), (8, NETWORK))
     ]
-    batch.repeated = [uplinks[3], uplinks[8]]
+    batch.duplicates = [uplinks[3], uplinks[8]]
     batch.keep_only(uplinks[5:])
     expected = sort_batch(uplinks[5:], found, 10**15)
-    for name in ("reports", "events", "replies", "unread", "refused"):
+    for name in ("reports", "events", "replies", "undecoded", "refused"):
         assert getattr(batch, name) == getattr(expected, name)
         assert getattr(batch, name), name
-    assert [one.uplink for one in batch.frames] == batch.repeated == [uplinks[8]]
+    assert [one.uplink for one in batch.frames] == batch.duplicates == [uplinks[8]]

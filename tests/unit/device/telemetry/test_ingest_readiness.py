@@ -36,7 +36,7 @@ def uplink(clock: Clock) -> UplinkMetrics:
 async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(
     clock: Clock, uplink: UplinkMetrics
 ):
-    """Refused ones count as dealt with."""
+    """RefusedUplink ones count as dealt with."""
     for n in range(5):
         clock.now += STUCK - 1
         uplink._take(Reading(stored=n, rejected=1, waiting=100))

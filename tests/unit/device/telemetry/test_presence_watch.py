@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.auth import Connection
 from services.device.telemetry import presence_watch as looks
-from services.device.telemetry.presence_watch import Look
+from services.device.telemetry.presence_watch import ConnectionScan
 from services.device.telemetry.system_account import Page, User
 
 PAGE, OVERLAP = 10, 3
@@ -37,7 +37,7 @@ def nothing() -> None:
 
 async def found(server: Server, between: Callable[[], None] = nothing) -> set[int]:
     """The cids of a whole look; `between` runs between two pages."""
-    look, reached = Look(server, "S"), 0
+    look, reached = ConnectionScan(server, "S"), 0
     cids: list[int] = []
     while not look.ended:
         stretch = await look.next()

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.errors import InvalidInput, MalformedRequest
 from services.device.telemetry.http_ingest import read_entries, sort_entries
-from services.device.telemetry.uplink import MAX_PAYLOAD, check
+from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
@@ -97,7 +97,7 @@ def test_events_are_checked_whole(mine: Thing):
 def test_a_reply_that_closes_nothing_names_its_field(mine: Thing, raw: bytes, field: str):
     """Its shape is checked at once; whether its command exists is found out later."""
     with pytest.raises(InvalidInput) as caught:
-        check("reply", mine, raw, NOW, RETENTION)
+        check_message("reply", mine, raw, NOW, RETENTION)
     assert caught.value.field == field
 
 
@@ -105,4 +105,4 @@ def test_a_reply_that_closes_nothing_names_its_field(mine: Thing, raw: bytes, fi
 def test_the_id_of_a_reply_may_be_text(mine: Thing, number: object):
     """As many JSON writers make it."""
     raw = msgspec.json.encode({"commandId": number, "status": "SUCCESS"})
-    assert check("reply", mine, raw, NOW, RETENTION) == []
+    assert check_message("reply", mine, raw, NOW, RETENTION) == []

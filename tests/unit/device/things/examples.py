@@ -25,7 +25,7 @@ def thing(**more: Any) -> Thing:
         "online": False,
         "profile": DeviceProfile(7, "SN7"),
         "tsl": _TSL,
-        "facts": {},
+        "reported_fields": {},
         "loaded": time.monotonic(),
     }
     return Thing(**{**given, **more})

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from services.device.things.device_search import DevicePages, Lead, Query
+from services.device.things.device_search import DeviceSearch, IndexFilter, Query
 
 EVERYBODY = 50_000
 
@@ -55,7 +55,7 @@ class _Devices:
         return _Cursor()
 
 
-def query(*leads: str, skip: int = 0) -> Query:
+def query(*index_filters: str, skip: int = 0) -> Query:
     """A search with these filters."""
     return Query(
         filter={"all": 1},
@@ -63,8 +63,8 @@ def query(*leads: str, skip: int = 0) -> Query:
         skip=skip,
         limit=10,
         scope={"tenant": "t"},
-        leads=[Lead(f"by_{name}", [{name: 1}]) for name in leads],
-        walk="by_order",
+        index_filters=[IndexFilter(f"by_{name}", [{name: 1}]) for name in index_filters],
+        order_index="by_order",
     )
 
 
@@ -83,7 +83,7 @@ async def test_the_fewest_lead_unless_the_order_is_shorter(
 ) -> None:
     """A few are looked at as a whole; of many, those that a walk in order passes over count."""
     devices = _Devices(all=total, **numbers)
-    _, found = await DevicePages(devices).find(query("group", "model"))  # type: ignore[arg-type]
+    _, found = await DeviceSearch(devices).find(query("group", "model"))  # type: ignore[arg-type]
     assert found == total
     assert devices.hints == [led]
     assert "by_order" not in devices.counted
@@ -92,7 +92,7 @@ async def test_the_fewest_lead_unless_the_order_is_shorter(
 async def test_a_page_behind_the_last_is_not_looked_for() -> None:
     """The total says that it is empty."""
     devices = _Devices(all=20, group=20_000)
-    rows, total = await DevicePages(devices).find(query("group", skip=20))  # type: ignore[arg-type]
+    rows, total = await DeviceSearch(devices).find(query("group", skip=20))  # type: ignore[arg-type]
     assert ([row async for row in rows], total) == ([], 20)
     assert devices.hints == []
 
@@ -100,7 +100,7 @@ async def test_a_page_behind_the_last_is_not_looked_for() -> None:
 async def test_any_of_a_list_counts() -> None:
     """The devices of two tags are as many as both have together."""
     devices = _Devices(all=80, tag=4_000, model=6_000)
-    tags = Lead("by_tag", [{"tag": "a"}, {"tag": "b"}])
-    asked = replace(query("model"), leads=[*query("model").leads, tags])
-    await DevicePages(devices).find(asked)  # type: ignore[arg-type]
+    tags = IndexFilter("by_tag", [{"tag": "a"}, {"tag": "b"}])
+    asked = replace(query("model"), index_filters=[*query("model").index_filters, tags])
+    await DeviceSearch(devices).find(asked)  # type: ignore[arg-type]
     assert devices.hints == ["by_model"]

@@ -69,10 +69,10 @@ async def test_own_things_are_made_once_and_with_each_manifest() -> None:
     known = Known(one("a"), one("b", hidden=True), one("c", alive=False))
     things = Maker(known)
     for tenant in ("t", "t", "u"):
-        await things.complete(tenant)
+        await things.ensure_all(tenant)
     assert things.made == [("t", "a"), ("u", "a")]
     known.integrations = [one("a", version="2"), one("d")]
-    await things.complete("t")
+    await things.ensure_all("t")
     assert things.made[2:] == [("t", "a"), ("t", "d")]
 
 
@@ -80,8 +80,8 @@ async def test_what_fails_leaves_the_others() -> None:
     """A broken TSL is one integration's matter; without `management` there is what there was."""
     known = Known(one("a", tsl={"broken": True}), one("b"))
     things = Maker(known)
-    await things.complete("t")
+    await things.ensure_all("t")
     assert things.made == [("t", "b")]
     known.integrations = None
-    await things.complete("t")
+    await things.ensure_all("t")
     assert things.made == [("t", "b")]

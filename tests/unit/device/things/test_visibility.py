@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.access import GrantedResources
 from libs.common.identity.grants import ALL, Grants
-from services.device.things.visibility import seen, seen_in_parts
+from services.device.things.visibility import disjoint_conditions, granted_condition
 
 DEVICES = [
     {"_id": number, "integration": integration, "group": group}
@@ -40,10 +40,10 @@ def test_every_visible_device_meets_one_part(
     grants = Grants(everything=False, resources=resources)
     for device in DEVICES:
         visible = grants.device(device["_id"], str(device["integration"]), device["group"])  # type: ignore[arg-type]
-        assert meets(device, seen(grants)) == visible
-        assert sum(meets(device, part) for part in seen_in_parts(grants)) == visible
+        assert meets(device, granted_condition(grants)) == visible
+        assert sum(meets(device, part) for part in disjoint_conditions(grants)) == visible
 
 
 def test_a_super_admin_sees_all() -> None:
     """Without a condition."""
-    assert (seen(ALL), seen_in_parts(ALL)) == ({}, [{}])
+    assert (granted_condition(ALL), disjoint_conditions(ALL)) == ({}, [{}])

@@ -30,7 +30,7 @@ from libs.common.telemetry import Telemetry
 from services.device.commands.model import FailureReason
 from services.device.migrations import MIGRATIONS
 from services.device.registry.devices.open_api import ROUTER as DEVICE_ROUTES
-from services.device.registry.devices.ownership import DeviceAssigner, Leaving, Orphans
+from services.device.registry.devices.ownership import DeviceAssigner, DeviceRemover, OrphanCleaner
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.products.open_api import ROUTER as PRODUCT_ROUTES
 from services.device.registry.products.open_api import RPS_ROUTER as RPS_ROUTES
@@ -40,7 +40,7 @@ from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
 from services.device.things.product_store import ProductStore
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.databases import WRITTEN
 from tests.limits import limits_of
 
@@ -180,7 +180,7 @@ class Platform:
     keys: Keys
     provisioning: Provisioning
     applications: Applications
-    orphans: Orphans
+    orphans: OrphanCleaner
     assigner: DeviceAssigner
     mine: Caller
     sibling: Caller
@@ -213,12 +213,12 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
     limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
     outbox, latest = Outbox(mongo.database, bus), LatestValues(mongo.database)  # type: ignore[arg-type]
-    tsls = Tsls(mongo.database)
+    tsls = TslStore(mongo.database)
     store = DeviceStore(mongo, outbox, limits, latest)
     products = ProductService(ProductStore(mongo, store, tsls, limits), tsls)
     records, applications = RpsStore(mongo, limits), Applications()
-    leaving = Leaving(keys, provisioning)
-    orphans = Orphans(store, records, applications, leaving)
+    remover = DeviceRemover(keys, provisioning)
+    orphans = OrphanCleaner(store, records, applications, remover)
     devices = DeviceService(
         store,
         latest,
@@ -226,7 +226,7 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
         products,
         provisioning,
         keys,
-        leaving,
+        remover,
         orphans,
     )
     private, public = generate_keys()
@@ -260,7 +260,7 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
             provisioning,
             applications,
             orphans,
-            DeviceAssigner(store, orphans, leaving),
+            DeviceAssigner(store, orphans, remover),
             mine=caller(http, "default", 1),
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),

@@ -47,7 +47,9 @@ async def test_a_given_device_is_the_applications_as_it_stands(
         await give(platform, device)
     got = await platform.sibling.done("GET", f"/devices/{device}")
     assert got["application"] == {"applicationId": 2, "applicationName": "app 2"}
-    assert await LatestValues(platform.database).of([device]) == {device: {"temperature": 1.0}}
+    assert await LatestValues(platform.database).find_values([device]) == {
+        device: {"temperature": 1.0}
+    }
     assert (list(platform.keys.issued), platform.provisioning.ended) == (["SN1"], [])
     assert platform.bus.changes() == [(f"event.default.device.{device}.added", "added")]
     await platform.mine.refused(404, "GET", f"/devices/{device}")
@@ -111,7 +113,9 @@ async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> 
     nobodys = {"$unset": {"userId": ""}, "$set": {"removedFrom": 1}}
     await platform.database["devices"].update_one({"_id": device}, nobodys)
     await give(platform, device)
-    assert await LatestValues(platform.database).of([device]) == {device: {"temperature": 1.0}}
+    assert await LatestValues(platform.database).find_values([device]) == {
+        device: {"temperature": 1.0}
+    }
     await platform.mine.refused(404, "DELETE", f"/devices/{device}")
     await platform.sibling.done("GET", f"/devices/{device}")
 

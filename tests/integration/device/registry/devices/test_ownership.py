@@ -64,7 +64,7 @@ async def test_to_another_application_a_device_comes_without_what_it_said(
     assert (got["model"], got["firmwareVersion"], got["dataStorage"]) == ("TH-1", "v1", False)
     assert got["application"]["applicationId"] == 2
     assert {"electricity", "lastUpdateTime"}.isdisjoint(got)
-    assert await LatestValues(platform.database).of([device]) == {}
+    assert await LatestValues(platform.database).find_values([device]) == {}
     assert platform.provisioning.forgotten == [device]
     stored = await platform.database["devices"].find_one({"_id": device})
     assert stored["ownedSince"] > 1_700_000_000_000
@@ -98,7 +98,7 @@ async def test_what_has_no_application_is_passed_over(platform: Platform) -> Non
     await platform.mine.add("SN1")
     device = await platform.mine.add("SN2")
     await platform.mine.done("PUT", f"/devices/remove/{device}")
-    assert await platform.orphans.devices.lists.applications("default") == [1]
+    assert await platform.orphans.devices.queries.list_applications("default") == [1]
 
 
 async def test_only_what_a_deleted_application_had_is_freed(platform: Platform) -> None:

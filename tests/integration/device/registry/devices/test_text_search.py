@@ -9,11 +9,11 @@ from libs.common.bus import Outbox
 from libs.common.store.mongo import contains_text, literal_pattern
 from services.device.registry.devices.schemas import SearchDevices
 from services.device.registry.devices.search import query_of
-from services.device.registry.devices.service import begin
+from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import generic_product
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things import device_search, migrations
-from services.device.things.device_search import grams_of
+from services.device.things.device_search import extract_ngrams
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import ApplicationRef, document_of
 from services.device.things.schemas import SortBy
@@ -34,9 +34,9 @@ async def store(platform: Platform) -> DeviceStore:
     """Devices of those names, `sn-Abc{number}`, and one of another application."""
     rows = []
     for number, name in enumerate([*NAMES, NAMES[0]]):
-        device = begin(number, f"sn-Abc{number:03}", "default", generic_product())
+        device = new_device(number, f"sn-Abc{number:03}", "default", generic_product())
         device.name, device.application = name, ApplicationRef(1 + number // len(NAMES), "one")
-        rows.append(document_of(device) | {"grams": grams_of(name, device.sn_key)})
+        rows.append(document_of(device) | {"grams": extract_ngrams(name, device.sn_key)})
     mongo = platform.mongo
     await mongo.database["devices"].insert_many(rows)
     outbox = Outbox(mongo.database, platform.bus)  # type: ignore[arg-type]

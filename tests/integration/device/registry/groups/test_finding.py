@@ -65,7 +65,7 @@ async def fleet(started: World) -> tuple[World, int, list[dict[str, Any]]]:
             "application": None,
             "createdAt": datetime.now(UTC),
             "updatedAt": datetime.now(UTC),
-            "grams": device_search.grams_of(name, f"FL{at}"),
+            "grams": device_search.extract_ngrams(name, f"FL{at}"),
         }
         if at % 5:
             row["group"] = group

@@ -132,7 +132,7 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
     """By the next look for such: nobody has seen the group meanwhile."""
     device, group = await world.add_direct("G6-a"), await add_group(world, "G6")
     await move(world.admin(), group, device)
-    await store.GroupStore(world.database).begin_end("default", int(group))
+    await store.GroupStore(world.database).mark_deleted("default", int(group))
     assert await groups(world.admin(), name="G6") == []
     assert "group_name" not in await world.admin().done("GET", f"/device/{device}")
     body = {"group_id": group, "device_id_list": [str(device)]}

@@ -207,7 +207,7 @@ async def test_more_devices_than_the_tenant_may_have_are_faults_of_the_sheet(
         asked.append(wanted)
         return 1, TooManyRequests("devices: the limit", retry_after=1)
 
-    monkeypatch.setattr(world.foundation.things.devices, "beyond_limit", beyond)
+    monkeypatch.setattr(world.foundation.things.devices, "count_beyond_limit", beyond)
     content = sheet(*(["x", sn, "", ""] for sn in ("I21-a", "I21-b", "I21-c")))
     known = await imported(world.admin(), content)
     assert counts(known) == ("REFUSED", 0, 0, 1)

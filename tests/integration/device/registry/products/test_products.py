@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.device.members.migrations import _ignored_keys
-from services.device.things.specifications import Tsls
+from services.device.things.specifications import TslStore
 from tests.integration.device.registry.devices.platform import Platform, together, tsl
 
 
@@ -246,7 +246,7 @@ def keyed_tsl() -> dict[str, Any]:
 
 async def _keys(platform: Platform) -> set[str]:
     """The keys by which values of the product are checked now."""
-    compiled = await Tsls(platform.database).find("default", "TH-1", "v1.0")
+    compiled = await TslStore(platform.database).find("default", "TH-1", "v1.0")
     return {key for key in ("temperature", "outdoor") if compiled.property(key)}
 
 

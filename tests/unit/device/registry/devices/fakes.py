@@ -27,7 +27,7 @@ class FakeStore:
         self.looks = 0
         self.vanish_after_looks: int | None = None
 
-    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
+    async def find_holder(self, key: str) -> tuple[Holder | None, Device | None]:
         for device in self.devices.values():
             if device.sn_key == key:
                 return "device", device

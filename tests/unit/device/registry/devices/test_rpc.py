@@ -37,12 +37,12 @@ class Lists:
         self.order, self.integrations = query.order, query.integrations
         return [], 0
 
-    async def counted_models(self, tenant: str) -> list[CountedModel]:
+    async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
         return self._groups
 
 
-class Models:
-    async def of(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
+class ModelMembers:
+    async def find(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
         known = {LAMP: Members((1, 2, 3)), DOOR: Members((1,)), GONE: Members(())}
         return {key: known[key] for key in keys}
 
@@ -63,7 +63,7 @@ async def test_entities_are_counted_by_model() -> None:
         ]
     )
 
-    found = await DeviceNames(lists, Models(), Integrations()).count(CountDevices("default"))
+    found = await DeviceNames(lists, ModelMembers(), Integrations()).count(CountDevices("default"))
 
     assert found == DeviceCounts(
         {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
@@ -73,7 +73,7 @@ async def test_entities_are_counted_by_model() -> None:
 async def test_an_order_ends_in_the_id() -> None:
     """So that pages do not overlap; a criterion counts once."""
     lists = Lists([])
-    names = DeviceNames(lists, Models(), Integrations())
+    names = DeviceNames(lists, ModelMembers(), Integrations())
 
     await names.describe(DescribeDevices("default"))
     assert lists.order == [("_id", -1)]
@@ -87,7 +87,7 @@ async def test_an_order_ends_in_the_id() -> None:
 async def test_an_order_by_integration_knows_the_names() -> None:
     """Devices do not store them."""
     lists = Lists([])
-    names = DeviceNames(lists, Models(), Integrations())
+    names = DeviceNames(lists, ModelMembers(), Integrations())
     await names.describe(DescribeDevices("default", order=[("integrationName", -1)]))
     assert lists.order == [("integrationName", -1), ("_id", -1)]
     assert lists.integrations == ["ping", "direct"]

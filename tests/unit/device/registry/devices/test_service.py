@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
-from services.device.registry.devices.ownership import Leaving
+from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import AddDevice
 from services.device.registry.devices.service import DeviceService
 from services.device.things.serial_numbers import Holder
@@ -47,7 +47,7 @@ def bench() -> Bench:
         FakeCatalogue(),
         provisioner,
         credentials,
-        Leaving(credentials, FakeEnding(log)),
+        DeviceRemover(credentials, FakeEnding(log)),
         NoOrphans(),
     )
     return Bench(log, store, provisioner, credentials, service)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from services.device.registry.imports.store import Import
-from services.device.registry.imports.worker import Pauses
+from services.device.registry.imports.worker import ImportBackoff
 
 
 def job(number: int, tenant: str) -> Import:
@@ -22,19 +22,19 @@ def job(number: int, tenant: str) -> Import:
 
 def test_an_import_that_cannot_go_on_pauses_and_the_next_one_of_its_tenant_goes_on():
     """Twice as long each time, up to half a minute; a reason is told when it changes."""
-    pauses, now = Pauses(), 0.0
+    pauses, now = ImportBackoff(), 0.0
     first, second = job(1, "a"), job(2, "a")
-    assert pauses.failed(first, now, "away")
-    assert pauses.next([first, second], now) == second
+    assert pauses.record_failure(first, now, "away")
+    assert pauses.find_ready([first, second], now) == second
     seconds = []
     for _ in range(7):
         begun = now
-        while pauses.next([first], now) is None:
+        while pauses.find_ready([first], now) is None:
             now += 1.0
         seconds.append(now - begun)
-        assert not pauses.failed(first, now, "away")
+        assert not pauses.record_failure(first, now, "away")
     assert seconds == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-    assert pauses.failed(first, now, "broken")
-    pauses.went(first)
-    assert pauses.next([first], now) == first
-    assert pauses.failed(first, now, "away")
+    assert pauses.record_failure(first, now, "broken")
+    pauses.reset(first)
+    assert pauses.find_ready([first], now) == first
+    assert pauses.record_failure(first, now, "away")

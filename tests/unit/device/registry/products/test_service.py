@@ -8,7 +8,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.registry.products.service import ProductService
 from services.device.things.product_model import Product, ProductCodec, PutProduct
-from services.device.things.product_store import Wanted
+from services.device.things.product_store import ProductUpdate
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 NO_TSLS: Any = None
@@ -30,12 +30,12 @@ class FakeStore:
 
     def __init__(self, *products: Product) -> None:
         self.products = {entry.model: entry for entry in products}
-        self.wanted: list[Wanted] = []
+        self.wanted: list[ProductUpdate] = []
 
     async def find(self, tenant: str, model: str) -> Product | None:
         return self.products.get(model)
 
-    async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
+    async def find_by_prefixes(self, tenant: str, prefixes: list[str]) -> list[Product]:
         wanted = set(prefixes)
         return [entry for entry in self.products.values() if wanted & set(entry.sn_prefixes)]
 
@@ -43,7 +43,7 @@ class FakeStore:
         ordered = [self.products[model] for model in sorted(self.products)]
         return ordered[skip : skip + limit], len(ordered)
 
-    async def put(self, wanted: Wanted, codec: ProductCodec | None = None) -> Product:
+    async def put(self, wanted: ProductUpdate, codec: ProductCodec | None = None) -> Product:
         self.wanted.append(wanted)
         return product(wanted.model, *wanted.sn_prefixes)
 

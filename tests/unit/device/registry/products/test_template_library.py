@@ -13,7 +13,7 @@ from services.device.registry.products.template_library import (
     ArchiveInvalid,
     LibraryInvalid,
     NoTemplates,
-    faults_of,
+    find_faults,
     read_library,
 )
 from services.device.registry.products.template_parser import DEEPEST
@@ -31,7 +31,7 @@ def models(content: bytes) -> list[str]:
 def faults(content: bytes) -> dict[str, list[str]]:
     """What is wrong, by model."""
     archive = Archive(content)
-    found = {one.model: faults_of(archive, one) for one in read_library(archive, "x").models}
+    found = {one.model: find_faults(archive, one) for one in read_library(archive, "x").models}
     return {model: [f"{one.path}: {one.reason}" for one in wrong] for model, wrong in found.items()}
 
 

@@ -11,9 +11,9 @@ from libs.common.identity import Kind, Principal
 from services.device.registry.products import templates as service
 from services.device.registry.products.template_library import Archive
 from services.device.registry.products.templates import (
-    KeptLibrary,
     LibraryStore,
     ResourcesOverRpc,
+    StoredLibrary,
     Templates,
 )
 from services.device.things.product_model import ProductCodec
@@ -40,15 +40,15 @@ class Kept:
     """The library of a tenant, in memory."""
 
     def __init__(self) -> None:
-        self.whole_one: tuple[KeptLibrary, bytes] | None = None
+        self.whole_one: tuple[StoredLibrary, bytes] | None = None
 
-    async def put(self, _: str, head: KeptLibrary, content: bytes) -> None:
+    async def put(self, _: str, head: StoredLibrary, content: bytes) -> None:
         self.whole_one = (head, content)
 
-    async def head(self, _: str) -> KeptLibrary | None:
+    async def find(self, _: str) -> StoredLibrary | None:
         return self.whole_one[0] if self.whole_one else None
 
-    async def whole(self, _: str) -> tuple[KeptLibrary, bytes] | None:
+    async def find_with_archive(self, _: str) -> tuple[StoredLibrary, bytes] | None:
         return self.whole_one
 
 

@@ -1,10 +1,8 @@
-"""Facts: reported properties that the device record shows, written when they change.
+"""Writes reported properties that the device record shows into the record.
 
-Their values and times are those of the latest values, so that an older report never overwrites
-a newer fact; `factTimes` keeps the times in the record.
-
-`lastUpdateTime` changes with every report; the device record carries it for sorting, at
-most ten seconds old, and the exact value stands with the latest values.
+Values and times come from the latest values, so an older report never overwrites a newer field;
+`factTimes` in the record stores the times. `lastUpdateTime` is written at most every ten seconds,
+for sorting; the latest values have the exact time.
 """
 
 import time
@@ -14,24 +12,24 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.lru_cache import LruCache
-from services.device.telemetry.batch import GoodReport
+from services.device.telemetry.batch import ValidReport
 from services.device.telemetry.latest_values import LatestValues
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import FACTS, Location, Thing
+from services.device.things.model import REPORTED_FIELDS, Location, Thing
 from services.device.things.product_store import ProductStore
 
 FRESH = 10.0
-"""Seconds between two writes of one device's `lastUpdateTime`."""
+"""Seconds between two writes of `lastUpdateTime` of one device."""
 KEPT = 50_000
-"""Devices whose last write of it is remembered; one that is forgotten is written once more."""
+"""Devices whose last write of `lastUpdateTime` is cached; others are written once more."""
 LIFE = 5.0
-"""Seconds after which it is read anew which products name a property for the place."""
+"""Seconds between two reads of the location properties of products."""
 LARGEST_LEVEL = 2**31
-"""A battery level beyond it is nonsense, and MongoDB could not store all of it."""
+"""Larger battery levels are invalid, and MongoDB could not store all of them."""
 
 
-class Facts:
-    """Keeps device records in step with what devices report."""
+class DeviceFieldUpdater:
+    """Updates the fields of device records that reports contain."""
 
     def __init__(self, devices: DeviceStore, latest: LatestValues, products: ProductStore) -> None:
         self._devices = devices
@@ -41,78 +39,82 @@ class Facts:
         self._read = -LIFE
         self._written: LruCache[int, float] = LruCache(KEPT)
 
-    async def note(self, reports: Iterable[GoodReport]) -> None:
-        """Write changed facts of the devices of a batch, whose latest values are written."""
+    async def update(self, reports: Iterable[ValidReport]) -> None:
+        """Write changed fields of a batch whose latest values are stored."""
         now = time.monotonic()
-        await self._read_places()
+        await self._read_location_properties()
         changed: dict[int, Thing] = {}
         newest: dict[int, int] = {}
         for report in reports:
             thing, properties = report.thing, report.properties
             place = self._places.get((thing.tenant, thing.model)) if self._places else None
-            if not _facts(properties, place).items() <= thing.facts.items():
+            if not _read_fields(properties, place).items() <= thing.reported_fields.items():
                 changed[thing.id] = thing
             if (self._written.get(thing.id) or 0.0) + FRESH < now:
                 newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
-        await self._write_facts(changed)
+        await self._write_fields(changed)
         if newest:
-            await self._devices.notes.reports(newest)
+            await self._devices.reported_state.write_report_times(newest)
             for key in newest:
                 self._written.put(key, now)
 
-    async def renew(
+    async def rewrite(
         self, things: dict[int, Thing], rewritten: Mapping[int, Container[int]]
     ) -> None:
-        """Write what the latest values of devices say that were made anew.
+        """Write the fields of devices whose latest values were rebuilt.
 
-        Facts of times (ms) of `rewritten`, by device, go before.
+        First remove fields that were reported at the times (ms) in `rewritten`, by device.
         """
-        await self._read_places()
-        await self._devices.notes.forget_facts(rewritten)
-        await self._write_facts(things)
+        await self._read_location_properties()
+        await self._devices.reported_state.remove_fields(rewritten)
+        await self._write_fields(things)
 
-    async def _read_places(self) -> None:
+    async def _read_location_properties(self) -> None:
         now = time.monotonic()
         if self._read + LIFE <= now:
-            self._places, self._read = await self._products.location_properties(), now
+            self._places, self._read = await self._products.list_location_properties(), now
 
-    async def _write_facts(self, things: dict[int, Thing]) -> None:
-        """Write what the latest values say, each fact unless the record has a newer one."""
+    async def _write_fields(self, things: dict[int, Thing]) -> None:
+        """Write the fields from latest values, each unless a newer one is stored."""
         if not things:
             return
         written: dict[int, dict[str, Any]] = {}
-        facts: list[tuple[int, str, Any, int]] = []
+        fields: list[tuple[int, str, Any, int]] = []
         places = {
             thing_id: place
             for thing_id, thing in things.items()
             if (place := self._places.get((thing.tenant, thing.model)))
         }
-        keys = {*FACTS, *places.values()}
-        for thing_id, latest in (await self._latest.some(things, keys)).items():
+        keys = {*REPORTED_FIELDS, *places.values()}
+        for thing_id, latest in (await self._latest.find_with_times(things, keys)).items():
             place = places.get(thing_id)
-            shown = _facts({key: value for key, (value, _) in latest.items()}, place)
+            shown = _read_fields({key: value for key, (value, _) in latest.items()}, place)
             written[thing_id] = shown
-            times = {FACTS[key]: ts for key, (_, ts) in latest.items() if key in FACTS}
+            times = {
+                REPORTED_FIELDS[key]: ts
+                for key, (_, ts) in latest.items()
+                if key in REPORTED_FIELDS
+            }
             if place in latest:
                 times["location"] = latest[place][1]
-            facts += [
+            fields += [
                 (thing_id, name, msgspec.to_builtins(value), times[name])
                 for name, value in shown.items()
             ]
-        await self._devices.notes.facts(facts)
+        await self._devices.reported_state.write_fields(fields)
         for key, shown in written.items():
-            things[key].facts.update(shown)
+            things[key].reported_fields.update(shown)
 
 
-def _facts(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
-    """The facts in a report, as the record shows them; what does not fit there is left out.
+def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
+    """Return the record fields in reported properties; omit values of a wrong type.
 
-    `place` is the property that says where the device is.
+    `place` is the name of the location property.
     """
     shown: dict[str, Any] = {}
-    if place in properties and (location := _location(properties[place])) is not None:
+    if place in properties and (location := _read_location(properties[place])) is not None:
         shown["location"] = location
-    for key, name in FACTS.items():
+    for key, name in REPORTED_FIELDS.items():
         if key not in properties:
             continue
         value = properties[key]
@@ -126,8 +128,8 @@ def _facts(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
     return shown
 
 
-def _location(value: Any) -> Location | None:
-    """A place in a report; one beyond the poles is none."""
+def _read_location(value: Any) -> Location | None:
+    """Return a reported location; None if it is not on Earth."""
     try:
         return msgspec.convert(value, _Place).location
     except msgspec.ValidationError:
