@@ -9,7 +9,7 @@ PAGE = DOCS / "explanation/architecture.md"
 
 
 def test_the_files_that_the_page_names_exist():
-    """Each `….py` and `….lua` in code marks is the end of a path in the source tree."""
+    """Each `….py` and `….lua` in code marks ends the path of an existing file."""
     sources = [
         f"/{path.relative_to(ROOT)}"
         for folder in ("libs", "services", "deploy")

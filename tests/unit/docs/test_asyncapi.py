@@ -1,4 +1,4 @@
-"""The published contract of the events is what the code says, and loses nothing it promised."""
+"""The AsyncAPI document equals the code, and keeps all published subjects and fields."""
 
 import json
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ ROOT = Path(__file__).parents[3]
 PROMISED = Path(__file__).with_name("asyncapi_promised.txt")
 """One line for each subject, field, type and field that is always there.
 
-`python tests/unit/docs/test_asyncapi.py` writes it anew. Lines may be added freely; taking
-one away breaks readers and raises the first number of `asyncapi.VERSION`.
+`python tests/unit/docs/test_asyncapi.py` writes the file. Lines may be added freely. Removing one
+breaks readers and raises the first number of `asyncapi.VERSION`.
 """
 
 Json = dict[str, Any]
 
 
 def promises(document: Json) -> list[str]:
-    """What readers may count on, a line each."""
+    """Return a line for each subject, field, type and required field of the document."""
     found: list[str] = []
     for channel in document["channels"].values():
         subject = channel["address"]
@@ -54,21 +54,21 @@ def _resolved(document: Json, schema: Json) -> Json:
     return found
 
 
-def test_the_file_is_what_the_structs_say():
-    """`docs/reference/asyncapi.json` is generated anew with every change of the events."""
+def test_the_file_equals_the_structs():
+    """`docs/reference/asyncapi.json` equals the document that the code generates."""
     assert (ROOT / "docs/reference/asyncapi.json").read_bytes() == asyncapi.render(), (
         "python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json"
     )
 
 
-def test_nothing_that_was_promised_has_gone():
-    """A removed subject or field, or another type, breaks those who listen."""
+def test_no_published_subject_or_field_is_removed():
+    """The document has every published subject, field and type."""
     gone = set(PROMISED.read_text().splitlines()) - set(promises(asyncapi.document()))
     assert not gone, sorted(gone)
 
 
 def test_a_removed_field_and_subject_are_noticed():
-    """The check itself: what is taken from the document is missing from its promises."""
+    """The comparison reports a removed field and a removed subject."""
     document = json.loads(asyncapi.render())
     before = set(promises(document))
     del document["components"]["schemas"]["PropertiesReported"]["properties"]["ts"]
@@ -79,7 +79,7 @@ def test_a_removed_field_and_subject_are_noticed():
 
 
 def test_every_reference_of_the_document_resolves():
-    """The document is whole: each `$ref` points to something in it."""
+    """Each `$ref` points to an existing part of the document."""
     document = json.loads(asyncapi.render())
 
     def check(node: Any) -> None:

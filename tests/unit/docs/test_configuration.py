@@ -1,4 +1,4 @@
-"""`docs/reference/configuration.md` names every setting with its default, and no other."""
+"""`docs/reference/configuration.md` lists every setting with its default, and no other."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ ELSEWHERE = ["libs/**/*.py", "services/**/*.py", "deploy/**/*.py", "docker-compo
 
 
 def tables() -> str:
-    """The tables as the dataclasses have them: own fields, defaults, the sentence below each."""
+    """Return the tables of settings: each field with its default and its docstring."""
     parts = []
     for title, kind in KINDS.items():
         sentences = _sentences(kind)
@@ -52,7 +52,7 @@ def _default(field: "Field[object]") -> str:
 
 
 def _sentences(kind: type) -> dict[str, str]:
-    """The string below each field of the class itself."""
+    """Return the docstring of each field that the class itself declares."""
     source = (ROOT / f"{kind.__module__.replace('.', '/')}.py").read_text()
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     body = next(node for node in classes if node.name == kind.__name__).body
@@ -66,13 +66,13 @@ def _sentences(kind: type) -> dict[str, str]:
 
 
 def test_the_tables_are_those_of_the_code():
-    """Names, defaults and meanings; `python tests/unit/docs/test_configuration.py` renews them."""
+    """The tables equal the settings; `python tests/unit/docs/test_configuration.py` writes them."""
     assert PAGE.read_text().partition(BEGIN)[2].partition(END)[0] == tables()
 
 
 @pytest.mark.parametrize("pattern", ELSEWHERE)
 def test_every_variable_that_anything_reads_is_on_the_page(pattern: str):
-    """Variables of the launcher, of compose and of the jobs too."""
+    """The page names every variable of services, launcher, compose and jobs."""
     page = PAGE.read_text()
     used = {
         variable

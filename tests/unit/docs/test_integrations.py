@@ -1,4 +1,4 @@
-"""`docs/how-to/integrations.md` shows the example as it is, and names what the contract has."""
+"""`docs/how-to/integrations.md` contains the example and every part of the contract."""
 
 import re
 from pathlib import Path
@@ -14,20 +14,20 @@ PAGE = (ROOT / "docs/how-to/integrations.md").read_text()
 
 
 def test_the_page_shows_the_example():
-    """Its Python is the file, character by character."""
+    """The Python code of the page equals the file."""
     (shown,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert shown == (ROOT / "examples/integrations/lamps.py").read_text()
 
 
 @pytest.mark.parametrize("operation", [*contract.EXTERNAL_OPERATIONS])
 def test_the_page_names_what_may_be_told(operation):
-    """Each operation that a login may use has a row."""
+    """Each operation that an integration may call has a row."""
     assert f"| `{operation}` |" in PAGE
 
 
 @pytest.mark.parametrize("operation", contract.Operation.__args__)
 def test_the_page_names_what_is_asked(operation):
-    """Each operation has a row."""
+    """Each operation that the platform calls has a row."""
     assert f"| `{operation}` |" in PAGE
 
 
@@ -41,13 +41,13 @@ def test_the_page_names_what_is_asked(operation):
     ],
 )  # fmt: skip
 def test_the_page_names_the_fields(struct):
-    """As they are on the wire."""
+    """The page names each field as it is on the wire."""
     for field in msgspec.structs.fields(struct):
         assert f'"{field.encode_name}"' in PAGE, field.encode_name
 
 
 def test_the_page_names_the_subjects():
-    """What a login allows is what the page says."""
+    """The subjects on the page equal the permissions of a login."""
     allowed = integration_permissions("{id}")
     told = re.search(r"\| publish \| (.*) \|", PAGE)
     assert told is not None

@@ -1,4 +1,4 @@
-"""The pages name metrics and messages that there are."""
+"""Metrics and messages on the pages exist in the code."""
 
 import json
 import re
@@ -11,14 +11,14 @@ SUFFIX = re.compile("_(total|seconds)$")
 
 
 def written(text: str) -> set[str]:
-    """Metric names in code or text as they are without unit and `_total`."""
+    """Return the metric names in code or text, without unit and `_total`."""
     found = re.findall(r"[\"`](thingway[._][a-z_.]+)[\"`]", text)
     return {SUFFIX.sub("", name.replace(".", "_")) for name in found}
 
 
 @pytest.mark.parametrize("page", ["how-to/operations.md", "how-to/accounts.md"])
 def test_every_metric_on_a_page_is_measured(page: str):
-    """Whoever builds a dashboard of the page's names finds data under each of them."""
+    """A service measures each metric that the page names."""
     sources = [
         file.read_text() for root in ("services", "libs") for file in (ROOT / root).rglob("*.py")
     ]
@@ -29,7 +29,7 @@ def test_every_metric_on_a_page_is_measured(page: str):
 
 
 def test_every_message_of_the_bus_is_on_its_page():
-    """`docs/reference/nats.md` leaves out nothing of what `asyncapi.json` promises."""
+    """`docs/reference/nats.md` names every message of `asyncapi.json`."""
     page = (ROOT / "docs/reference/nats.md").read_text()
     channels = json.loads((ROOT / "docs/reference/asyncapi.json").read_bytes())["channels"].values()
     promised = {name for channel in channels for name in channel["messages"]}

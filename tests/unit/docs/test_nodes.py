@@ -10,15 +10,15 @@ from services.workflow.components import reference
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_is_what_the_structs_say():
-    """`docs/reference/nodes.md` is generated anew with every change of a parameter."""
+def test_the_page_equals_the_structs():
+    """`docs/reference/nodes.md` equals the page that the code generates."""
     assert (ROOT / "docs/reference/nodes.md").read_text() == reference.render(), (
         "python -m services.workflow.components.reference > docs/reference/nodes.md"
     )
 
 
 def test_the_console_has_chinese_words_for_every_node_type():
-    """And for each of their parameters: what it lacks would be shown in English."""
+    """Each node type and each of its parameters has Chinese texts."""
     text = (ROOT / "console/src/features/flows/nodes.zh.ts").read_text()
     blocks = dict(
         re.findall(r"^  (\w+): \{(.*?)(?=^  \w+: \{|^\};)", text, re.MULTILINE | re.DOTALL)
