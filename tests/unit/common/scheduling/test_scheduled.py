@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PRIMITIVES = {
-    *("Semaphore", "BoundedSemaphore", "Lock", "Condition", "deque", "Beside", "repeat"),
+    *("Semaphore", "BoundedSemaphore", "Lock", "Condition", "deque", "NamedTasks", "repeat"),
     *("Queue", "PriorityQueue", "LifoQueue", "SimpleQueue"),
     *("ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"),
 }
@@ -21,6 +21,7 @@ OURS = ("libs/common/scheduling/",)
 """The scheduler itself."""
 ENDLESS = "endless loop"
 NETWORK = "services/management/networks/tenant_connection.py"
+CLIENT = "services/management/builtin/openapi_client"
 SIMULATOR = "services/management/builtin/simulator.py"
 
 REASONS: dict[str, list[str]] = {
@@ -45,7 +46,7 @@ REASONS: dict[str, list[str]] = {
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
         "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
         "libs/common/identity/device_keys.py RefusedLogins.run: endless loop",
-        "libs/common/limits/usage.py report_use: subscription",
+        "libs/common/limits/usage.py report_usage: subscription",
         "services/auth/callout/service.py Callout.start: subscription",
         "services/auth/passwords.py PasswordHashes.__init__: ThreadPoolExecutor",
         "services/auth/passwords.py PasswordHashes._run: run_in_executor",
@@ -53,13 +54,13 @@ REASONS: dict[str, list[str]] = {
         "services/device/registry/imports/sheets.py Sheets._export: to_thread",
         "services/device/registry/imports/sheets.py Sheets.write: to_thread",
         "services/device/registry/products/templates.py Templates.replace_library: to_thread",
-        "services/device/telemetry/http_presence.py HttpPresence.__init__: Beside",
+        "services/device/telemetry/http_presence.py HttpPresence.__init__: NamedTasks",
         "services/device/telemetry/slow_uplinks.py SlowCodecs.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",
         "services/gateway/relay/service.py Relay.start: subscription",
-        "services/management/builtin/openapi_client/commands.py CommandCarrier.__init__: Beside",
-        "services/management/builtin/openapi_client/integration.py OpenApiClient.__init__: Beside",
-        "services/management/builtin/openapi_client/integration.py OpenApiClient.run: endless loop",
+        f"{CLIENT}/commands.py CommandCarrier.__init__: NamedTasks",
+        f"{CLIENT}/integration.py OpenApiClient.__init__: NamedTasks",
+        f"{CLIENT}/integration.py OpenApiClient.run: endless loop",
         f"{SIMULATOR} Simulator.run: endless loop",
         "services/workflow/batches.py Batches._next_batch: deque",
         "services/workflow/batches.py Batches._add: deque",
@@ -81,7 +82,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/bus/publishing.py Publisher._listen: subscription",
         "services/device/commands/polling.py CommandPolls.start: subscription",
         "services/device/registry/devices/ownership.py Orphans.run: subscription",
-        "services/device/entities/service_calls.py ServiceReplies.listening: subscription",
+        "services/device/entities/service_calls.py ServiceReplies.subscribe: subscription",
         "services/device/telemetry/reporter.py StoredWaiter.__aenter__: subscription",
         "services/device/telemetry/presence_watch.py PresenceWatch.run: subscription",
         "services/device/things/directory.py ThingDirectory.watch: subscription",
@@ -89,7 +90,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "One read that all wait for alike: it is for all tenants, and bounded in time.": [
         "libs/common/store/ids.py IdAllocator.__init__: Lock",
-        "services/device/alarms/trigger.py FollowedRules.__init__: Lock",
+        "services/device/alarms/trigger.py RuleIndexCache.__init__: Lock",
         "libs/common/integrations/client.py Integrations.__init__: Lock",
         f"{SIMULATOR} Simulator._keep_looking: endless loop",
         "services/workflow/triggers/deployed_flows.py DeployedFlowIndex._follow: endless loop",
@@ -97,7 +98,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "It belongs to one tenant, device, account, connection or answer.": [
         "libs/common/limits/quota.py Quota._count: Lock",
-        "services/device/commands/store.py CommandStore.write_in_turn: Lock",
+        "services/device/commands/store.py CommandStore.insert_serialized: Lock",
         "services/device/registry/products/templates.py Templates._turn: Lock",
         "services/gateway/upstream/connection.py Answer.__init__: deque",
         "services/gateway/upstream/connection.py Answer.part: deque",
@@ -107,17 +108,17 @@ REASONS: dict[str, list[str]] = {
         f"{NETWORK} TenantConnection.__init__: Lock",
         f"{NETWORK} TenantConnection._show: endless loop",
         f"{NETWORK} TenantConnection._stay_connected: endless loop",
-        "services/management/builtin/openapi_client/remote.py Remote.__init__: Lock",
+        f"{CLIENT}/remote.py Remote.__init__: Lock",
         "services/management/live/frames.py ChangeQueue.__init__: deque",
         "services/management/live/exchange.py MqttListener.__init__: deque",
         "services/management/live/subscriber.py Subscriber.__init__: deque",
     ],
     "A task for each tenant, user or search: none waits for another.": [
-        "libs/common/limits/meter.py Floods.__init__: Beside",
-        "services/auth/callout/admission_registry.py AdmissionRegistry.__init__: Beside",
-        "services/auth/callout/service.py Callout.__init__: Beside",
-        "services/device/things/device_search.py Totals.__init__: Beside",
-        "services/management/live/exchange.py Exchange.__init__: Beside",
+        "libs/common/limits/meter.py FloodGuard.__init__: NamedTasks",
+        "services/auth/callout/admission_registry.py AdmissionRegistry.__init__: NamedTasks",
+        "services/auth/callout/service.py Callout.__init__: NamedTasks",
+        "services/device/things/device_search.py Totals.__init__: NamedTasks",
+        "services/management/live/exchange.py Exchange.__init__: NamedTasks",
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
         "services/device/registry/products/templates.py Templates._made: to_thread",
