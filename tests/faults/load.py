@@ -29,9 +29,8 @@ from tests.faults.operations import Operations, Verdict
 
 WINDOW = 5
 """Reports of a device that wait for their acknowledgement at the same time."""
-PACE, CALM_PACE = 0.05, 0.25
-"""Seconds between a device's windows. At the first the devices keep two processors busy; at the
-second some 200 reports a second are on their way when a process is killed."""
+PACE = 0.05
+"""Seconds between a device's windows."""
 ANSWER = 5.0
 STORED = 35.0
 """Seconds within which the platform says whether a report is stored."""
@@ -71,9 +70,7 @@ Send = Callable[[bytes], Awaitable[object]]
 class Load:
     """Devices of one application at work."""
 
-    def __init__(self, platform: Platform, application: Application, pace: float = PACE) -> None:
-        """`pace`: seconds between a device's windows."""
-        self._pace = pace
+    def __init__(self, platform: Platform, application: Application) -> None:
         self._platform = platform
         self._application = application
         self._stopping = asyncio.Event()
@@ -148,7 +145,7 @@ class Load:
                         await self._report(device, numbers, waiting, send, has_bad)
             except FAULTS as error:
                 self.failures[type(error).__name__] += 1
-                await asyncio.sleep(self._pace)
+                await asyncio.sleep(PACE)
 
     async def _report(
         self,
@@ -180,7 +177,7 @@ class Load:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        await asyncio.sleep(self._pace)
+        await asyncio.sleep(PACE)
 
     async def _mqtt(self, device: Device) -> AsyncIterator[Send]:
         async with device.mqtt() as mqtt:

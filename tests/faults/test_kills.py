@@ -13,7 +13,7 @@ from tests.e2e.callers import Application
 from tests.e2e.listening import Listener
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
-from tests.faults.load import CALM_PACE, PACE, Load, settled
+from tests.faults.load import Load, settled
 
 pytestmark = pytest.mark.xdist_group("faults")
 
@@ -40,10 +40,9 @@ async def before(platform: Platform, application: Application) -> dict[str, int]
 
 
 @pytest.fixture
-def load(platform: Platform, application: Application, request: pytest.FixtureRequest) -> Load:
-    """A load, not yet running: calm, unless the test takes minutes anyway."""
-    is_slow = request.node.get_closest_marker("slow") is not None
-    return Load(platform, application, PACE if is_slow else CALM_PACE)
+def load(platform: Platform, application: Application) -> Load:
+    """A load, not yet running."""
+    return Load(platform, application)
 
 
 async def _stores_again(platform: Platform) -> None:
