@@ -37,8 +37,7 @@ FOLDED = 500
 """A state is written after folding in more readings than this, to avoid a repetition."""
 
 _late = metrics.get_meter("thingway").create_counter(
-    "thingway_alarm_readings_late",
-    description="Readings that arrived too late to change an alarm",
+    "thingway_alarm_readings_late", description="Readings that arrived too late to change an alarm"
 )
 
 

@@ -16,7 +16,7 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Collection, Document, Mongo, Session
 from services.device.alarms.events import alarm_changed
-from services.device.alarms.model import Alarm, from_document, to_document, too_many_alarms
+from services.device.alarms.model import Alarm, from_document, to_document
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
 from services.device.things.device_store import DeviceStore
@@ -74,7 +74,8 @@ class FlowAlarmStore:
         keyed = mine | {"key": {"$exists": True}}
         most = MOST_OF_FLOWS
         if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
-            raise too_many_alarms(most)
+            text = f"the device has {most} open alarms of flows, the maximum"
+            raise InvalidInput(text, field="key", code="alarm_number_limitation")
         alarm = Alarm(
             id=await self._ids.take(),
             tenant=wanted.tenant,

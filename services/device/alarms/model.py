@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from libs.common.contracts.flows import Severity
-from libs.common.errors import InvalidInput, NotFound
+from libs.common.errors import NotFound
 from libs.common.store.mongo import Document
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
@@ -222,15 +222,3 @@ def to_document(struct: msgspec.Struct) -> Document:
 def rule_not_found(rule_id: int) -> NotFound:
     """Return the error for a rule that does not exist or is hidden from the user."""
     return NotFound(f"alarm rule {rule_id} does not exist", field="rule_id")
-
-
-def too_many_rules(limit: str, most: int) -> InvalidInput:
-    """Return the error for a device or product whose rules reach `limit`."""
-    text = f"{limit}: the device or product has {most} alarm rules, the maximum"
-    return InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
-
-
-def too_many_alarms(most: int) -> InvalidInput:
-    """Return the error for a device with too many open alarms of flows."""
-    text = f"the device has {most} open alarms of flows, the maximum"
-    return InvalidInput(text, field="key", code="alarm_number_limitation")

@@ -23,7 +23,6 @@ from services.device.alarms.model import (
     from_document,
     rule_not_found,
     to_document,
-    too_many_rules,
 )
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
 from services.device.things.device_store import DeviceStore
@@ -66,7 +65,8 @@ class RuleStore:
         others[kind] = getattr(rule, kind)
         if await self._rules.count_documents(others, limit=most) >= most:
             count_limited(f"{kind}Rules", rule.tenant)
-            raise too_many_rules(f"{kind}Rules", most)
+            text = f"{kind}Rules: the {kind} has {most} alarm rules, the maximum"
+            raise InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
 
     async def find(self, tenant: str, rule_id: int) -> Rule | None:
         """Return a rule of the tenant, or None."""
@@ -142,7 +142,6 @@ class RuleStore:
 
 COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt", "updated_at": "updatedAt"}
 """Sort keys of rules."""
-ORDERED = {"GT", "GTE", "LT", "LTE"}
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,10 @@ class AlarmRules:
         grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant}
         if not grants.everything:
-            query["$and"] = [{"device": {"$in": await self._visible_ids(principal.tenant, grants)}}]
+            visible = await self.devices.queries.list_granted_ids(
+                principal.tenant, granted_condition(grants)
+            )
+            query["$and"] = [{"device": {"$in": visible}}]
         if wanted.keyword:
             query["name"] = contains_text(wanted.keyword)
         if wanted.device_id is not None:
@@ -169,8 +171,7 @@ class AlarmRules:
         if wanted.enabled is not None:
             query["enabled"] = wanted.enabled
         order = wanted.order(COLUMNS)
-        skip = (wanted.number - 1) * wanted.size
-        found, total = await self.store.search(query, order, skip, wanted.size)
+        found, total = await self.store.search(query, order, wanted.skip, wanted.size)
         rows = [_shown(rule) for rule in found]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
@@ -265,9 +266,6 @@ class AlarmRules:
         found = await self.devices.queries.list_by_ids(principal.tenant, [device_id])
         return any(grants.device(one.id, one.integration, one.group) for one in found)
 
-    async def _visible_ids(self, tenant: str, grants: Grants) -> list[int]:
-        return await self.devices.queries.list_granted_ids(tenant, granted_condition(grants))
-
 
 def _evaluation_key(rule: Rule) -> tuple[Any, ...]:
     return rule.device, rule.product, rule.condition, rule.enabled
@@ -278,7 +276,7 @@ def _validate_condition(condition: Condition) -> Condition:
     if isinstance(condition, EventCondition) and condition.event == condition.ended_by:
         raise InvalidInput("must be another event", field="condition.ended_by")
     if isinstance(condition, ValueCondition):
-        ordered = condition.comparison in ORDERED
+        ordered = condition.comparison not in ("EQ", "NE")
         number = not isinstance(condition.threshold, (bool, str))
         if ordered and not number:
             text = "must be EQ or NE for a threshold that is not a number"

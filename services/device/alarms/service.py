@@ -71,13 +71,12 @@ class AlarmService:
         """Stream the alarms that the user may see, newest first by default."""
         order = wanted.order(COLUMNS, NEWEST_FIRST)
         query = await self._query(principal, wanted)
-        skip = (wanted.number - 1) * wanted.size
 
         async def complete(alarms: Sequence[Alarm]) -> list[ShownAlarm]:
             places = await self._places(principal.tenant, alarms)
             return [_shown(alarm, places.get(alarm.device)) for alarm in alarms]
 
-        rows = self.store.queries.read(query, order, skip, wanted.size)
+        rows = self.store.queries.read(query, order, wanted.skip, wanted.size)
         return wanted.streamed_page(
             map_batches(rows, complete), await self.store.queries.total(query)
         )

@@ -13,7 +13,7 @@ from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import now_ms
-from libs.common.contracts.events import AlarmChange, DeviceProfile
+from libs.common.contracts.events import AlarmChange
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Document,
@@ -24,14 +24,7 @@ from libs.common.store.mongo import (
 from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.decision import SETTLING_MS, AlarmTransition, is_unchanged
 from services.device.alarms.events import alarm_changed
-from services.device.alarms.model import (
-    Alarm,
-    Rule,
-    State,
-    from_document,
-    new_state,
-    to_document,
-)
+from services.device.alarms.model import Alarm, Rule, State, from_document, new_state, to_document
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, profile_of
 
@@ -234,11 +227,11 @@ class AlarmStore:
                 await self._alarms.update_many(some, {"$set": changes}, session=session)
                 if what == "cleared":
                     await self._detach_states(alarms, session)
-                profiles = await self._profiles({one.device for one in alarms}, session)
+                devices = await self._present({one.device for one in alarms}, session)
                 entries = [
-                    alarm_changed(one, what, profiles[one.device])
+                    alarm_changed(one, what, profile_of(devices[one.device]))
                     for one in alarms
-                    if one.device in profiles
+                    if one.device in devices
                 ]
                 return await self._outbox.add(entries, session)
 
@@ -262,9 +255,6 @@ class AlarmStore:
         await self._states.update_many(momentary, change | {"$set": normal}, session=session)
         others = change | {"$set": {"cleared": now, "changed": now}}
         await self._states.update_many(mine | open_now, others, session=session)
-
-    async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
-        return {one.id: profile_of(one) for one in (await self._present(ids, session)).values()}
 
     async def _current(
         self, decisions: Sequence[StateUpdate], session: Session | None = None

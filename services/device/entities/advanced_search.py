@@ -22,7 +22,6 @@ from services.device.entities.search_filters import (
     NEGATED,
     KeyPrefix,
     KeySuffix,
-    KeyTest,
     Keyword,
     TextFilter,
     find_integrations,
@@ -70,7 +69,7 @@ class AdvancedFilter:
 
     members: list[MemberTest] = field(default_factory=list)
     things: TextFilter = field(default_factory=TextFilter)
-    key_test: KeyTest | None = None
+    key_test: Keyword | None = None
     negated: bool = False
     keys: list[str] | None = None
     """If present, a list with the only wanted key."""

@@ -172,8 +172,7 @@ async def export_entity_history(
     request: HttpRequest,
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
-        list[Id] | None,
-        QueryParameter(description="Entity ids; repeat the parameter for each"),
+        list[Id] | None, QueryParameter(description="Entity ids; repeat the parameter for each")
     ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
@@ -280,7 +279,7 @@ async def find_entity_tags(
 @get("/number", guards=[users])
 async def count_entity_tags(principal: RequestPrincipal, entity_tags: Tags) -> TagNumber:
     """Count the tags of the tenant; at most 300."""
-    return TagNumber(await entity_tags.count(principal))
+    return TagNumber(await entity_tags.store.count(principal.tenant))
 
 
 @post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
@@ -288,7 +287,7 @@ async def create_entity_tag(
     principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[WrittenTag]
 ) -> TagRef:
     """Create a tag."""
-    return TagRef(str(await entity_tags.create(principal, data)))
+    return TagRef(str(await entity_tags.store.add(principal.tenant, data)))
 
 
 @put("/{tag_id:str}", guards=[MANAGERS])
@@ -296,7 +295,7 @@ async def update_entity_tag(
     principal: RequestPrincipal, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
 ) -> None:
     """Change name, colour and description of a tag."""
-    await entity_tags.update(principal, tag_id, data)
+    await entity_tags.store.update(principal.tenant, tag_id, data)
 
 
 @post("/delete", guards=[MANAGERS], example={"ids": []})
@@ -304,7 +303,7 @@ async def delete_entity_tags(
     principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[DeleteTags]
 ) -> None:
     """Delete tags, also from entities; ignore unknown ids."""
-    await entity_tags.delete(principal, data.ids)
+    await entity_tags.store.delete(principal.tenant, distinct_ids(data.ids))
 
 
 @post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])

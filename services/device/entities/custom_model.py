@@ -17,9 +17,7 @@ from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
 
 FIELD = "value_attribute"
-_ALL = ("unit", "format")
 _NUMBERS = ("LONG", "DOUBLE")
-_TEXTS = ("STRING", "BINARY")
 _LONGEST_TEXT = 255
 _MOST_DIGITS = 15
 _GREATEST = 2**63
@@ -32,7 +30,9 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
     Raises `InvalidInput` with the name of an invalid attribute.
     """
     given = {name: value for name, value in given.items() if value not in (None, "")}
-    found: dict[str, Any] = {name: _text(name, given[name]) for name in _ALL if name in given}
+    found: dict[str, Any] = {
+        name: _text(name, given[name]) for name in ("unit", "format") if name in given
+    }
     if value_type in _NUMBERS:
         for name in ("min", "max"):
             if name in given:
@@ -40,7 +40,7 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
         if "fraction_digits" in given:
             found["fraction_digits"] = _size("fraction_digits", given, _MOST_DIGITS)
         _check_order(found, "min", "max")
-    if value_type in _TEXTS:
+    if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
             if name in given:
                 found[name] = _size(name, given, MAX_SIZE)

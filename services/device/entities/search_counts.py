@@ -14,7 +14,7 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
 from services.device.entities.advanced_search import Group, Order
-from services.device.entities.search_filters import KeyTest, matches_entity
+from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
@@ -48,7 +48,7 @@ class WantedMembers:
         self,
         wanted: Mapping[ModelKey, Sequence[Member]],
         order: Order,
-        keyword: KeyTest | None,
+        keyword: Keyword | None,
         *,
         negated: bool = False,
         excluded_ids: Sequence[Entity] = (),
@@ -145,7 +145,7 @@ class SearchRequest:
     order: Order
     select_members: Callable[[MemberSet], list[Member]]
     """Selects the members of a model."""
-    keyword: KeyTest | None = None
+    keyword: Keyword | None = None
     negated: bool = False
     """Whether entities that the keyword does not match are wanted."""
     conditions: Sequence[Condition] = ()

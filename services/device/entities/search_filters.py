@@ -8,7 +8,7 @@ across the dot.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from libs.common.integrations.client import IntegrationSummary
 from libs.common.store.mongo import contains_text, literal_pattern
@@ -48,49 +48,12 @@ class MemberFilter:
         )
 
 
-class KeyTest(Protocol):
-    """Test of the keys, and optionally names, of entities.
+class Keyword:
+    """Text in keys or names of entities, for the integrations of a tenant.
 
     It matches all entities of a thing (`matches_thing`), a member of any thing (`matches_member`),
-    or text across the dot between both; `splits` are the ways to split this text.
+    or extends across the dot between both; `splits` are the ways to split it there.
     """
-
-    splits: Sequence[tuple[str, str]]
-    """End of the thing's key, and start of the path."""
-
-    def matches_thing(self, thing: EntityThing) -> bool:
-        """Return whether all entities of a thing match."""
-
-    def matches_member(self, member: Member) -> bool:
-        """Return whether a member matches in any thing."""
-
-    def matches_tail(self, member: Member, tail: str) -> bool:
-        """Return whether the last part of a split matches a member."""
-
-    def matches_across(self, thing: EntityThing, member: Member) -> bool:
-        """Return whether a split matches a member of a thing."""
-
-    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
-        """Return conditions; a device that meets one has only matching entities.
-
-        `integrations` are those with devices.
-        """
-
-    def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
-        """Return the condition on devices that match the first part of a split."""
-
-
-def matches_entity(test: KeyTest, thing: EntityThing, member: Member) -> bool:
-    """Return whether a test matches a member of a thing."""
-    return (
-        test.matches_member(member)
-        or test.matches_thing(thing)
-        or test.matches_across(thing, member)
-    )
-
-
-class Keyword:
-    """Text in keys or names of entities, for the integrations of a tenant."""
 
     def __init__(
         self,
@@ -179,16 +142,14 @@ class Keyword:
         return _any_of(found)
 
 
-class KeyPrefix:
+class KeyPrefix(Keyword):
     """Test for the start of keys."""
 
     def __init__(self, text: str) -> None:
-        self._lower = text.lower()
+        super().__init__(text, {}, names=False)
         parts = self._lower.split(".", _DEVICE_PARTS)
         whole = len(parts) > _DEVICE_PARTS
-        self.splits: Sequence[tuple[str, str]] = (
-            [(".".join(parts[:-1]), parts[-1])] if whole else []
-        )
+        self.splits = [(".".join(parts[:-1]), parts[-1])] if whole else []
 
     def matches_thing(self, thing: EntityThing) -> bool:
         """Return whether all keys of a thing start with the text."""
@@ -197,10 +158,6 @@ class KeyPrefix:
     def matches_member(self, member: Member) -> bool:
         """Return False: a key starts with the key of its thing."""
         return False
-
-    def matches_tail(self, member: Member, tail: str) -> bool:
-        """Return whether the path of a member starts with `tail`."""
-        return member.path.lower().startswith(tail)
 
     def matches_across(self, thing: EntityThing, member: Member) -> bool:
         """Return whether the text continues behind the thing's key."""
@@ -253,6 +210,15 @@ class KeySuffix(Keyword):
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return no condition: no device matches with all its entities."""
         return []
+
+
+def matches_entity(test: Keyword, thing: EntityThing, member: Member) -> bool:
+    """Return whether a test matches a member of a thing."""
+    return (
+        test.matches_member(member)
+        or test.matches_thing(thing)
+        or test.matches_across(thing, member)
+    )
 
 
 def _any_of(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:

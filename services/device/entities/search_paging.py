@@ -86,13 +86,11 @@ async def read_page(lists: DeviceQueries, cut: SearchResult, skip: int, limit: i
 class _GroupReader:
     """Reads one group of a search."""
 
-    def __init__(self, lists: DeviceQueries, cut: SearchResult, group: Group) -> None:
-        self._queries = lists
-        self._order = cut.order
-        self._devices = cut.devices
-        self._may_be_outdated = cut.may_be_outdated
-        self._group = group
-        self._pools = cut.devices.pools.groups.get(group, {})
+    def __init__(self, lists: DeviceQueries, result: SearchResult, group: Group) -> None:
+        self._queries, self._group = lists, group
+        self._order, self._devices = result.order, result.devices
+        self._may_be_outdated = result.may_be_outdated
+        self._pools = result.devices.pools.groups.get(group, {})
 
     async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
         """Return up to `limit` entities behind the first `skip`."""

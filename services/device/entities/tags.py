@@ -43,18 +43,6 @@ def tag_exists(name: str) -> InvalidInput:
     return InvalidInput(text, field="name", code="entity_tag_name_already_exists")
 
 
-def too_many_tags(most: int) -> InvalidInput:
-    """Return the error for a tenant with too many tags."""
-    text = f"the tenant has {most} tags, the maximum"
-    return InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
-
-
-def too_many_of_entity(most: int) -> InvalidInput:
-    """Return the error for an entity with too many tags."""
-    text = f"an entity can have at most {most} tags"
-    return InvalidInput(text, field="added_tag_ids", code="number_of_tags_per_entity_exceeded")
-
-
 COLUMNS = {
     "id": "_id",
     "name": "name",
@@ -119,7 +107,8 @@ class TagStore(ThingDataStore):
     async def add(self, tenant: str, wanted: WrittenTag) -> int:
         """Insert a tag; raise `InvalidInput` for an existing name or too many tags."""
         if await self.count(tenant) >= MOST_TAGS:
-            raise too_many_tags(MOST_TAGS)
+            text = f"the tenant has {MOST_TAGS} tags, the maximum"
+            raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
         tag_id, now = await self._ids.take(), datetime.now(UTC)
         tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(wanted, now)}
         try:
@@ -237,34 +226,18 @@ class EntityTags:
     """Operations on tags, and on tags of entities."""
 
     def __init__(self, store: TagStore, entities: EntityService) -> None:
-        self._store = store
+        self.store = store
         self._entities = entities
 
     async def search(self, principal: Principal, wanted: FindTags) -> Page[ShownTag]:
         """Return a page of tags with their numbers of entities."""
         tenant = principal.tenant
-        found, total = await self._store.search(tenant, wanted)
-        count_uses = await self._store.count_uses(tenant, [tag.id for tag in found])
+        found, total = await self.store.search(tenant, wanted)
+        count_uses = await self.store.count_uses(tenant, [tag.id for tag in found])
         rows = [
             ShownTag.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
         ]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
-
-    async def count(self, principal: Principal) -> int:
-        """Return the number of tags."""
-        return await self._store.count(principal.tenant)
-
-    async def create(self, principal: Principal, wanted: WrittenTag) -> int:
-        """Create a tag; raise `InvalidInput` for an existing name or too many tags."""
-        return await self._store.add(principal.tenant, wanted)
-
-    async def update(self, principal: Principal, tag_id: int, wanted: WrittenTag) -> None:
-        """Change a tag; raise `NotFound` or `InvalidInput`."""
-        await self._store.update(principal.tenant, tag_id, wanted)
-
-    async def delete(self, principal: Principal, ids: Iterable[int]) -> None:
-        """Delete tags, also from entities; ignore unknown ids."""
-        await self._store.delete(principal.tenant, distinct_ids(list(ids)))
 
     async def map(self, principal: Principal, wanted: MapTags) -> None:
         """Change tags of entities; ignore hidden entities.
@@ -283,29 +256,31 @@ class EntityTags:
         def change(current: list[int]) -> list[int]:
             after = _apply_operation(wanted.operation, current, added, removed)
             if len(after) > max(MOST_OF_ENTITY, len(current)):
-                raise too_many_of_entity(MOST_OF_ENTITY)
+                code = "number_of_tags_per_entity_exceeded"
+                text = f"an entity can have at most {MOST_OF_ENTITY} tags"
+                raise InvalidInput(text, field="added_tag_ids", code=code)
             return after
 
-        await self._store.map(principal.tenant, [one.id for one in entities], added, change)
+        await self.store.map(principal.tenant, [one.id for one in entities], added, change)
 
     async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
         """Return the tags of entities, by entity, in the order of their addition."""
-        tags = await self._store.tags_by_id(tenant)
+        tags = await self.store.tags_by_id(tenant)
         if not tags:
             return {}
         shown = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
-        current = await self._store.find_tag_ids(tenant, entity_ids)
+        current = await self.store.find_tag_ids(tenant, entity_ids)
         return {
             entity: [shown[one] for one in ids if one in shown] for entity, ids in current.items()
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
         """Return entities whose tags match an operator by names, at most `MOST_FOUND`."""
-        tags = {tag.name: tag.id for tag in (await self._store.tags_by_id(tenant)).values()}
+        tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):
             return []  # a requested tag does not exist
-        return await self._store.find_tagged(tenant, operator, ids)
+        return await self.store.find_tagged(tenant, operator, ids)
 
 
 def _apply_operation(

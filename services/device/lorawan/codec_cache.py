@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from libs.common.lru_cache import LruCache
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
-from services.device.lorawan.codec_worker import Call
+from services.device.lorawan.codec_worker import Call, Outcome
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import codec_of
 from services.device.things.product_store import ProductKey, ProductStore
@@ -92,15 +92,11 @@ class CommandEncoder:
         codec = await self.codec(tenant, model)
         calls = [Call("encode", one, port, at) for one in values]
         outcomes = await self._workers.run(tenant, codec, calls)
-        return [_result(codec, one.value, one.fault, port) for one in outcomes]
+        return [_result(codec, one, port) for one in outcomes]
 
 
-def _result(
-    codec: Codec, value: Any, fault: str | None, port: int
-) -> EncodedDownlink | CodecFailed:
-    if fault is not None:
-        return CodecFailed(fault)
+def _result(codec: Codec, outcome: Outcome, port: int) -> EncodedDownlink | CodecFailed:
     try:
-        return read_encoded(codec.encoder, value, port)
+        return read_encoded(codec.encoder, outcome.result(), port)
     except CodecFailed as error:
         return error

@@ -27,6 +27,7 @@ from services.device.lorawan.codec_worker import (
     Call,
     Outcome,
     ReadRequest,
+    Request,
     Response,
     RunRequest,
 )
@@ -192,16 +193,15 @@ class CodecWorkers:
         return time.monotonic() > self._due.get(tenant, asked + self._late_seconds)
 
     async def _answer(
-        self, tenant: str, asked: RunRequest | ReadRequest, count: int, codec: Codec | None = None
+        self, tenant: str, asked: Request, count: int, codec: Codec | None = None
     ) -> BatchResult:
         async with self._turns.slot(tenant):
             started = time.monotonic()
             self._due[tenant] = started + START_SECONDS
             try:
                 process = await self._process(tenant)
-                self._due[tenant] = (
-                    time.monotonic() + self._late_seconds + SECONDS_PER_FRAME * count
-                )
+                seconds = self._late_seconds + SECONDS_PER_FRAME * count
+                self._due[tenant] = time.monotonic() + seconds
                 async with asyncio.timeout(ANSWER_SECONDS + SECONDS_PER_CALL * count):
                     answered = await _ask(process, asked, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
@@ -234,9 +234,7 @@ class CodecWorkers:
             await wait_killed(process)
 
 
-async def _ask(
-    process: Process, asked: RunRequest | ReadRequest, codec: Codec | None
-) -> BatchResult:
+async def _ask(process: Process, asked: Request, codec: Codec | None) -> BatchResult:
     answer = _read(await ask_worker(process, _write(asked)))
     if answer is None:
         whole = msgspec.structs.replace(asked, codec=codec)

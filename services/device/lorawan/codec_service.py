@@ -157,10 +157,8 @@ class CodecService:
             if stored.history is None or stored.history.fault:
                 raise history_request_error(stored.history)
             if not await self._products.update_history_request(tenant, model, stored):
-                raise Conflict(
-                    "the codec was changed at the same time: read it and repeat the request",
-                    field="model",
-                )
+                text = "the codec was changed at the same time: read it and repeat the request"
+                raise Conflict(text, field="model")
         await self._products.put_healing(tenant, model, body)
         return await self.healing(principal, model)
 
@@ -195,9 +193,8 @@ class CodecService:
     def _count_test(self, tenant: str) -> Iterator[None]:
         """Count a running test; raise `TooManyRequests` at `MAX_TESTS`."""
         if self._running_tests[tenant] >= MAX_TESTS:
-            raise TooManyRequests(
-                f"at most {MAX_TESTS} codecs are tested at a time", retry_after=1.0
-            )
+            text = f"at most {MAX_TESTS} codecs are tested at a time"
+            raise TooManyRequests(text, retry_after=1.0)
         self._running_tests[tenant] += 1
         try:
             yield
@@ -211,15 +208,9 @@ class CodecService:
         if (body.script is None) == (not body.scripts):
             raise InvalidInput("either script or scripts is needed", field="script")
         scripts = body.scripts if body.script is None else {SINGLE_SCRIPT: body.script}
-        paths = {
-            name: SINGLE_SCRIPT if body.script is not None else f"scripts.{name}"
-            for name in scripts
-        }
-        faults = [
-            Fault(paths[name], "contains a NUL character")
-            for name in scripts
-            if "\0" in scripts[name]
-        ]
+        prefix = "scripts." if body.script is None else ""
+        paths = {name: f"{prefix}{name}" for name in scripts}
+        faults = [Fault(paths[name], "contains a NUL") for name in scripts if "\0" in scripts[name]]
         if sum(len(text.encode()) for text in scripts.values()) > LARGEST:
             faults.append(Fault("scripts", f"must be at most {LARGEST} bytes in all"))
         if faults:
@@ -278,9 +269,7 @@ def _assemble_codec(
     for chain, steps in (("decoder", body.decoder), ("encoder", body.encoder)):
         for at, step in enumerate(steps):
             if step.script not in scripts:
-                faults.append(
-                    Fault(f"{chain}[{at}].script", f"script {step.script} does not exist")
-                )
+                faults.append(Fault(f"{chain}[{at}].script", f"{step.script} does not exist"))
             elif step.entry not in functions[step.script]:
                 reason = f"{step.script} has no function {step.entry}"
                 faults.append(Fault(f"{chain}[{at}].entry", reason))
@@ -293,9 +282,8 @@ def _assemble_codec(
     decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
     if not decoder:
         wanted = ", ".join(DECODERS)
-        raise InvalidInput(
-            f"has no function {wanted}", field="scripts" if body.scripts else SINGLE_SCRIPT
-        )
+        field = "scripts" if body.scripts else SINGLE_SCRIPT
+        raise InvalidInput(f"has no function {wanted}", field=field)
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 

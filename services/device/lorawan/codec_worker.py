@@ -95,6 +95,7 @@ class BatchResult(msgspec.Struct, frozen=True, array_like=True):
     seconds: float = 0.0
 
 
+Request = RunRequest | ReadRequest
 Response = BatchResult | None
 """None when the codec is not loaded and must be sent."""
 
@@ -103,7 +104,7 @@ _FROZEN = re.compile(
 )
 """Fault of a script that changes a built-in object which the analysis has missed."""
 
-_read = msgspec.msgpack.Decoder(RunRequest | ReadRequest).decode
+_read = msgspec.msgpack.Decoder(Request).decode
 _write = msgspec.msgpack.Encoder().encode
 
 
@@ -123,17 +124,15 @@ def _encode_response(answer: Response) -> bytes:
         return _write(answer)
     except OverflowError:
         whole = answer or BatchResult([])
-        outcomes = [
-            Outcome(_shrink_integers(one.value), one.fault, one.log) for one in whole.outcomes
-        ]
+        outcomes = [Outcome(_shrink(one.value), one.fault, one.log) for one in whole.outcomes]
         return _write(BatchResult(outcomes, whole.seconds))
 
 
-def _shrink_integers(value: Any) -> Any:
+def _shrink(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _shrink_integers(item) for key, item in value.items()}
+        return {key: _shrink(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shrink_integers(item) for item in value]
+        return [_shrink(item) for item in value]
     return float(value) if type(value) is int and value.bit_length() > LARGEST_BITS else value
 
 
@@ -191,9 +190,7 @@ class WarmCodec:
         return Outcome(value, log=log)
 
 
-def _handle_request(
-    loaded: OrderedDict[str, WarmCodec], asked: RunRequest | ReadRequest
-) -> Response:
+def _handle_request(loaded: OrderedDict[str, WarmCodec], asked: Request) -> Response:
     started = process_time()
     if isinstance(asked, ReadRequest):
         return BatchResult([_find_functions(source, asked.names) for source in asked.scripts])

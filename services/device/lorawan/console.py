@@ -8,6 +8,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.ids import PathId
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.frame_queries import FrameService
@@ -28,37 +29,8 @@ from services.device.lorawan.schemas import (
     TriedCodec,
     TryCodec,
 )
-from services.device.telemetry.history import post_search
+from services.device.telemetry.history import KeyRangeResolver, post_search
 from services.device.things.product_model import ProductCodec, PutHealing
-
-
-@post_search("/{device_id:str}/frames/search")
-async def find_device_frames(
-    principal: RequestPrincipal,
-    frames: NamedDependency[FrameService],
-    device_id: PathId,
-    data: JSONBody[FindFrames | None] = None,
-) -> FoundFrames:
-    """Search uplinks of a device, newest first, with their decoded values."""
-    return await frames.find(principal, device_id, data or FindFrames())
-
-
-FRAME_ROUTER = Router("/device", route_handlers=[find_device_frames], tags=["Devices"])
-
-
-@post_search("/{device_id:str}/gaps/search")
-async def find_device_gaps(
-    principal: RequestPrincipal,
-    gaps: NamedDependency[GapService],
-    device_id: PathId,
-    data: JSONBody[FindGaps | None] = None,
-) -> FoundGaps:
-    """Search gaps in the frame counters of a device, newest first."""
-    return await gaps.find(principal, device_id, data or FindGaps())
-
-
-GAP_ROUTER = Router("/device", route_handlers=[find_device_gaps], tags=["Devices"])
-
 
 Redecodes = NamedDependency[RedecodeService]
 _READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
@@ -158,18 +130,39 @@ async def save_healing_of_product(
     return await codec_service.put_healing(principal, model, data)
 
 
-CODEC_ROUTER = Router(
-    "/product",
-    route_handlers=[
-        redecode_frames_of_product,
-        get_redecode_of_product,
-        stop_redecode_of_product,
-        get_codec_of_product,
-        save_codec_of_product,
-        remove_codec_of_product,
-        try_codec_of_product,
-        get_healing_of_product,
-        save_healing_of_product,
-    ],
-    tags=["Products"],
+CODEC_ROUTER = Router("/product", route_handlers=operations_of(globals()), tags=["Products"])
+
+
+@post_search("/{device_id:str}/frames/search")
+async def find_device_frames(
+    principal: RequestPrincipal,
+    frames: NamedDependency[FrameService],
+    key_ranges: NamedDependency[KeyRangeResolver],
+    device_id: PathId,
+    data: JSONBody[FindFrames | None] = None,
+) -> FoundFrames:
+    """Search uplinks of a device, newest first, with their decoded values."""
+    wanted = data or FindFrames()
+    key_range = await key_ranges.resolve_for_user(principal, device_id, *wanted.bounds)
+    records, next_key = await frames.page(key_range, wanted.page_size)
+    return FoundFrames(content=records, next_key=next_key)
+
+
+@post_search("/{device_id:str}/gaps/search")
+async def find_device_gaps(
+    principal: RequestPrincipal,
+    gaps: NamedDependency[GapService],
+    key_ranges: NamedDependency[KeyRangeResolver],
+    device_id: PathId,
+    data: JSONBody[FindGaps | None] = None,
+) -> FoundGaps:
+    """Search gaps in the frame counters of a device, newest first."""
+    wanted = data or FindGaps()
+    key_range = await key_ranges.resolve_for_user(principal, device_id, *wanted.bounds)
+    records, next_key = await gaps.page(key_range, wanted.page_size)
+    return FoundGaps(content=records, next_key=next_key)
+
+
+DEVICE_ROUTER = Router(
+    "/device", route_handlers=[find_device_frames, find_device_gaps], tags=["Devices"]
 )

@@ -8,7 +8,7 @@ for products with healing only.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,11 +16,10 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.decoding import copy_fields
-from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
-from services.device.lorawan.schemas import FindGaps, FoundGaps, GapPage, GapRecord, GapState
-from services.device.telemetry.history import KeyRange, KeyRangeResolver, encode_key
+from services.device.lorawan.schemas import GapRecord, GapState
+from services.device.telemetry.history import KeyRange, encode_key
 from services.device.telemetry.partitions import KEY, LAST, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
@@ -28,11 +27,10 @@ MOST_JUMP = 16_384
 """Maximum gap (LoRaWAN 1.0.3, MAX_FCNT_GAP); beyond it the counter has restarted."""
 
 
-@dataclass(slots=True)
-class Gap:
+class Gap(msgspec.Struct):
     """Missing counters between two frames."""
 
-    key: bytes
+    key: bytes = msgspec.field(name="_id")
     """Key of the frame before it."""
     start: int
     """When the frame before it was received, ms."""
@@ -102,18 +100,9 @@ MOST_KEPT = 2000
 """Maximum number of gaps of a device that are tracked and healed."""
 
 
-class TrackedGap(msgspec.Struct, kw_only=True):
+class TrackedGap(Gap, kw_only=True):
     """A gap and the state of its healing."""
 
-    key: bytes = msgspec.field(name="_id")
-    """Key of the frame before it."""
-    start: int
-    """When the frame before it was received, ms."""
-    end: int
-    counter: int
-    last: int
-    session: bytes
-    missing: int
     at: datetime
     """When this document expires."""
     state: GapState = "OPEN"
@@ -123,12 +112,6 @@ class TrackedGap(msgspec.Struct, kw_only=True):
     found: int | None = None
     """Readings in history at the last check."""
     reason: str | None = None
-
-    @property
-    def gap(self) -> Gap:
-        """Return the gap without its state."""
-        counters = (self.counter, self.last, self.session, self.missing)
-        return Gap(self.key, self.start, self.end, *counters)
 
 
 class GapStore(ThingDataStore):
@@ -180,8 +163,8 @@ class GapStore(ThingDataStore):
 
 
 def _insert(gap: Gap, until: datetime) -> UpdateOne:
-    kept = TrackedGap(**asdict(gap), at=until)
-    document = msgspec.to_builtins(kept, builtin_types=(bytes, datetime))
+    tracked = copy_fields(TrackedGap, gap, at=until)
+    document = msgspec.to_builtins(tracked, builtin_types=(bytes, datetime))
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
 
 
@@ -191,36 +174,13 @@ SCANNED = 2000
 
 @dataclass(frozen=True)
 class GapService:
-    """Pages of gaps for users and applications that may see the device."""
+    """Pages of gaps."""
 
     frames: FrameStore
     gaps: GapStore
-    key_ranges: KeyRangeResolver
 
-    async def page(
-        self,
-        principal: Principal,
-        device_id: int,
-        start: int | None,
-        end: int | None,
-        size: int,
-        key: str | None,
-    ) -> GapPage:
-        """A page for an application; raises as `KeyRangeResolver`."""
-        key_range = await self.key_ranges.resolve_for_application(
-            principal, device_id, start, end, key
-        )
-        records, following = await self._page(key_range, size)
-        return GapPage(list=records, page_size=size, next_page_key=following)
-
-    async def find(self, principal: Principal, device_id: int, wanted: FindGaps) -> FoundGaps:
-        """A page for a user; raises as `KeyRangeResolver`."""
-        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
-        key_range = await self.key_ranges.resolve_for_user(principal, device_id, *bounds)
-        records, following = await self._page(key_range, wanted.page_size)
-        return FoundGaps(content=records, next_key=following)
-
-    async def _page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
+    async def page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
+        """Return up to `size` gaps of a key_range, newest first, and the next page's key."""
         device, first, last, continued = key_range
         if not continued:  # a gap may reach beyond the end
             after = await self.frames.list_counted(last, history_key(device.id, LAST, LAST), 1)

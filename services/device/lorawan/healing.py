@@ -254,7 +254,7 @@ class Healer:
         if found >= missing:
             await self.gaps.change(gap, state="HEALED", reason=None)
             _outcomes.add(1, {"outcome": "healed"})
-        elif gap.gap.request_range() is None:
+        elif gap.request_range() is None:
             await self._give_up(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
@@ -296,7 +296,7 @@ class Healer:
         self, product: HealingProduct, device: Device, gap: TrackedGap
     ) -> Draft | None:
         """Return the request for a gap; None when the device's TSL rejects it."""
-        within = dict(zip(("start_time", "end_time"), gap.gap.request_range() or (), strict=True))
+        within = dict(zip(("start_time", "end_time"), gap.request_range() or (), strict=True))
         thing = await self.things.build_thing(device)
         try:
             return self.commands.check_call(thing, product.service, within)

@@ -17,7 +17,6 @@ from services.device.lorawan.schemas import (
     EXAMPLE,
     HEALING,
     MOST_FRAMES,
-    MOST_GAPS,
     TRIAL,
     FramePage,
     GapPage,
@@ -28,7 +27,7 @@ from services.device.lorawan.schemas import (
     TriedCodec,
     TryCodec,
 )
-from services.device.telemetry.history import EndTime, PageKey, StartTime
+from services.device.telemetry.history import EndTime, KeyRangeResolver, PageKey, StartTime
 from services.device.things.product_model import ProductCodec, PutHealing
 from services.device.things.schemas import DeviceId
 
@@ -95,41 +94,6 @@ async def put_product_healing(
     return await codec_service.put_healing(principal, model, data)
 
 
-CODEC_ROUTER = Router(
-    "/device/openapi/v1/products",
-    route_handlers=operations_of(globals()),
-    tags=["Products"],
-)
-
-
-@get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])
-async def list_device_frames(
-    principal: RequestPrincipal,
-    frames: NamedDependency[FrameService],
-    device_id: DeviceId,
-    start_time: StartTime = None,
-    end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
-    page_key: PageKey = None,
-) -> FramePage:
-    """List uplinks of a device, newest first, with their decoded values."""
-    return await frames.page(principal, device_id, start_time, end_time, page_size, page_key)
-
-
-@get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])
-async def list_device_gaps(
-    principal: RequestPrincipal,
-    gaps: NamedDependency[GapService],
-    device_id: DeviceId,
-    start_time: StartTime = None,
-    end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_GAPS)] = 20,
-    page_key: PageKey = None,
-) -> GapPage:
-    """List gaps in the frame counters of a device, newest first."""
-    return await gaps.page(principal, device_id, start_time, end_time, page_size, page_key)
-
-
 Redecodes = NamedDependency[RedecodeService]
 
 
@@ -163,8 +127,46 @@ async def stop_product_redecode(
     return await redecodes.stop(principal, model)
 
 
-REDECODE_ROUTER = Router(
+CODEC_ROUTER = Router(
     "/device/openapi/v1/products",
-    route_handlers=[redecode_product_frames, get_product_redecode, stop_product_redecode],
+    route_handlers=operations_of(globals()),
     tags=["Products"],
 )
+
+
+@get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])
+async def list_device_frames(
+    principal: RequestPrincipal,
+    frames: NamedDependency[FrameService],
+    key_ranges: NamedDependency[KeyRangeResolver],
+    device_id: DeviceId,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
+    page_key: PageKey = None,
+) -> FramePage:
+    """List uplinks of a device, newest first, with their decoded values."""
+    key_range = await key_ranges.resolve_for_application(
+        principal, device_id, start_time, end_time, page_key
+    )
+    records, next_key = await frames.page(key_range, page_size)
+    return FramePage(list=records, page_size=page_size, next_page_key=next_key)
+
+
+@get("/device/openapi/v1/devices/{device_id:str}/gaps", tags=["Devices"])
+async def list_device_gaps(
+    principal: RequestPrincipal,
+    gaps: NamedDependency[GapService],
+    key_ranges: NamedDependency[KeyRangeResolver],
+    device_id: DeviceId,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MOST_FRAMES)] = 20,
+    page_key: PageKey = None,
+) -> GapPage:
+    """List gaps in the frame counters of a device, newest first."""
+    key_range = await key_ranges.resolve_for_application(
+        principal, device_id, start_time, end_time, page_key
+    )
+    records, next_key = await gaps.page(key_range, page_size)
+    return GapPage(list=records, page_size=page_size, next_page_key=next_key)

@@ -71,7 +71,12 @@ class Redecoder:
             limit = BATCH_FRAMES // len(left)
             rows = await asyncio.gather(
                 *(
-                    self._find_outdated(job, known, one, found[one.id].last_key, limit)
+                    self.frames.find_outdated(
+                        decoder_stamp(known.version, one),
+                        found[one.id].last_key,
+                        history_key(one.id, job.end, LAST),
+                        limit,
+                    )
                     for one in left
                 )
             )
@@ -92,14 +97,6 @@ class Redecoder:
         """Return the key to resume at, within current ownership and retention."""
         oldest = max(thing.owned_since, now_ms() - self.retention_ms)
         return max(job.resume_key(thing.id), history_key(thing.id, oldest, 0))
-
-    async def _find_outdated(
-        self, job: RedecodeJob, known: CachedCodec, thing: Thing, after: bytes, limit: int
-    ) -> list[Document]:
-        last = history_key(thing.id, job.end, LAST)
-        return await self.frames.find_outdated(
-            decoder_stamp(known.version, thing), after, last, limit
-        )
 
     async def _decode(
         self,

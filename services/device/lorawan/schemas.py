@@ -93,7 +93,7 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 MOST_FRAMES = 200
-"""Maximum frames of a page."""
+"""Maximum frames or gaps of a page."""
 
 
 class FrameRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -137,6 +137,11 @@ class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST_FRAMES)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
+    @property
+    def bounds(self) -> tuple[int | None, int | None, str | None]:
+        """Return start and end in ms, and the key of the page."""
+        return self.start_timestamp, self.end_timestamp, self.next_key
+
 
 class FoundFrames(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A page of frames; `next_key` is absent on the last page."""
@@ -144,9 +149,6 @@ class FoundFrames(msgspec.Struct, omit_defaults=True, kw_only=True):
     content: list[FrameRecord]
     next_key: str | None = None
 
-
-MOST_GAPS = 200
-"""Maximum gaps of a page."""
 
 GapState = Literal["OPEN", "ASKED", "HEALED", "GIVEN_UP"]
 
@@ -182,13 +184,8 @@ class GapPage(msgspec.Struct, rename="camel", omit_defaults=True):
     next_page_key: str | None = None
 
 
-class FindGaps(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class FindGaps(FindFrames, kw_only=True):
     """Body of `POST /device/{id}/gaps/search`."""
-
-    start_timestamp: Moment | None = None
-    end_timestamp: Moment | None = None
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=MOST_GAPS)] = 20
-    next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
 
 class FoundGaps(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -7,27 +7,23 @@ from libs.common.bus import RpcServer
 from libs.common.process import PackageParts, create_routers
 from services.device.commands.model import DownlinkEncoder
 from services.device.commands.wiring import CommandsPackage
+from services.device.lorawan import console, open_api
 from services.device.lorawan.codec_cache import CodecCache, CommandEncoder
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_service import CodecService
-from services.device.lorawan.console import CODEC_ROUTER as REDECODE_CONSOLE
-from services.device.lorawan.console import FRAME_ROUTER as FRAME_CONSOLE
-from services.device.lorawan.console import GAP_ROUTER as GAP_CONSOLE
 from services.device.lorawan.downlinks import CodecDownlinkEncoder, DownlinkStateRpc
 from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.gaps import GapService, GapStore
 from services.device.lorawan.healing import Healer, HealingStore
-from services.device.lorawan.open_api import CODEC_ROUTER as CODEC_OPEN_API
-from services.device.lorawan.open_api import REDECODE_ROUTER as REDECODE_OPEN_API
-from services.device.lorawan.open_api import list_device_frames, list_device_gaps
 from services.device.lorawan.redecode_job import RedecodeWorker
 from services.device.lorawan.redecode_service import RedecodeService, RedecodeStore
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.rpc import FrameRpc
 from services.device.settings import Clients
 from services.device.telemetry.device_fields import DeviceFieldUpdater
+from services.device.telemetry.history import KeyRangeResolver
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.ports import FrameDecoder
@@ -98,6 +94,7 @@ class LorawanHandlers:
     redecodes: RedecodeService
     frames: FrameService
     gaps: GapService
+    key_ranges: KeyRangeResolver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +162,9 @@ def wire_lorawan(
     handlers = LorawanHandlers(
         codec_service=codecs.service,
         redecodes=RedecodeService(redecodes, products, devices.queries),
-        frames=FrameService(frames, telemetry.partitions, telemetry.key_ranges),
-        gaps=GapService(frames, gaps, telemetry.key_ranges),
+        frames=FrameService(frames, telemetry.partitions, directory),
+        gaps=GapService(frames, gaps),
+        key_ranges=telemetry.key_ranges,
     )
     return LorawanPackage(
         redecodes=redecodes,
@@ -175,12 +173,11 @@ def wire_lorawan(
             routers=create_routers(
                 handlers,
                 open_api=[
-                    CODEC_OPEN_API,
-                    REDECODE_OPEN_API,
-                    list_device_frames,
-                    list_device_gaps,
+                    open_api.CODEC_ROUTER,
+                    open_api.list_device_frames,
+                    open_api.list_device_gaps,
                 ],
-                others=[FRAME_CONSOLE, GAP_CONSOLE, REDECODE_CONSOLE],
+                others=[console.DEVICE_ROUTER, console.CODEC_ROUTER],
             ),
             jobs={"redecode": worker.run, "healing": healer.run},
         ),
