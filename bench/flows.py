@@ -37,7 +37,7 @@ from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from services.workflow.runs.model import Deployed
-from services.workflow.triggers.listener_index import ListenerIndex, starts_of
+from services.workflow.triggers.listener_index import ListenerIndex, build_starts
 
 REPORTS, ROUNDS = 3000, 5
 """One device sends them: more in a row would be beyond what it may send."""
@@ -346,7 +346,7 @@ def _cost(flows: int) -> float:
         started = time.perf_counter()
         for number in range(EVENTS):
             change = EntityChange(str(number), ingest.TENANT, thing, 0, values)
-            if len(list(starts_of(index, change, 0))) != 1:
+            if len(list(build_starts(index, change, 0))) != 1:
                 raise RuntimeError("the event did not find its flow")
         rounds.append((time.perf_counter() - started) / EVENTS * 1e6)
     return middle(rounds)

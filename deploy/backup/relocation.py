@@ -18,12 +18,12 @@ from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.ids import FIRST
 from libs.common.things import MEMBERS
 from services.device.telemetry.partitions import KEY
-from services.workflow.credentials.store import context_of
+from services.workflow.credentials.store import seal_context
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.wiring import node_types
 from services.workflow.notifications.model import Notifications
-from services.workflow.notifications.service import sealed_for, with_secret
-from services.workflow.vault import contexts_in
+from services.workflow.notifications.service import replace_secret, webhook_seal_context
+from services.workflow.vault import list_contexts
 
 Document = dict[str, Any]
 
@@ -176,7 +176,7 @@ def rewrite_design(document: Document, move: Relocation) -> None:
 
 def collect_contexts(document: Document, move: Relocation) -> None:
     """Remember the seal contexts of the secrets in a design."""
-    move.contexts.update(contexts_in(move.tenant, document["design"], REGISTRY))
+    move.contexts.update(list_contexts(move.tenant, document["design"], REGISTRY))
 
 
 def rewrite_deployed_flow(document: Document, move: Relocation) -> None:
@@ -207,16 +207,16 @@ def rewrite_network_server(document: Document, move: Relocation) -> None:
 
 def rewrite_credential(document: Document, move: Relocation) -> None:
     """Seal a flow credential with the target's key."""
-    document["sealed"] = _reseal(document["sealed"], context_of(document), move.flows)
+    document["sealed"] = _reseal(document["sealed"], seal_context(document), move.flows)
 
 
 def rewrite_notifications(document: Document, move: Relocation) -> None:
     """Seal the secret of a user's webhook with the target's key."""
     settings = msgspec.convert(document["settings"], Notifications)
     if settings.webhook is not None and settings.webhook.secret:
-        context = sealed_for(move.tenant, settings.webhook)
+        context = webhook_seal_context(move.tenant, settings.webhook)
         again = _reseal(settings.webhook.secret, context, move.flows)
-        settings = with_secret(settings, again)
+        settings = replace_secret(settings, again)
     document["settings"] = msgspec.to_builtins(settings)
 
 

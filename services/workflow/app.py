@@ -118,7 +118,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
     async def use(wanted: UsageRequest) -> Usage:
         return engine.queue.use(wanted.tenant)
 
-    recover, settle = engine.recovery.look, core.flows.settler.look
+    recover, settle = engine.recovery.look, core.flows.settler.repair
     jobs: dict[str, Job] = {
         "outbox": clients.outbox.sweep,
         "recovery": partial(

@@ -49,7 +49,7 @@ class Entities:
             "custom entities", self._update_many
         )
 
-    async def values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
+    async def read_values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
         """Return the latest values; None without a value, unknown keys are missing."""
         wanted = ReadEntities(tenant, list(keys))
         return await self._rpc.call(VALUES, wanted, EntityValues)
@@ -85,7 +85,7 @@ class Entities:
         wanted = UpdateEntities(list(updates))
         return (await self._rpc.call(UPDATE, wanted, UpdatedEntities)).outcomes
 
-    async def call(
+    async def call_services(
         self,
         tenant: str,
         exchange: Mapping[str, Any],
@@ -122,7 +122,7 @@ class EntityAccess:
         self._grants = grants
         self._entities = entities
 
-    async def unseen(self, user: Principal, keys: Collection[str]) -> Collection[str]:
+    async def find_invisible(self, user: Principal, keys: Collection[str]) -> Collection[str]:
         """Return those of `keys` that do not exist or are not visible to the user.
 
         Custom entities are visible to all users. A pattern may match no entity yet, but must begin

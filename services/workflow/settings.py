@@ -16,38 +16,38 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSettings(StoreSettings):
-    """What the service is told."""
+    """Settings of `workflow`."""
 
     secrets_key: Key
-    """Key (32 bytes, base64url) of the secrets in the designs of flows."""
+    """Key (32 bytes, base64url) that encrypts secrets of flows and credentials."""
     flow_runs: Count = 256
-    """Runs of flows at a time in one process; more wait, and one tenant leaves half to others."""
+    """Maximum concurrent runs of flows per process; one tenant may use half of them."""
     flow_runs_waiting: Count = 20_000
-    """Runs of flows that wait in one process; one tenant leaves half to others."""
+    """Maximum waiting runs of flows per process; one tenant may use half of them."""
     flow_run_seconds: Seconds = 300.0
-    """Seconds that a run of a flow may take."""
+    """Maximum seconds of a run of a flow."""
     flow_node_seconds: Seconds = 60.0
-    """Seconds that one node of a flow may take."""
+    """Maximum seconds of one node of a flow."""
     flow_failures: Count = 50
-    """Failed runs one after the other, seen by one process, after which a flow is disabled."""
+    """Consecutive failed runs in one process after which a flow is disabled."""
     flow_log_days: Days = 30
-    """Days for which the logs of flows are kept."""
+    """Retention of the logs of flows in days."""
     flow_log_entries: Count = 10_000
-    """Runs that the log of one flow keeps; those of the last ten minutes stay in any case."""
+    """Maximum runs in the log of one flow, in addition to those of the last ten minutes."""
     code_processes: Count = 4
-    """Processes of a replica that run people's code, for each language; one tenant leaves half to
-    others."""
+    """Processes per replica and language that run code of users; one tenant may use half of
+    them."""
     outgoing_networks: str = ""
-    """Networks that are not public and that people may have the platform call all the same,
-    separated by commas (`10.1.0.0/16,127.0.0.1`)."""
+    """Private networks that flows and notifications may call, separated by commas
+    (`10.1.0.0/16,127.0.0.1`)."""
 
 
 class Clients(process.Clients[WorkflowSettings]):
-    """What all packages of a process share."""
+    """The clients that all packages of a process share."""
 
     def __init__(
         self, settings: WorkflowSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
     ) -> None:
-        """Take connections to MongoDB and NATS."""
+        """Use connections to MongoDB and NATS."""
         super().__init__(settings, telemetry, mongo, bus)
         self.server = RpcServer(bus, "workflow")

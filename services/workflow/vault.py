@@ -1,16 +1,15 @@
-"""The secrets in designs: kept encrypted, with marks in their place.
+"""Encrypted secrets of designs, replaced by marks.
 
-A mark (`******` and 26 letters) says nothing of its secret, and stands for it wherever the
-design goes: an editor reads it, shows it as the password that it takes it for, and saves it
-again. The same secret has the same mark, so that saving it twice makes no other version. It
-is sealed for its tenant, kind of node, field and destination: who can change where a node
-sends to is not sent the secret that way.
+A mark (`******` and 26 letters) reveals nothing about its secret and replaces it in designs.
+Editors show it as a password and save it again. The same secret has the same mark, so saving it
+again creates no new version. A secret is encrypted for its tenant, node type, field and
+destination, so users who change the destination of a node do not receive the secret.
 
-Parameter structs say where secrets are (`secret=True`). Those of entries stay in the design: their
-author has to read them again (the token of a hook is an address).
+Parameter structs define which fields are secret (`secret=True`). Secrets of entries stay in the
+design, because their author needs to read them (the token of a hook is part of an address).
 
-`flow_secrets`: `{_id: mark, tenant, sealed, flows}`: `flows` are those with a version that has the
-mark; the secret goes with the last of them.
+`flow_secrets`: `{_id: mark, tenant, sealed, flows}`. `flows` are the flows with a version that has
+the mark; the secret is deleted with the last of them.
 """
 
 import base64
@@ -25,26 +24,26 @@ from msgspec.inspect import Metadata, NoneType, StructType, Type, UnionType, typ
 
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.mongo import Database, Session
-from services.workflow.graph.design import DesignInvalid, Reason, component_of
+from services.workflow.graph.design import DesignInvalid, Reason, read_component
 from services.workflow.nodes.base import Registry, Step
 from services.workflow.nodes.parameters import Parameters
 
 Path = tuple[str, ...]
-"""Names from the parameters inwards, as designs spell them."""
+"""Names from the parameters inwards, in the spelling of designs."""
 
-HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
-"""Names of a map of secrets (headers of a request) whose values are none."""
-HIDDEN = "is hidden, and is not known for what the node is connected to now; type it again"
+PUBLIC_NAMES = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Names in a map of secrets (request headers) whose values are not secret."""
+HIDDEN = "is hidden and not stored for this destination; enter it again"
 _PURPOSE = b"marks of secrets in flows"
 _DIGEST = 16
-"""Bytes of a mark."""
+"""Bytes of the digest in a mark."""
 _PATTERN = re.compile(r"\*{6}[a-z2-7]{26}")
 _MARK = _PATTERN.fullmatch
 Node = dict[str, Any]
 
 
 class SecretField(msgspec.Struct, frozen=True):
-    """One secret of a node: `holder[name]` is its text."""
+    """A secret of a node: `holder[name]` is its text."""
 
     node: Node
     holder: dict[str, Any]
@@ -52,56 +51,56 @@ class SecretField(msgspec.Struct, frozen=True):
     field: str
     """`parameters.emailConfig.smtpConfig.password`."""
     destination: str
-    """What the secret is sent to; empty when it is sent nowhere."""
+    """Destination of the secret; empty without one."""
 
     @property
     def text(self) -> Any:
-        """The secret or its mark; a draft may have anything."""
+        """Return the secret or its mark; a draft may have any value."""
         return self.holder[self.name]
 
     @property
     def has_mark(self) -> bool:
-        """Whether a mark is in the place of the secret."""
+        """Return whether the field has a mark instead of the secret."""
         return isinstance(self.text, str) and bool(_MARK(self.text))
 
     def context(self, tenant: str) -> str:
-        """What the secret is sealed for."""
-        bound = [tenant, component_of(self.node), self.field, self.destination]
+        """Return the encryption context of the secret."""
+        bound = [tenant, read_component(self.node), self.field, self.destination]
         return msgspec.json.encode(bound).decode()
 
 
-def secret_fields(node: Node, registry: Registry) -> Iterator[SecretField]:
-    """The secrets of a node of a design; a draft may have anything anywhere."""
-    kind = registry.find(component_of(node))
+def find_secret_fields(node: Node, registry: Registry) -> Iterator[SecretField]:
+    """Yield the secrets of a node of a design, which may be an invalid draft."""
+    kind = registry.find(read_component(node))
     data = node.get("data")
     parameters = data.get("parameters") if isinstance(data, dict) else None
     if not isinstance(kind, Step) or not isinstance(parameters, dict):
         return
     destination = _destination(parameters, kind.parameters.secrets_go_to)
     struct: type[Parameters] = kind.parameters
-    for path in secret_paths(struct):
+    for path in find_secret_paths(struct):
         holder, name = _at(parameters, path[:-1]), path[-1]
         field = ".".join(("parameters", *path))
         value = holder.get(name) if isinstance(holder, dict) else None
         if isinstance(value, dict):
             for key in value:
-                if key.lower() not in HARMLESS:
+                if key.lower() not in PUBLIC_NAMES:
                     yield SecretField(node, value, key, f"{field}.{key:.60}", destination)
         elif isinstance(holder, dict) and isinstance(value, str):
             yield SecretField(node, holder, name, field, destination)
 
 
 @lru_cache(maxsize=100)
-def secret_paths(parameters: type[Parameters]) -> tuple[Path, ...]:
-    """The fields that are marked as secret, at any depth."""
+def find_secret_paths(parameters: type[Parameters]) -> tuple[Path, ...]:
+    """Return the paths of secret fields at any depth."""
     return tuple(_paths(type_info(parameters), ()))
 
 
 def _paths(kind: Type, path: Path) -> Iterator[Path]:
     if isinstance(kind, UnionType):
-        for one in kind.types:
-            if not isinstance(one, NoneType):
-                yield from _paths(one, path)
+        for option in kind.types:
+            if not isinstance(option, NoneType):
+                yield from _paths(option, path)
     elif isinstance(kind, Metadata):
         if (kind.extra or {}).get("secret"):
             yield path
@@ -119,41 +118,41 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _destination(parameters: dict[str, Any], path: Path) -> str:
-    """The host, or the beginning of a URL up to its path."""
+    """Return the host, or the URL without its path."""
     found = _at(parameters, path) if path else ""
     text = found.strip() if isinstance(found, str) else ""
     return "/".join(text.split("/")[:3]) if "://" in text else text
 
 
 class Concealed(msgspec.Struct, frozen=True):
-    """A design with marks in it."""
+    """A design with marks."""
 
     text: str
     given: dict[str, str] = {}
-    """Sealed secrets that came with it, by their marks."""
+    """New encrypted secrets by mark."""
     marks: frozenset[str] = frozenset()
-    """All that are in it."""
+    """All marks in the design."""
 
 
 class SecretStore:
-    """Reads and writes sealed secrets."""
+    """The collection `flow_secrets`."""
 
     def __init__(self, database: Database) -> None:
         self._secrets = database["flow_secrets"]
 
-    async def sealed(self, tenant: str, marks: Collection[str]) -> dict[str, str]:
-        """Sealed secrets by mark; what is unknown is missing."""
+    async def list_sealed(self, tenant: str, marks: Collection[str]) -> dict[str, str]:
+        """Return encrypted secrets by mark; unknown marks are missing."""
         found = self._secrets.find({"_id": {"$in": list(marks)}, "tenant": tenant})
         return {row["_id"]: row["sealed"] async for row in found}
 
     async def keep(self, tenant: str, flow_id: int, concealed: Concealed, session: Session) -> None:
-        """Add secrets that are new, and note that a flow has them and the other marks."""
+        """Store new secrets, and add a flow to them and to other marks."""
         also = {"$addToSet": {"flows": flow_id}}
         for mark, sealed in concealed.given.items():
             key = {"_id": mark, "tenant": tenant}
             change = {**also, "$setOnInsert": {"sealed": sealed}}
             await self._secrets.update_one(key, change, upsert=True, session=session)
-        others = [one for one in concealed.marks if one not in concealed.given]
+        others = [mark for mark in concealed.marks if mark not in concealed.given]
         if others:
             query = {"_id": {"$in": others}, "tenant": tenant}
             await self._secrets.update_many(query, also, session=session)
@@ -161,13 +160,13 @@ class SecretStore:
     async def keep_only(
         self, tenant: str, flow_id: int, marks: Collection[str], session: Session
     ) -> None:
-        """A flow has no other marks any more: delete what no other flow has either."""
+        """Remove a flow from all other marks; delete secrets without flows."""
         query = {"tenant": tenant, "flows": flow_id, "_id": {"$nin": list(marks)}}
         await self._secrets.update_many(query, {"$pull": {"flows": flow_id}}, session=session)
         await self._secrets.delete_many({"tenant": tenant, "flows": []}, session=session)
 
     async def forget(self, tenant: str, flow_ids: Sequence[int], session: Session) -> None:
-        """Flows are deleted: delete what no other one has."""
+        """Remove deleted flows from all marks; delete secrets without flows."""
         query = {"tenant": tenant, "flows": {"$in": list(flow_ids)}}
         change = {"$pull": {"flows": {"$in": list(flow_ids)}}}
         await self._secrets.update_many(query, change, session=session)
@@ -175,12 +174,12 @@ class SecretStore:
 
 
 async def create_indexes(database: Database) -> None:
-    """Make what the queries above need."""
+    """Create the indexes of the collection."""
     await database["flow_secrets"].create_index([("tenant", 1), ("flows", 1)])
 
 
 class Vault:
-    """The secrets of flows, sealed with one key (32 bytes, base64url without padding)."""
+    """Encrypts secrets of flows with one key (32 bytes, base64url without padding)."""
 
     def __init__(self, secrets: SecretStore, registry: Registry, key: str) -> None:
         self._secrets = secrets
@@ -189,14 +188,14 @@ class Vault:
         self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _PURPOSE, "sha256")
 
     def conceal(self, tenant: str, text: str) -> Concealed:
-        """A design without its secrets; `text` is that of one that may be stored.
+        """Return a check_storable design with marks instead of secrets.
 
-        A reference is no secret, and stays.
+        References are not secret and stay.
         """
         design = msgspec.json.decode(text)
         given: dict[str, str] = {}
         marks: set[str] = set()
-        for secret in _secrets_of(_nodes(design), self._registry):
+        for secret in _find_secrets(_nodes(design), self._registry):
             mark = secret.text
             if not isinstance(mark, str) or not mark or "#{" in mark:
                 continue
@@ -210,29 +209,29 @@ class Vault:
         return Concealed(written, given, frozenset(marks))
 
     async def reveal(self, tenant: str, text: str, given: Mapping[str, str] | None = None) -> str:
-        """A design, or one node, as it is run; `given` are secrets that are not stored yet.
+        """Return a design or node with its secrets; `given` are unsaved secrets.
 
-        Raises `DesignInvalid` naming marks that stand for nothing here. What is no JSON is
-        given back: whoever reads it says so.
+        Raises `DesignInvalid` for marks that are unknown in their context. A text that is not JSON
+        is returned unchanged, because its parser reports the error.
         """
         try:
             found, nodes = _read(text)
         except (msgspec.DecodeError, RecursionError):
             return text
-        hidden = [one for one in _secrets_of(nodes, self._registry) if one.has_mark]
+        hidden = [secret for secret in _find_secrets(nodes, self._registry) if secret.has_mark]
         if not hidden:
             return text
-        sealed = await self._secrets.sealed(tenant, [one.text for one in hidden])
+        sealed = await self._secrets.list_sealed(tenant, [secret.text for secret in hidden])
         sealed |= given or {}
         reasons = [
-            Reason(str(one.node.get("id")), one.field, HIDDEN)
-            for one in hidden
-            if not self._revealed(tenant, one, sealed)
+            Reason(str(secret.node.get("id")), secret.field, HIDDEN)
+            for secret in hidden
+            if not self._reveal(tenant, secret, sealed)
         ]
         DesignInvalid.raise_for(reasons)
         return msgspec.json.encode(found).decode()
 
-    def _revealed(self, tenant: str, secret: SecretField, sealed: Mapping[str, str]) -> bool:
+    def _reveal(self, tenant: str, secret: SecretField, sealed: Mapping[str, str]) -> bool:
         try:
             text = self._seal.open(sealed[secret.text], secret.context(tenant))
         except (KeyError, SealBroken):
@@ -246,32 +245,35 @@ class Vault:
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
 
 
-def contexts_in(tenant: str, text: str, registry: Registry) -> dict[str, str]:
-    """What the secrets of a design are sealed for, by their marks."""
+def list_contexts(tenant: str, text: str, registry: Registry) -> dict[str, str]:
+    """Return the encryption contexts of a design's secrets by mark."""
     try:
         _, nodes = _read(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    hidden = (one for one in _secrets_of(nodes, registry) if one.has_mark)
-    return {one.text: one.context(tenant) for one in hidden}
+    hidden = (secret for secret in _find_secrets(nodes, registry) if secret.has_mark)
+    return {secret.text: secret.context(tenant) for secret in hidden}
 
 
-def marks_in(text: str) -> set[str]:
-    """All that may be marks in a design."""
+def find_marks(text: str) -> set[str]:
+    """Return all texts in a design that look like marks."""
     return set(_PATTERN.findall(text))
 
 
-def _secrets_of(nodes: Iterable[Node], registry: Registry) -> Iterator[SecretField]:
-    return (one for node in nodes for one in secret_fields(node, registry))
+def _find_secrets(nodes: Iterable[Node], registry: Registry) -> Iterator[SecretField]:
+    return (secret for node in nodes for secret in find_secret_fields(node, registry))
 
 
 def _nodes(design: Any) -> list[Node]:
     nodes = design.get("nodes") if isinstance(design, dict) else None
-    return [one for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
+    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
 def _read(text: str) -> tuple[Any, list[Node]]:
-    """A design or node as JSON, and its nodes; raises `msgspec.DecodeError`, `RecursionError`."""
+    """Return a design or node as JSON, and its nodes.
+
+    Raises `msgspec.DecodeError` and `RecursionError`.
+    """
     found = msgspec.json.decode(text)
     if isinstance(found, dict) and "nodes" not in found:
         return found, [found]

@@ -85,7 +85,7 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     ui_component_group: str | None = None
 
 
-def catalogue(
+def build_catalogue(
     registry: Registry, starts: frozenset[str] | None = None
 ) -> dict[str, list[Component]]:
     """Return node types by group, including empty groups.
@@ -96,11 +96,11 @@ def catalogue(
     for node in registry:
         if starts is not None and node.group == Group.ENTRY and node.name not in starts:
             continue
-        groups[node.group].append(Component(node.name, node.title, describe(node)))
+        groups[node.group].append(Component(node.name, node.title, render_component(node)))
     return groups
 
 
-def describe(node: AnyNode) -> str:
+def render_component(node: AnyNode) -> str:
     """Return `data` of a node type."""
     found = list(_properties(node))
     document = {
@@ -124,7 +124,7 @@ def _properties(node: AnyNode) -> Iterator[Property]:
     if not isinstance(struct, inspect.StructType):
         raise TypeError(f"parameters of node type `{node.name}` must be a struct")
     for index, field in enumerate(struct.fields):
-        kind, schema, extra = _parts_of(field)
+        kind, schema, extra = _unwrap_type(field)
         values = map(str, kind.values) if isinstance(kind, inspect.LiteralType) else ()
         yield Property(
             index=index,
@@ -142,7 +142,7 @@ def _properties(node: AnyNode) -> Iterator[Property]:
         )
 
 
-def _parts_of(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
+def _unwrap_type(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
     """Return the plain type of a field and the arguments of `parameter`."""
     kind = field.type
     schema: dict[str, Any] = {}
@@ -163,7 +163,7 @@ class Editors:
 
     rpc: RpcClient
 
-    async def start_nodes(self, user: Principal, accept: str) -> frozenset[str] | None:
+    async def list_start_nodes(self, user: Principal, accept: str) -> frozenset[str] | None:
         """Return the start nodes that the editor of the calling console can create.
 
         None stands for all. `accept` is the header of the request.

@@ -17,8 +17,8 @@ from services.workflow.components.catalogue import (
     Component,
     Editors,
     Languages,
-    catalogue,
-    describe,
+    build_catalogue,
+    render_component,
 )
 from services.workflow.nodes.base import Registry
 
@@ -36,7 +36,7 @@ async def list_components(
     An existing console gets only the start nodes that its editor supports.
     """
     accept = request.headers.get("accept", "")
-    return catalogue(registry, await editors.start_nodes(principal_of(request), accept))
+    return build_catalogue(registry, await editors.list_start_nodes(principal_of(request), accept))
 
 
 @get("/{name:str}", guards=[holders(*FUNCTIONS)])
@@ -45,7 +45,7 @@ async def get_component(registry: NamedDependency[Registry], name: FromPath[str]
     node = registry.find(name)
     if node is None:
         raise NotFound(f"node type `{name:.50}` does not exist", field="name")
-    return describe(node)
+    return render_component(node)
 
 
 @get("/languages", guards=[holders(*FUNCTIONS)])

@@ -49,7 +49,7 @@ async def get_default_credentials(
     in with it.
     """
     wanted = bool(with_secret or also_with_secret)
-    return await credentials.default(principal, _kind(credentials_type), with_secret=wanted)
+    return await credentials.get_default(principal, _kind(credentials_type), with_secret=wanted)
 
 
 @get(guards=[READERS])

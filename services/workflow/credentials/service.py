@@ -96,7 +96,7 @@ class TenantCredentials:
     ids: IdAllocator
     rpc: RpcClient
 
-    async def mail_server(self, tenant: str) -> MailServer | None:
+    async def find_mail_server(self, tenant: str) -> MailServer | None:
         """Return the tenant's mail server; None if it is not configured."""
         found = await self.store.find(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
         if found is None or not found.data:
@@ -110,7 +110,7 @@ class TenantCredentials:
             password=found.secret,
         )
 
-    async def default(
+    async def get_default(
         self, user: Principal, kind: CredentialsType, *, with_secret: bool
     ) -> ShownCredentials:
         """Return the default credential of a type; create it if missing.
@@ -189,12 +189,12 @@ class TenantCredentials:
             if credential is not None and credential.type is CredentialsType.MQTT:
                 await self._close_clients(credential.access_key)
 
-    async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
+    async def verify_login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
         """Return the tenant of an access key; None if the secret is wrong."""
         found = await self._verify(kind, access_key, secret)
         return None if found is None else found.tenant
 
-    async def mqtt_login(self, wanted: MqttLogin) -> MqttLoggedIn:
+    async def verify_mqtt_login(self, wanted: MqttLogin) -> MqttLoggedIn:
         """Return the tenant and a digest of the credential of an MQTT client.
 
         Both are empty if the secret is wrong. Without a secret, return the current credential.

@@ -2,7 +2,7 @@
 
 `credentials`: `{_id, tenant, type, accessKey, sealed, createdAt, updatedAt}`. Tenant, type and
 access key are unique together. `sealed` is the JSON of secret, description and additional data,
-encrypted in the context of these three (`context_of`).
+encrypted in the context of these three (`seal_context`).
 """
 
 from collections.abc import Sequence
@@ -106,17 +106,17 @@ class CredentialStore:
         document: Document = msgspec.to_builtins(credential, builtin_types=(datetime,))
         fields = _SealedFields(*(document.pop(name) for name in _SealedFields._fields))
         text = msgspec.json.encode(fields).decode()
-        return document | {"sealed": self._seal.seal(text, context_of(document))}
+        return document | {"sealed": self._seal.seal(text, seal_context(document))}
 
     def _read(self, document: Document | None) -> Credential | None:
         if document is None:
             return None
-        text = self._seal.open(document["sealed"], context_of(document))
+        text = self._seal.open(document["sealed"], seal_context(document))
         fields = msgspec.json.decode(text, type=_SealedFields)
         return msgspec.convert(document | fields._asdict(), Credential)
 
 
-def context_of(document: Document) -> str:
+def seal_context(document: Document) -> str:
     """Return the encryption context of a credential."""
     return f"{document['type']} {document['accessKey']} of {document['tenant']}"
 

@@ -22,7 +22,7 @@ from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import Follower, Plan, PlanNode
-from services.workflow.nodes.base import Chosen, Group, NodeContext, Step, Supposed
+from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Sample, Step
 from services.workflow.runs.model import Run
 
 log = logging.getLogger(__name__)
@@ -215,10 +215,10 @@ class Execution:
         """Do the work of a node, and see that the log can show what came of it."""
         outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
         barred: tuple[Follower, ...] = ()
-        if isinstance(outcome, Supposed):
+        if isinstance(outcome, Sample):
             self._supposed.add(ready.node.id)
             outcome = outcome.output
-        if isinstance(outcome, Chosen):
+        if isinstance(outcome, BranchChoice):
             followers, barred = split(followers, outcome.handle)
             outcome = outcome.output
         text = ready.text if outcome is ready.body else self._trace.text_of(outcome)

@@ -76,7 +76,9 @@ class CircuitBreaker:
 
     async def _disable(self, run: Run, count: int) -> None:
         why = f"it failed {count} times in a row, at last: {run.error}"
-        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version, why[:LONGEST]):
+        if not await self._flows.disable_failing(
+            run.tenant, run.flow_id, run.version, why[:LONGEST]
+        ):
             return
         reason = f"the flow was disabled: {why}"
         log.warning("flow %d: %s", run.flow_id, reason)

@@ -54,7 +54,7 @@ class Plans:
         return self._known[key].plan
 
     async def _read(self, tenant: str, flow_id: int, version: int) -> _Known:
-        design = await self._flows.design(tenant, flow_id, version)
+        design = await self._flows.get_design(tenant, flow_id, version)
         if design is None:
             raise NotFound(f"flow {flow_id} has no version {version}", field="version")
         text = await self._vault.reveal(tenant, design)

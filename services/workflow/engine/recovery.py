@@ -76,7 +76,7 @@ class Recovery:
         """Take care of all orphans that there are, and for which there is room, tenants in turn."""
         alive = await self.replicas.alive()
         full: set[str] = set()
-        while orphans := await self.store.orphans(alive, CHUNK, full):
+        while orphans := await self.store.list_orphans(alive, CHUNK, full):
             for run in orphans:
                 if self.engine.has_room(run):
                     await self._adopt(run, alive)
@@ -85,11 +85,11 @@ class Recovery:
 
     async def _adopt(self, run: Run, alive: list[str]) -> None:
         own = self.replicas.own
-        if run.tries < MOST_TRIES and await self.store.adopt(run, own, alive, anew=True):
+        if run.tries < MOST_TRIES and await self.store.adopt(run, own, alive, restart=True):
             run.tries += 1
             log.info("run %d begins anew", run.id)
             self.engine.go(run)
-        elif await self.store.adopt(run, own, alive, anew=False):
+        elif await self.store.adopt(run, own, alive, restart=False):
             run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
             await self.log.finish(run)
@@ -108,7 +108,7 @@ class PendingRunRecovery:
         own, full = self.replicas.own, set[str]()
         begun = True
         while begun:
-            left = await self.store.left(own, self.engine.in_hand(), CHUNK, full)
+            left = await self.store.list_pending(own, self.engine.in_hand(), CHUNK, full)
             others = [one for one in await self.replicas.alive() if one != own] if left else []
             known = len(full)
             full |= {run.tenant for run in left if not self.engine.has_room(run)}
@@ -120,7 +120,7 @@ class PendingRunRecovery:
     async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
         if run.id in self.engine.in_hand():
             return False
-        if not await self.store.adopt(run, own, others, anew=True):
+        if not await self.store.adopt(run, own, others, restart=True):
             return False
         run.tries += 1
         log.info("run %d was recorded and begins now", run.id)

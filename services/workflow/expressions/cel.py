@@ -1,7 +1,7 @@
 """Conditions in CEL (https://cel.dev), such as `properties.node.temperature > 30`.
 
 CEL has no I/O and no loops except its macros (`all`, `exists`, `map`). Expressions that finish
-immediately (`light`) are evaluated in this process. All others can take hours and run in the
+immediately (`is_light`) are evaluated in this process. All others can take hours and run in the
 sandbox.
 """
 
@@ -50,17 +50,17 @@ def compile_cel(text: str) -> Any:
         raise CelFailed(f"is not valid CEL: {error!s:.300}") from error
 
 
-def light(text: str) -> bool:
+def is_light(text: str) -> bool:
     """Return whether an expression reads each of its values only a few times."""
     return text.count("+") <= MOST_SUMS and all(name in _LIGHT for name in _CALL.findall(text))
 
 
-def fits(variables: Mapping[str, Any]) -> bool:
+def is_small(variables: Mapping[str, Any]) -> bool:
     """Return whether the values are small enough for a light expression."""
     return len(msgspec.json.encode(variables, enc_hook=str)) <= LIGHTEST
 
 
-def named(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:
+def select_variables(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:
     """Return the variables that an expression names, because passing others is slow."""
     found: dict[str, Any] = {"properties": dict(properties)}
     if len(_ONE_OUTPUT.findall(text)) == text.count("properties"):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from services.workflow.expressions.references import as_text
+from services.workflow.expressions.references import format_text
 
 LONGEST_NUMBER = 400
 """Maximum characters of a text that is parsed as a number."""
@@ -14,7 +14,7 @@ class ConditionFailed(Exception):
     """An operator does not support its operands."""
 
 
-def holds(operator: str, left: Any, right: Any) -> bool:
+def compare(operator: str, left: Any, right: Any) -> bool:
     """Return whether `left operator right` is true; raise `ConditionFailed`."""
     return OPERATORS[operator](left, right)
 
@@ -30,7 +30,7 @@ def _equal(left: Any, right: Any) -> bool:
             return False
     if type(left) is type(right) or (_is_number(left) and _is_number(right)):
         return bool(left == right)
-    return as_text(left) == as_text(right)
+    return format_text(left) == format_text(right)
 
 
 def _is_number(value: Any) -> bool:
@@ -47,16 +47,18 @@ def _contains(left: Any, right: Any) -> bool:
     if isinstance(left, list):
         return any(_equal(item, right) for item in left)
     if isinstance(left, str) and right is not None:
-        return as_text(right) in left
+        return format_text(right) in left
     raise ConditionFailed("the left side of CONTAINS must be a text or a list")
 
 
 def _starts(left: Any, right: Any) -> bool:
-    return left is not None and right is not None and as_text(left).startswith(as_text(right))
+    return (
+        left is not None and right is not None and format_text(left).startswith(format_text(right))
+    )
 
 
 def _ends(left: Any, right: Any) -> bool:
-    return left is not None and right is not None and as_text(left).endswith(as_text(right))
+    return left is not None and right is not None and format_text(left).endswith(format_text(right))
 
 
 def _ordered(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[Any, Any], bool]:
@@ -76,7 +78,7 @@ def _number(value: Any) -> Decimal:
             found = Decimal("NaN")
         if not found.is_nan():
             return found
-    raise ConditionFailed(f"{as_text(value)[:100]!r} is not a number")
+    raise ConditionFailed(f"{format_text(value)[:100]!r} is not a number")
 
 
 OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {

@@ -50,7 +50,7 @@ class Reference:
     node: str
     path: tuple[str | int, ...]
 
-    def value_in(self, properties: Mapping[str, Any]) -> Any:
+    def look_up(self, properties: Mapping[str, Any]) -> Any:
         """Return the referenced value; raise `ReferenceMissing`."""
         if self.node not in properties:
             raise ReferenceMissing(f"{self.text}: node {self.node} has no output", self.node)
@@ -74,14 +74,14 @@ Part = str | Reference
 
 
 @lru_cache(maxsize=20_000)
-def parts_of(text: str) -> tuple[Part, ...]:
+def split_references(text: str) -> tuple[Part, ...]:
     """Split a text into plain texts and references; raise `ReferenceInvalid`."""
     parts: list[Part] = []
     end = 0
     for match in _REFERENCE.finditer(text):
         if match.start() > end:
             parts.append(text[end : match.start()])
-        parts.append(parse(match.group(1)))
+        parts.append(parse_reference(match.group(1)))
         end = match.end()
     rest = text[end:]
     if "#{" in rest or any(isinstance(part, str) and "#{" in part for part in parts):
@@ -91,7 +91,7 @@ def parts_of(text: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def parse(text: str) -> Reference:
+def parse_reference(text: str) -> Reference:
     """Parse the text between the braces; raise `ReferenceInvalid`."""
     head = _HEAD.match(text)
     end = head.end() if head else 0
@@ -129,16 +129,16 @@ def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
 
 
 def _text(text: str, properties: Mapping[str, Any]) -> Any:
-    parts = parts_of(text)
+    parts = split_references(text)
     if len(parts) == 1:
         (only,) = parts
-        return only if isinstance(only, str) else only.value_in(properties)
+        return only if isinstance(only, str) else only.look_up(properties)
     return "".join(
-        part if isinstance(part, str) else as_text(part.value_in(properties)) for part in parts
+        part if isinstance(part, str) else format_text(part.look_up(properties)) for part in parts
     )
 
 
-def as_text(value: Any) -> str:
+def format_text(value: Any) -> str:
     """Return a value as text: None as an empty text, other types as JSON."""
     if isinstance(value, str):
         return value
@@ -146,20 +146,20 @@ def as_text(value: Any) -> str:
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether `value` has no reference; raises as `references_in`."""
-    return next(references_in(value), None) is None
+    """Return whether `value` has no reference; raises as `find_references`."""
+    return next(find_references(value), None) is None
 
 
-def references_in(value: Any, depth: int = 0) -> Iterator[Reference]:
+def find_references(value: Any, depth: int = 0) -> Iterator[Reference]:
     """Yield the references in `value`; raise `ReferenceInvalid`."""
     if depth > DEEPEST:
         raise ReferenceInvalid(f"must be nested at most {DEEPEST} levels deep")
     if isinstance(value, str):
         if "#{" in value:
-            yield from (part for part in parts_of(value) if isinstance(part, Reference))
+            yield from (part for part in split_references(value) if isinstance(part, Reference))
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from references_in(item, depth + 1)
+            yield from find_references(item, depth + 1)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from references_in(item, depth + 1)
+            yield from find_references(item, depth + 1)

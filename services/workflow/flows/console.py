@@ -61,13 +61,13 @@ async def delete_flows(
 @get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
 async def enable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Enable a flow. The error lists the reasons if its design cannot run."""
-    await flows.switch(principal, flow_id, enabled=True)
+    await flows.set_enabled(principal, flow_id, enabled=True)
 
 
 @get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
 async def disable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathId) -> None:
     """Disable a flow. Current runs finish."""
-    await flows.switch(principal, flow_id, enabled=False)
+    await flows.set_enabled(principal, flow_id, enabled=False)
 
 
 @get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)])
@@ -76,7 +76,7 @@ async def get_design(
 ) -> ShownDesign:
     """Get a version of a flow's design. `version` in the response is the latest one."""
     wanted = _version(version)
-    return await flows.design(principal, flow_id, wanted)
+    return await flows.get_design(principal, flow_id, wanted)
 
 
 @get("/{flow_id:str}/versions", guards=[holders(Function.WORKFLOW_VIEW)])
@@ -84,7 +84,7 @@ async def list_flow_versions(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId
 ) -> list[FlowVersion]:
     """List the stored versions of a flow's design, newest first."""
-    return await flows.versions(principal, flow_id)
+    return await flows.list_versions(principal, flow_id)
 
 
 @post("/design", guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])

@@ -14,10 +14,10 @@ from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Principal
 from libs.common.store.mongo import Session
 from services.workflow.entities import Entities, EntityAccess
-from services.workflow.flows.model import AfterWrite, Deployments, Flow
+from services.workflow.flows.model import AfterWrite, DeploymentObserver, Flow
 from services.workflow.flows.store import FlowStore, Unsettled, UnsettledStore
 from services.workflow.graph.design import FIELD, DesignInvalid, DesignNode, Reason, read_design
-from services.workflow.graph.plan import Plan, compile_design, entries_of
+from services.workflow.graph.plan import Plan, compile_design, find_start_nodes
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.model import Deployed, Owner
@@ -45,15 +45,15 @@ class FlowDeployer:
     sandbox: Sandbox
     entities: EntityAccess
     vault: Vault
-    triggers: Sequence[Deployments]
+    triggers: Sequence[DeploymentObserver]
 
-    async def check(self, user: Principal, text: str) -> Plan:
+    async def compile_for(self, user: Principal, text: str) -> Plan:
         """Return the plan of a design that a user wants to run; raise `DesignInvalid`."""
-        plan = await self._compiled(user.tenant, await self.vault.reveal(user.tenant, text))
+        plan = await self._compile(user.tenant, await self.vault.reveal(user.tenant, text))
         await self.check_entities(user, plan)
         return plan
 
-    async def _compiled(self, tenant: str, text: str) -> Plan:
+    async def _compile(self, tenant: str, text: str) -> Plan:
         """Compile a design and check the syntax of its code; raise `DesignInvalid`."""
         plan = compile_design(text, self.registry)
         DesignInvalid.raise_for(
@@ -61,7 +61,7 @@ class FlowDeployer:
                 Reason(node.id, f"parameters.{code.field}", reason)
                 for node in plan.nodes.values()
                 for code in node.parameters.code()
-                if (reason := await self.sandbox.fault(Owner(tenant, 0), *code[1:]))
+                if (reason := await self.sandbox.find_syntax_error(Owner(tenant, 0), *code[1:]))
             ]
         )
         return plan
@@ -74,7 +74,7 @@ class FlowDeployer:
         """
         named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
         keys = set().union(*named.values())
-        unseen = set(await self.entities.unseen(user, keys)) if keys else set()
+        unseen = set(await self.entities.find_invisible(user, keys)) if keys else set()
         DesignInvalid.raise_for(
             [
                 Reason(
@@ -100,7 +100,7 @@ class FlowDeployer:
     async def check_constants(self, tenant: str, plan: Plan) -> None:
         """Raise `DesignInvalid` for constants that the entities of nodes reject."""
         nodes = list(plan.nodes.values())
-        checks = (node.type.judge(tenant, node.parameters) for node in nodes)
+        checks = (node.type.check_constants(tenant, node.parameters) for node in nodes)
         DesignInvalid.raise_for(
             [
                 Reason(node.id, f"parameters.{fault.field}", fault.reason)
@@ -109,7 +109,7 @@ class FlowDeployer:
             ]
         )
 
-    async def ready(
+    async def prepare_write(
         self,
         user: Principal,
         flow: Flow,
@@ -138,9 +138,9 @@ class FlowDeployer:
         A draft with several entries keeps its service.
         """
         await self._prepare(flow, Trigger.name)
-        return begins_with_trigger(flow.design)
+        return starts_with_trigger(flow.design)
 
-    async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
+    async def undeploy(self, tenant: str, flow_id: int, session: Session) -> None:
         """Undeploy a flow in the transaction that deletes or disables it."""
         for trigger in self.triggers:
             await trigger.apply(tenant, flow_id, None, session)
@@ -166,12 +166,12 @@ class FlowDeployer:
             if user is None:
                 plan = compile_design(text, self.registry)
             else:
-                plan = await self._compiled(flow.tenant, text)
+                plan = await self._compile(flow.tenant, text)
                 self.check_commands(user, plan)
                 await self.check_entities(user, plan)
                 await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:
-            raise refused(error) from error
+            raise build_refusal(error) from error
         return Deployed(
             tenant=flow.tenant,
             flow_id=flow.id,
@@ -186,29 +186,31 @@ class FlowDeployer:
         """Prepare triggers for a design with exactly one entry, optionally of one type."""
         find = self.registry.find
         entries = [
-            node for node in _begins(flow.design) if isinstance(find(node.component_name), Entry)
+            node
+            for node in _find_starts(flow.design)
+            if isinstance(find(node.component_name), Entry)
         ]
         if len(entries) == 1 and component in (None, entries[0].component_name):
             for trigger in self.triggers:
                 await trigger.prepare(flow, entries[0])
 
 
-def begins_with_trigger(text: str) -> bool:
+def starts_with_trigger(text: str) -> bool:
     """Return whether a trigger node without incoming edges makes the flow a service."""
-    return any(node.component_name == Trigger.name for node in _begins(text))
+    return any(node.component_name == Trigger.name for node in _find_starts(text))
 
 
-def _begins(text: str) -> list[DesignNode]:
+def _find_starts(text: str) -> list[DesignNode]:
     """Return the nodes without incoming edges; empty for an invalid design."""
     try:
-        return entries_of(read_design(text))
+        return find_start_nodes(read_design(text))
     except DesignInvalid:
         return []
 
 
-def refused(error: DesignInvalid, field: str = FIELD) -> InvalidInput:
+def build_refusal(error: DesignInvalid, field: str = FIELD) -> InvalidInput:
     """Return a 400 error with all reasons as `data`: `[{node_id?, field, reason}]`."""
-    detail = [reason.shown() for reason in error.reasons]
+    detail = [reason.to_detail() for reason in error.reasons]
     return InvalidInput(str(error), field=field, detail=detail)
 
 
@@ -221,14 +223,14 @@ class FlowSettler:
     deployer: FlowDeployer
     entities: Entities
 
-    async def look(self) -> None:
+    async def repair(self) -> None:
         """Repair the oldest unsettled flows. Idempotent."""
         for flow in await self.store.older(GRACE, BATCH):
             try:
                 await self._settle(flow)
             except Conflict as error:
                 log.warning("flow %d has no service: %s", flow.flow_id, error)
-            await self.store.settled(flow)
+            await self.store.unmark(flow)
 
     async def _settle(self, unsettled: Unsettled) -> None:
         flow = await self.flows.get(unsettled.tenant, unsettled.flow_id)

@@ -35,7 +35,7 @@ _KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
 Ended = Literal["SUCCESS", "ERROR"]
 
 
-def entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
+def find_entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
     """Return up to `most` names in inputs and outputs that may be entity keys."""
     found: dict[str, None] = {}
     for trace in traces:
@@ -45,7 +45,7 @@ def entity_keys(traces: Iterable[TraceItem], most: int) -> list[str]:
     return list(found)[:most]
 
 
-def without_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:
+def mask_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[TraceItem]:
     """Return traces with masked values of the `hidden` entities."""
     return [
         replace(
@@ -96,7 +96,7 @@ class ShownRun(ShownLog, kw_only=True):
     trace_info: list[TraceItem]
 
 
-def ended(run: Run) -> Ended:
+def final_status(run: Run) -> Ended:
     """Return the final status of a run."""
     return "SUCCESS" if run.status == "SUCCESS" else "ERROR"
 
@@ -113,25 +113,25 @@ class LogService:
         self, user: Principal, flow_id: int, wanted: SearchLogs
     ) -> list[ShownLog] | Page[ShownLog]:
         """Return one page of a flow's runs, newest first."""
-        await self.flows.visible(user, flow_id)
+        await self.flows.get_visible(user, flow_id)
         runs, total = await self.store.search(user.tenant, flow_id, wanted.status or "", wanted)
         return wanted.listed(list(map(_list_item, runs)), total)
 
-    async def detail(self, user: Principal, run_id: int) -> ShownRun:
+    async def get_run(self, user: Principal, run_id: int) -> ShownRun:
         """Return a run with its traces, without values that are write-only now."""
         run = await self.store.get(user.tenant, run_id)
         if run is None:
             raise NotFound(f"run {run_id} does not exist", field="log_id")
-        await self.flows.visible(user, run.flow_id)
-        keys = entity_keys(run.traces, MOST)
+        await self.flows.get_visible(user, run.flow_id)
+        keys = find_entity_keys(run.traces, MOST)
         known = await self.entities.resolve(user.tenant, keys) if keys else ()
         hidden = {entity.key for entity in known if entity.write_only}
-        traces = without_values(run.traces, hidden) if hidden else run.traces
+        traces = mask_values(run.traces, hidden) if hidden else run.traces
         return ShownRun(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
 
 
 def _list_item(run: Run) -> ShownLog:
-    return ShownLog.from_fields(run, start_time=run.started_at, status=ended(run))
+    return ShownLog.from_fields(run, start_time=run.started_at, status=final_status(run))
 
 
 @post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
@@ -150,7 +150,7 @@ async def get_flow_log(
     principal: RequestPrincipal, logs: NamedDependency[LogService], log_id: PathId
 ) -> ShownRun:
     """Get the input, output and duration of each node of a run."""
-    return await logs.detail(principal, log_id)
+    return await logs.get_run(principal, log_id)
 
 
 @dataclass(frozen=True)

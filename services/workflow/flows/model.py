@@ -38,7 +38,7 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Reason why the engine disabled it; None after a user enabled it."""
 
 
-class Deployments:
+class DeploymentObserver:
     """Observer of changes of flows, one per kind of trigger.
 
     Each observer is notified about all flows, because a flow may have had its entry before. All

@@ -32,9 +32,9 @@ from services.workflow.flows.model import (
     UpdateFlow,
 )
 from services.workflow.flows.store import FlowStore, UnsettledStore
-from services.workflow.graph.design import openable, storable
+from services.workflow.graph.design import check_storable, complete_for_editors
 from services.workflow.runs.store import RunStore
-from services.workflow.vault import Concealed, SecretStore, Vault, marks_in
+from services.workflow.vault import Concealed, SecretStore, Vault, find_marks
 
 ATTEMPTS = 20
 """Attempts to change a flow while others change it."""
@@ -78,7 +78,7 @@ class FlowService:
         info = {"name": parse_name(wanted.name), "remark": wanted.remark}
         await self._replace(user, flow_id, lambda before: (_with_changes(before, **info), None))
 
-    async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
+    async def set_enabled(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
         """Enable or disable a flow, unless it is in that state already."""
 
         def set_state(before: Flow) -> Change:
@@ -96,15 +96,15 @@ class FlowService:
         if grants.nothing:
             raise Forbidden("this user has no grants; ask a super-admin for access")
         wanted = [flow_id for flow_id in distinct_ids(ids) if grants.workflow(flow_id)]
-        found = await self.store.present(user.tenant, wanted)
+        found = await self.store.list_existing(user.tenant, wanted)
         if not found:
             return
 
         async def undeploy(session: Session) -> None:
             for flow_id in found:
-                await self.deployer.stop(user.tenant, flow_id, session)
+                await self.deployer.undeploy(user.tenant, flow_id, session)
             await self.secrets.forget(user.tenant, found, session)
-            await self.unsettled.note(user.tenant, found, session)
+            await self.unsettled.mark(user.tenant, found, session)
 
         await self.store.remove(user.tenant, found, undeploy)
         for flow_id in found:
@@ -112,24 +112,24 @@ class FlowService:
         await self.runs.remove(user.tenant, found)
         await self.sharing.forget(user.tenant, found)
 
-    async def design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
+    async def get_design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
         """Return a version of a flow's design, by default the latest."""
-        flow = await self.visible(user, flow_id)
+        flow = await self.get_visible(user, flow_id)
         text: str | None = flow.design
         if version is not None and version > flow.version:
             raise InvalidInput(
                 f"must be at most {flow.version}, the latest version", field="version"
             )
         if version is not None and version != flow.version:
-            text = await self.store.design(user.tenant, flow_id, version)
+            text = await self.store.get_design(user.tenant, flow_id, version)
         if text is None:
             raise NotFound(f"version {version} is not stored any more", field="version")
-        return ShownDesign.from_fields(flow, design_data=openable(text))
+        return ShownDesign.from_fields(flow, design_data=complete_for_editors(text))
 
-    async def versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
+    async def list_versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """Return the stored versions of a flow's design, newest first."""
-        flow = await self.visible(user, flow_id)
-        replaced = await self.store.versions(user.tenant, flow_id)
+        flow = await self.get_visible(user, flow_id)
+        replaced = await self.store.list_versions(user.tenant, flow_id)
         began = {1: to_ms(flow.created_at)} | {number + 1: at for number, at in replaced.items()}
         return [
             FlowVersion(version=number, saved_at=began.get(number))
@@ -146,7 +146,7 @@ class FlowService:
         if bool(wanted.id) != (wanted.version is not None):
             missing, given = ("version", "id") if wanted.id else ("id", "version")
             raise InvalidInput(f"is required with {given}; omit both for a new flow", field=missing)
-        concealed = self.vault.conceal(user.tenant, storable(wanted.design_data))
+        concealed = self.vault.conceal(user.tenant, check_storable(wanted.design_data))
         flow = await (
             self._change(user, wanted, name, concealed)
             if wanted.id
@@ -154,7 +154,7 @@ class FlowService:
         )
         return SavedDesign(str(flow.id), str(flow.id), flow.version)
 
-    async def visible(self, user: Principal, flow_id: int) -> Flow:
+    async def get_visible(self, user: Principal, flow_id: int) -> Flow:
         """Return a flow that is visible to the user.
 
         Raises `Forbidden` for a user without any grants, `NotFound` otherwise.
@@ -169,9 +169,9 @@ class FlowService:
 
     async def describe(self, wanted: DescribeFlows) -> DescribedFlows:
         """Return which of the requested flows exist, for other services."""
-        return DescribedFlows(await self.store.present(wanted.tenant, wanted.ids))
+        return DescribedFlows(await self.store.list_existing(wanted.tenant, wanted.ids))
 
-    async def cut_off(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
+    async def disable_failing(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
         """Disable a failing flow for the engine; users see the `reason`.
 
         Returns False if the flow does not run this version any more.
@@ -181,7 +181,7 @@ class FlowService:
             return False
 
         async def undeploy(session: Session) -> None:
-            await self.deployer.stop(tenant, flow_id, session)
+            await self.deployer.undeploy(tenant, flow_id, session)
 
         disabled = _with_changes(flow, enabled=False, stopped=reason)
         if not await self.store.replace(flow, disabled, undeploy):
@@ -251,7 +251,7 @@ class FlowService:
     ) -> Flow:
         """Change the current state of a flow; retry after concurrent changes."""
         for _ in range(ATTEMPTS):
-            before = await self.visible(user, flow_id)
+            before = await self.get_visible(user, flow_id)
             after, concealed = change(before)
             if after is before:
                 return before
@@ -265,9 +265,9 @@ class FlowService:
         self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
     ) -> AfterWrite:
         """Return the operations for the transaction that stores a flow and its secrets."""
-        await self.unsettled.note(user.tenant, [flow.id])
+        await self.unsettled.mark(user.tenant, [flow.id])
         sealed = concealed.given if concealed else {}
-        deploy = await self.deployer.ready(user, flow, before, sealed)
+        deploy = await self.deployer.prepare_write(user, flow, before, sealed)
 
         async def store_related(session: Session) -> None:
             await deploy(session)
@@ -282,11 +282,11 @@ class FlowService:
         """Delete old versions with their secrets, except those that current runs need."""
         if flow.version <= MAX_OLD_VERSIONS or flow.version % TRIM_INTERVAL:
             return
-        needed = await self.runs.versions_in_hand(flow.id)
+        needed = await self.runs.list_running_versions(flow.id)
         await self.store.trim(flow.id, flow.version - MAX_OLD_VERSIONS, needed, session)
-        marks = marks_in(flow.design)
-        async for design in self.store.designs(flow.id, session):
-            marks |= marks_in(design)
+        marks = find_marks(flow.design)
+        async for design in self.store.iterate_designs(flow.id, session):
+            marks |= find_marks(design)
         await self.secrets.keep_only(flow.tenant, flow.id, marks, session)
 
 

@@ -82,7 +82,7 @@ class FlowStore:
         found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
         return None if found is None else msgspec.convert(found, Flow)
 
-    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
+    async def get_design(self, tenant: str, flow_id: int, version: int) -> str | None:
         """Return `design_data` of a version, or None."""
         query = {"_id": flow_id, "tenant": tenant, "version": version}
         found = await self._flows.find_one(query, {"design": 1})
@@ -91,7 +91,7 @@ class FlowStore:
             found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
         return None if found is None else str(found["design"])
 
-    async def versions(self, tenant: str, flow_id: int) -> dict[int, int]:
+    async def list_versions(self, tenant: str, flow_id: int) -> dict[int, int]:
         """Return older versions with the time of their replacement in ms, newest first."""
         keys = {"_id.flow": flow_id, "tenant": tenant}
         found = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
@@ -108,7 +108,7 @@ class FlowStore:
         keys = {"_id.flow": flow_id, "_id.version": {"$lt": before, "$nin": list(needed)}}
         await self._versions.delete_many(keys, session=session)
 
-    async def designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
+    async def iterate_designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
         """Yield the designs of the older versions of a flow."""
         found = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
         async for document in found:
@@ -146,7 +146,7 @@ class FlowStore:
         total = await self._flows.count_documents(query) if wanted.limit else len(flows)
         return flows, total
 
-    async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
+    async def list_existing(self, tenant: str, ids: Sequence[int]) -> list[int]:
         """Return those of `ids` that exist."""
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
         return [row["_id"] async for row in self._flows.find(query, {"_id": 1})]
@@ -166,7 +166,7 @@ class UnsettledStore:
     def __init__(self, database: Database) -> None:
         self._flows = database["unsettled"]
 
-    async def note(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
+    async def mark(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
         """Mark flows before they change."""
         for flow_id in ids:
             change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
@@ -180,7 +180,7 @@ class UnsettledStore:
         found = self._flows.find({"_id": {"$in": ids}, **old})
         return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
 
-    async def settled(self, flow: Unsettled) -> None:
+    async def unmark(self, flow: Unsettled) -> None:
         """Remove the mark unless the flow was changed again."""
         await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
 

@@ -11,7 +11,7 @@ from libs.common.store.ids import IdAllocator
 from services.workflow.entities import EntityAccess
 from services.workflow.flows.deployment import FlowDeployer, FlowSettler
 from services.workflow.flows.logs import LogService
-from services.workflow.flows.model import Deployments
+from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.service import FlowService
 from services.workflow.flows.store import FlowStore, UnsettledStore
 from services.workflow.nodes.wiring import Nodes
@@ -37,7 +37,7 @@ class Flows:
 
 
 def wire_flows(
-    clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[Deployments]
+    clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[DeploymentObserver]
 ) -> Flows:
     """Construct the package, and offer `describe_flows` on the bus."""
     database, runs = clients.mongo.database, RunStore(clients.mongo, clients.outbox)

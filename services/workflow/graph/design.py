@@ -46,7 +46,7 @@ class Reason(NamedTuple):
     """`edges[3].target`, `parameters.webhookUrl`."""
     reason: str
 
-    def shown(self) -> dict[str, str]:
+    def to_detail(self) -> dict[str, str]:
         """Return the form of responses."""
         node = {} if self.node_id is None else {"node_id": self.node_id}
         return {**node, "field": self.field, "reason": self.reason}
@@ -106,7 +106,7 @@ class Design(msgspec.Struct):
     edges: list[DesignEdge] = []
 
 
-def component_of(node: Mapping[str, Any]) -> str:
+def read_component(node: Mapping[str, Any]) -> str:
     """Return the component name of a node of a draft, which may contain anything."""
     return str(node.get("componentName") or _component_of(node.get("type")))
 
@@ -152,7 +152,7 @@ def _read(text: str, decode: Callable[[str], T], field: str) -> T:
         raise DesignInvalid([Reason(None, field, reason)]) from error
 
 
-def storable(text: str | None) -> str:
+def check_storable(text: str | None) -> str:
     """Return `design_data` in the form to store, also of a draft.
 
     Raises `TooLarge`, or `InvalidInput` for a text that editors cannot open.
@@ -174,7 +174,7 @@ def storable(text: str | None) -> str:
     return text
 
 
-def openable(text: str) -> str:
+def complete_for_editors(text: str) -> str:
     """Return `design_data` with all fields that editors need, unchanged if complete."""
     design = msgspec.json.decode(text)
     changed = False
@@ -203,7 +203,7 @@ def _placed(node: dict[str, Any]) -> bool:
 
 
 def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
-    component = component_of(node)
+    component = read_component(node)
     if not _placed(node):
         node["position"] = place
     if not isinstance(node.get("type"), str):

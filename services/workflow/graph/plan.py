@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from libs.common.decoding import parse_validation_error
-from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
+from services.workflow.expressions.references import Reference, ReferenceInvalid, find_references
 from services.workflow.graph.design import Design, DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.nodes.base import Entry, Registry, Step
-from services.workflow.nodes.parameters import Parameters, read
+from services.workflow.nodes.parameters import Parameters, convert_parameters
 
 MOST_NAME = 50
 """Maximum characters of a node's name, as in editors."""
@@ -65,7 +65,7 @@ class Plan:
 def compile_design(text: str, registry: Registry) -> Plan:
     """Return the plan of `design_data`; raise `DesignInvalid` with all reasons."""
     design = read_design(text)
-    DesignInvalid.raise_for(structure_faults(design, registry))
+    DesignInvalid.raise_for(find_structure_faults(design, registry))
     reasons: list[Reason] = []
     known = {node.id for node in design.nodes}
     parameters: dict[str, Parameters] = {}
@@ -74,7 +74,7 @@ def compile_design(text: str, registry: Registry) -> Plan:
         reasons += faults
         if found is not None:
             parameters[node.id] = found
-    DesignInvalid.raise_for(reasons or handle_faults(design, registry, parameters))
+    DesignInvalid.raise_for(reasons or find_branch_faults(design, registry, parameters))
     return _plan(design, registry, parameters)
 
 
@@ -90,21 +90,21 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
         assert isinstance(kind, Step | Entry)  # noqa: S101 - validated before
         nodes[node.id] = PlanNode(
             id=node.id,
-            name=name_of(node),
+            name=display_name(node),
             type=kind,
             parameters=given,
             followers=tuple(followers[node.id]),
             incoming=incoming[node.id],
             instant=isinstance(kind, Step) and kind.instant(given),
         )
-    (entry,) = entries_of(design)
+    (entry,) = find_start_nodes(design)
     quick = all(
         node.type.quick(node.parameters) for node in nodes.values() if isinstance(node.type, Step)
     )
     return Plan(nodes, nodes[entry.id], entry.data.parameters or {}, quick)
 
 
-def name_of(node: DesignNode) -> str:
+def display_name(node: DesignNode) -> str:
     """Return the display name of a node."""
     return node.data.node_name or node.id
 
@@ -118,7 +118,7 @@ def read_parameters(
     """
     kind = registry.find(node.component_name)
     if kind is None:
-        return None, [unknown(node)]
+        return None, [report_unknown_type(node)]
     raw = node.data.parameters or {}
     reasons = list(_references(node, raw, kind.parameters.verbatim, known))
     if node.data.node_name and len(node.data.node_name) > MOST_NAME:
@@ -126,7 +126,7 @@ def read_parameters(
             Reason(node.id, "data.nodeName", f"must have at most {MOST_NAME} characters")
         )
     try:
-        found: Parameters = read(kind.parameters, raw)
+        found: Parameters = convert_parameters(kind.parameters, raw)
     except msgspec.ValidationError as error:
         wrong = parse_validation_error(str(error), "parameters")
         return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
@@ -141,7 +141,7 @@ def read_parameters(
     return (found, []) if not reasons else (None, reasons)
 
 
-def unknown(node: DesignNode) -> Reason:
+def report_unknown_type(node: DesignNode) -> Reason:
     """Return the reason for an unknown node type."""
     if not node.component_name:
         return Reason(node.id, "componentName", "is required")
@@ -156,7 +156,7 @@ def _references(
         if field in verbatim:
             continue
         try:
-            for reference in references_in(value):
+            for reference in find_references(value):
                 if reference.node not in known:
                     yield _absent(node, field, reference)
         except ReferenceInvalid as error:
@@ -168,7 +168,7 @@ def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
     return Reason(node.id, f"parameters.{field}", text)
 
 
-def structure_faults(design: Design, registry: Registry) -> list[Reason]:
+def find_structure_faults(design: Design, registry: Registry) -> list[Reason]:
     """Return all reasons why the graph cannot run, ignoring parameters."""
     if not design.nodes:
         return [Reason(None, "nodes", "must not be empty; add an entry")]
@@ -176,7 +176,7 @@ def structure_faults(design: Design, registry: Registry) -> list[Reason]:
     return reasons or [*_entry(design, registry), *_cycles(design)]
 
 
-def entries_of(design: Design) -> list[DesignNode]:
+def find_start_nodes(design: Design) -> list[DesignNode]:
     """Return the nodes without incoming edges."""
     reached = {edge.target for edge in design.edges}
     return [node for node in design.nodes if node.id not in reached]
@@ -194,7 +194,7 @@ def _ids(design: Design) -> Iterator[Reason]:
 def _types(design: Design, registry: Registry) -> Iterator[Reason]:
     for node in design.nodes:
         if registry.find(node.component_name) is None:
-            yield unknown(node)
+            yield report_unknown_type(node)
 
 
 def _edges(design: Design) -> Iterator[Reason]:
@@ -211,7 +211,7 @@ def _edges(design: Design) -> Iterator[Reason]:
 
 
 def _entry(design: Design, registry: Registry) -> Iterator[Reason]:
-    begins = entries_of(design)
+    begins = find_start_nodes(design)
     if not begins:
         yield Reason(None, "nodes", "all nodes have incoming edges; a flow needs an entry")
     for node in begins:
@@ -243,7 +243,7 @@ def _cycles(design: Design) -> Iterator[Reason]:
             yield Reason(node.id, "edges", "is on or behind a cycle; remove an edge of the cycle")
 
 
-def handle_faults(
+def find_branch_faults(
     design: Design, registry: Registry, parameters: Mapping[str, Parameters]
 ) -> list[Reason]:
     """Return reasons for edges whose branch does not exist."""

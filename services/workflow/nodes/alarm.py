@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
 from services.workflow.entities import ANY
-from services.workflow.nodes.base import EntityStep, NodeContext, Supposed
+from services.workflow.nodes.base import EntityStep, NodeContext, Sample
 from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
 
 _REFERENCE = "#{"
@@ -56,11 +56,11 @@ class AlarmNode(EntityStep[AlarmParameters]):
 
     async def run(
         self, context: NodeContext, parameters: AlarmParameters, body: Any
-    ) -> dict[str, Any] | Supposed:
+    ) -> dict[str, Any] | Sample:
         """Change the alarm; a dry run validates known values and returns a sample."""
         fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
-        supposed = Supposed({"alarmId": "0", "changed": True})
-        if context.guessed(fields):
+        supposed = Sample({"alarmId": "0", "changed": True})
+        if context.find_sampled(fields):
             return supposed
         raising = parameters.action == "RAISE"
         answer = await self._entities.change_alarm(
@@ -68,11 +68,11 @@ class AlarmNode(EntityStep[AlarmParameters]):
                 tenant=context.tenant,
                 flow_id=context.flow_id,
                 step=f"{context.run_id}.{context.node_id}",
-                entity=context.text(parameters.entity),
-                key=context.text(parameters.key)[:LONGEST_KEY],
+                entity=context.resolve_text(parameters.entity),
+                key=context.resolve_text(parameters.key)[:LONGEST_KEY],
                 raised=raising,
                 severity=parameters.severity,
-                content=context.text(parameters.content)[:LONGEST_CONTENT],
+                content=context.resolve_text(parameters.content)[:LONGEST_CONTENT],
                 hops=context.hops + 1,
                 dry_run=context.dry_run,
             ),

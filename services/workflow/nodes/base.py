@@ -20,8 +20,8 @@ from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.references import (
     ReferenceInvalid,
     ReferenceMissing,
-    as_text,
-    references_in,
+    find_references,
+    format_text,
     resolve,
 )
 from services.workflow.nodes.parameters import Fault, Parameters
@@ -81,24 +81,24 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
         except ReferenceInvalid as error:
             raise NodeFailed(str(error)) from error
 
-    def guessed(self, values: Mapping[str, Any]) -> frozenset[str]:
+    def find_sampled(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the names of `values` that refer to samples; none in a real run."""
         if not self.supposed:
             return frozenset()
         return frozenset(
             name
             for name, value in values.items()
-            if any(reference.node in self.supposed for reference in references_in(value))
+            if any(reference.node in self.supposed for reference in find_references(value))
         )
 
-    def text(self, value: str) -> str:
+    def resolve_text(self, value: str) -> str:
         """Return `value` with its references replaced, as text."""
-        return as_text(self.resolve(value))
+        return format_text(self.resolve(value))
 
-    def texts(self, struct: S) -> S:
+    def resolve_texts(self, struct: S) -> S:
         """Return `struct` with the references in its texts replaced."""
         fields = msgspec.structs.asdict(struct).items()
-        texts = {name: self.text(value) for name, value in fields if isinstance(value, str)}
+        texts = {name: self.resolve_text(value) for name, value in fields if isinstance(value, str)}
         return msgspec.structs.replace(struct, **texts)
 
     @property
@@ -137,7 +137,7 @@ class Node(ABC, Generic[P]):
         """Return the faults of parameters; subclasses may add checks."""
         return parameters.faults()
 
-    async def judge(self, tenant: str, parameters: P) -> Iterable[Fault]:
+    async def check_constants(self, tenant: str, parameters: P) -> Iterable[Fault]:
         """Return faults of constants that other services reject, before any run."""
         return ()
 
@@ -155,7 +155,7 @@ class Entry(Node[P]):
         return given
 
 
-class Chosen(NamedTuple):
+class BranchChoice(NamedTuple):
     """The output of a fork, and the branch to follow."""
 
     handle: str | None
@@ -163,7 +163,7 @@ class Chosen(NamedTuple):
     output: Any
 
 
-class Supposed(NamedTuple):
+class Sample(NamedTuple):
     """The sample output of a step in a dry run that would call other services."""
 
     output: Any
@@ -177,7 +177,7 @@ class Step(Node[P]):
     """Whether repeating it is harmless. An interrupted run restarts only if all its finished steps
     are repeatable."""
     forks: ClassVar[bool] = False
-    """Whether `run` returns `Chosen`."""
+    """Whether `run` returns `BranchChoice`."""
     commands: ClassVar[bool] = False
     """Whether it sets values or calls services, which needs permission to command."""
     answers: ClassVar[bool] = False
@@ -203,7 +203,7 @@ class Step(Node[P]):
         """Process `body` and return the output for the next nodes: JSON values only.
 
         `body` is the output of the node before; for a join, the merged maps of several nodes. A dry
-        run returns `Supposed` if the output is unknown. Raises `NodeFailed`; it is cancelled at the
+        run returns `Sample` if the output is unknown. Raises `NodeFailed`; it is cancelled at the
         deadline.
         """
 
@@ -217,12 +217,12 @@ class EntityStep(Step[P]):
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
 
-    async def latest(self, context: NodeContext, keys: list[str]) -> dict[str, Any]:
+    async def read_latest(self, context: NodeContext, keys: list[str]) -> dict[str, Any]:
         """Return latest values by key; null if write-only, which the log mentions.
 
         Raises `NodeFailed` for entities that do not exist.
         """
-        found = await self._entities.values(context.tenant, keys)
+        found = await self._entities.read_values(context.tenant, keys)
         missing = [key for key in keys if key not in found.values]
         if missing:
             raise NodeFailed(f"entities do not exist: {', '.join(missing[:5])}")
@@ -231,7 +231,7 @@ class EntityStep(Step[P]):
             context.notes.append(f"{listed}: write-only, so its value cannot be read")
         return {key: found.values[key] for key in keys}
 
-    async def faults_of(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
+    async def collect_faults(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
         """Return the error of a dry run as a fault of a parameter.
 
         Only invalid values count. A missing or unreachable entity may be available in a later run.

@@ -11,17 +11,17 @@ from services.workflow.expressions.cel import (
     CelFailed,
     compile_cel,
     evaluate,
-    fits,
-    light,
-    named,
+    is_light,
+    is_small,
+    select_variables,
 )
-from services.workflow.expressions.conditions import ConditionFailed, holds
+from services.workflow.expressions.conditions import ConditionFailed, compare
 from services.workflow.expressions.references import (
     Reference,
     ReferenceInvalid,
-    references_in,
+    find_references,
 )
-from services.workflow.nodes.base import Chosen, Group, NodeContext, Step
+from services.workflow.nodes.base import BranchChoice, Group, NodeContext, Step
 from services.workflow.nodes.code import SURROUNDINGS
 from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
 from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
@@ -64,7 +64,7 @@ class Condition(msgspec.Struct, rename="camel"):
     id: str | None = None
 
 
-class When(msgspec.Struct, rename="camel"):
+class Branch(msgspec.Struct, rename="camel"):
     """A branch with its conditions."""
 
     id: str
@@ -78,7 +78,7 @@ class When(msgspec.Struct, rename="camel"):
             self.expression_type = "cel"
 
 
-class Otherwise(msgspec.Struct):
+class ElseBranch(msgspec.Struct):
     """The branch to follow if no conditions are true."""
 
     id: str
@@ -87,8 +87,8 @@ class Otherwise(msgspec.Struct):
 class Branches(msgspec.Struct):
     """The branches in the order of evaluation."""
 
-    when: Annotated[list[When], msgspec.Meta(max_length=MOST_BRANCHES)] = []
-    otherwise: Otherwise | None = None
+    when: Annotated[list[Branch], msgspec.Meta(max_length=MOST_BRANCHES)] = []
+    otherwise: ElseBranch | None = None
 
 
 class ChoiceParameters(Parameters):
@@ -121,7 +121,7 @@ class ChoiceParameters(Parameters):
         for field, branch, condition in self._conditions():
             value = condition.expression_value
             if isinstance(value, Comparison) and not _find_fault(branch.expression_type, value):
-                yield from ((field, found) for found in references_in([value.key, value.value]))
+                yield from ((field, found) for found in find_references([value.key, value.value]))
 
     def code(self) -> Iterable[Code]:
         """Yield the conditions in a programming language."""
@@ -141,7 +141,7 @@ class ChoiceParameters(Parameters):
             elif value.operator in _NUMERIC and _is_blank(value.value):
                 yield Fault(f"{field}.value", "must not be empty; enter a number")
 
-    def _conditions(self) -> Iterator[tuple[str, When, Condition]]:
+    def _conditions(self) -> Iterator[tuple[str, Branch, Condition]]:
         for at, branch in enumerate(self.choice.when):
             for place, condition in enumerate(branch.conditions):
                 yield f"choice.when[{at}].conditions[{place}].expressionValue", branch, condition
@@ -154,7 +154,7 @@ def _find_fault(kind: ExpressionType, value: Comparison | str) -> str | None:
         return "must be {key, operator, value}" if kind == "condition" else "must be a text"
     try:
         if isinstance(value, Comparison):
-            list(references_in([value.key, value.value]))
+            list(find_references([value.key, value.value]))
         elif kind == "cel":
             compile_cel(value)
         elif not value.strip():
@@ -186,7 +186,7 @@ class Choice(Step[ChoiceParameters]):
         """Return the ids of the branches."""
         return parameters.handles()
 
-    async def judge(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
+    async def check_constants(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
         """Return empty comparisons; already running flows may have such comparisons."""
         return parameters.empty()
 
@@ -196,7 +196,7 @@ class Choice(Step[ChoiceParameters]):
             branch.expression_type in LANGUAGES
             or (
                 branch.expression_type == "cel"
-                and not all(light(str(each.expression_value)) for each in branch.conditions)
+                and not all(is_light(str(each.expression_value)) for each in branch.conditions)
             )
             for branch in parameters.choice.when
         )
@@ -207,17 +207,19 @@ class Choice(Step[ChoiceParameters]):
         kinds = [branch.expression_type for branch in branches for _ in branch.conditions]
         return kinds in ([], ["condition"])
 
-    async def run(self, context: NodeContext, parameters: ChoiceParameters, body: Any) -> Chosen:
+    async def run(
+        self, context: NodeContext, parameters: ChoiceParameters, body: Any
+    ) -> BranchChoice:
         """Choose the first branch whose conditions are true; the output is the input."""
         for place, branch in enumerate(parameters.choice.when):
             if place:
                 await asyncio.sleep(0)  # lets other tasks run, as each may search a long list
             if await self._holds(context, branch, body):
-                return Chosen(branch.id, body)
+                return BranchChoice(branch.id, body)
         otherwise = parameters.choice.otherwise
-        return Chosen(None if otherwise is None else otherwise.id, body)
+        return BranchChoice(None if otherwise is None else otherwise.id, body)
 
-    async def _holds(self, context: NodeContext, branch: When, body: Any) -> bool:
+    async def _holds(self, context: NodeContext, branch: Branch, body: Any) -> bool:
         every = branch.logic_operator == "AND"
         for place, condition in enumerate(branch.conditions):
             if place:
@@ -234,7 +236,7 @@ class Choice(Step[ChoiceParameters]):
             if isinstance(value, Comparison):
                 blank = value.operator in _UNARY
                 right = None if blank else context.resolve(value.value)
-                return holds(value.operator, context.resolve(value.key), right)
+                return compare(value.operator, context.resolve(value.key), right)
             found = await self._expression(context, kind, value, body)
         except CelFailed as error:
             raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
@@ -247,8 +249,8 @@ class Choice(Step[ChoiceParameters]):
     async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:
         variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
         if kind == "cel":
-            variables = named(text, context.properties, body)
-            if light(text) and fits(variables):
+            variables = select_variables(text, context.properties, body)
+            if is_light(text) and is_small(variables):
                 return evaluate(text, variables)
         owner, seconds = context.owner, context.seconds_left
         try:

@@ -14,7 +14,7 @@ from services.workflow.nodes.parameters import (
     Parameters,
     check_outputs,
     declared_outputs,
-    duplicate_faults,
+    find_duplicates,
     parameter,
 )
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
@@ -67,7 +67,7 @@ class CodeParameters(Parameters):
             if not _VARIABLE(name):
                 text = "must have at most 50 letters, digits and _, and not start with a digit"
                 yield Fault(f"inputArguments.{name:.60}", text)
-        yield from duplicate_faults("payload", (output.name for output in self.payload))
+        yield from find_duplicates("payload", (output.name for output in self.payload))
 
     def code(self) -> Iterable[Code]:
         """Yield the code with its variables."""

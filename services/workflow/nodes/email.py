@@ -111,7 +111,7 @@ class Email(Step[EmailParameters]):
 
     async def _server(self, context: NodeContext, config: EmailConfig) -> MailServer:
         if not config.use_system_settings:
-            server = context.texts(config.smtp_config or SmtpConfig())
+            server = context.resolve_texts(config.smtp_config or SmtpConfig())
             return MailServer(
                 host=server.host,
                 port=server.port or 0,
@@ -119,7 +119,7 @@ class Email(Step[EmailParameters]):
                 username=server.username,
                 password=server.password,
             )
-        found = await self._credentials.mail_server(context.tenant)
+        found = await self._credentials.find_mail_server(context.tenant)
         if found is None:
             raise NodeFailed("the tenant has no mail server; add it in the settings")
         return found
@@ -128,18 +128,18 @@ class Email(Step[EmailParameters]):
 def _build_email(
     context: NodeContext, parameters: EmailParameters, server: MailServer
 ) -> EmailMessage:
-    recipients = [context.text(recipient) for recipient in parameters.recipients]
-    sender = context.text(parameters.from_address or "") or server.username
+    recipients = [context.resolve_text(recipient) for recipient in parameters.recipients]
+    sender = context.resolve_text(parameters.from_address or "") or server.username
     for address in (*recipients, sender):
         if not is_address(address):
             raise NodeFailed(f"{address:.60} is not an e-mail address")
-    content = context.text(parameters.content)
+    content = context.resolve_text(parameters.content)
     if len(content) > LONGEST_SENT:
         raise NodeFailed(f"the content must have at most {LONGEST_SENT} characters")
     return EmailMessage(
         sender=sender,
-        sender_name=context.text(parameters.from_name or ""),
+        sender_name=context.resolve_text(parameters.from_name or ""),
         recipients=recipients,
-        subject=" ".join(context.text(parameters.subject).split())[:LONGEST_SUBJECT],
+        subject=" ".join(context.resolve_text(parameters.subject).split())[:LONGEST_SUBJECT],
         content=content,
     )

@@ -48,14 +48,16 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
     commands = True
     repeatable = True
 
-    async def judge(self, tenant: str, parameters: EntityAssignerParameters) -> Iterable[Fault]:
+    async def check_constants(
+        self, tenant: str, parameters: EntityAssignerParameters
+    ) -> Iterable[Fault]:
         """Return a fault if the properties reject the constants."""
         payload = parameters.exchange_payload
         constants = {key: value for key, value in payload.items() if is_constant(value)}
         if not constants:
             return ()
         setting = self._entities.update(tenant, constants, 0, dry_run=True)
-        return await self.faults_of("exchangePayload", setting)
+        return await self.collect_faults("exchangePayload", setting)
 
     def quick(self, parameters: EntityAssignerParameters) -> bool:
         """Return whether all are custom entities, as devices take time to respond."""
@@ -67,8 +69,8 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
         """Set the properties; a dry run validates known values only."""
         payload = parameters.exchange_payload
         exchange: dict[str, Any] = context.resolve(payload)
-        if guessed := context.guessed(payload):
-            await self.latest(context, list(payload))
+        if guessed := context.find_sampled(payload):
+            await self.read_latest(context, list(payload))
             exchange = {key: value for key, value in exchange.items() if key not in guessed}
         if not exchange:
             return {}

@@ -38,4 +38,4 @@ class EntitySelector(EntityStep[EntitySelectorParameters]):
         self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
     ) -> dict[str, Any]:
         """Return values by key, null without a value; raise `NodeFailed` if missing."""
-        return await self.latest(context, parameters.entities)
+        return await self.read_latest(context, parameters.entities)

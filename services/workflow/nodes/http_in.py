@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
     def variables(self, path: str) -> dict[str, str]:
         """Return the values of the variables in a path of this shape."""
-        parts = zip(self.segments, segments_of(path), strict=True)
+        parts = zip(self.segments, split_path(path), strict=True)
         found = [unquote(part) for segment, part in parts if segment == _ANY]
         return dict(zip(self.names, found, strict=True))
 
@@ -73,11 +73,14 @@ class HttpInParameters(Parameters):
     @property
     def address(self) -> Address | None:
         """Return the parsed address, if there is one."""
-        return address_of(self.url) if self.url.strip("/ ") else None
+        return parse_address(self.url) if self.url.strip("/ ") else None
 
 
 class HttpIn(Entry[HttpInParameters]):
-    """Starts a flow with a request: `body`, `params` (query), `header`, `url`, variables."""
+    """Starts a flow with a request: `body`, `params`, `header`, `url`, variables.
+
+    `params` is the query.
+    """
 
     name = "httpIn"
     title = "HTTP In"
@@ -100,25 +103,25 @@ class HttpIn(Entry[HttpInParameters]):
         return {f"pathParam.{name}": value for name, value in variables.items()} | found
 
 
-def address_of(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Parse a valid address."""
     segments, names = [], []
-    for segment in segments_of(url):
+    for segment in split_path(url):
         variable = _VARIABLE(segment)
         segments.append(_ANY if variable else _normalize(segment))
         names += [variable[1]] if variable else []
     return Address(tuple(segments), tuple(names))
 
 
-def shapes_of(path: str) -> list[str]:
+def list_shapes(path: str) -> list[str]:
     """Return the shapes of all addresses that match a path; empty for a long path."""
-    segments = segments_of(path)
+    segments = split_path(path)
     if not segments or len(segments) > MOST_SEGMENTS:
         return []
     return ["/".join(parts) for parts in product(*((_normalize(part), _ANY) for part in segments))]
 
 
-def segments_of(path: str) -> Sequence[str]:
+def split_path(path: str) -> Sequence[str]:
     """Return the segments of a path, ignoring slashes at both ends."""
     path = path.strip().strip("/")
     return path.split("/") if path else []
@@ -129,7 +132,7 @@ def _normalize(segment: str) -> str:
 
 
 def _find_url_fault(url: str) -> str:
-    segments = segments_of(url)
+    segments = split_path(url)
     names = [found[1] for segment in segments if (found := _VARIABLE(segment))]
     if len(segments) > MOST_SEGMENTS:
         return f"must have at most {MOST_SEGMENTS} segments"

@@ -10,8 +10,8 @@ import msgspec
 from libs.common.bus.hops import hops_header
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from services.workflow.errors import NodeFailed
-from services.workflow.expressions.references import as_text
-from services.workflow.nodes.base import Group, NodeContext, Step, Supposed
+from services.workflow.expressions.references import format_text
+from services.workflow.nodes.base import Group, NodeContext, Sample, Step
 from services.workflow.nodes.parameters import Fault, Parameters, parameter
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 
@@ -78,13 +78,13 @@ class HttpRequestNode(Step[HttpRequestParameters]):
 
     async def run(
         self, context: NodeContext, parameters: HttpRequestParameters, body: Any
-    ) -> dict[str, Any] | Supposed:
+    ) -> dict[str, Any] | Sample:
         """Send the request; any status is a response. A dry run returns a sample."""
         request = _build_request(context, parameters)
         if context.dry_run:
             await self._http.check(request, context.seconds_left)
             supposed = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
-            return Supposed(supposed | {"responseFault": None})
+            return Sample(supposed | {"responseFault": None})
         answer = await self._http.send(request, context.seconds_left)
         return {
             "statusCode": answer.status,
@@ -139,7 +139,7 @@ def _split_body(body: Any) -> tuple[str, Any]:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: as_text(value) for name, value in values.items() if value is not None}
+    return {name: format_text(value) for name, value in values.items() if value is not None}
 
 
 def _decode_content(answer: HttpAnswer) -> Any:

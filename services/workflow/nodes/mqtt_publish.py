@@ -48,7 +48,7 @@ class MqttPublish(Step[MqttPublishParameters]):
 
     async def run(self, context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Any:
         """Publish the message; a dry run only checks the broker's host."""
-        broker = context.texts(parameters.broker)
+        broker = context.resolve_texts(parameters.broker)
         publication = _build_publication(context, parameters, body)
         if context.dry_run:
             await self._mqtt.check(broker, context.seconds_left)
@@ -60,7 +60,7 @@ class MqttPublish(Step[MqttPublishParameters]):
 def _build_publication(
     context: NodeContext, parameters: MqttPublishParameters, body: Any
 ) -> Publication:
-    topic = context.text(parameters.topic)
+    topic = context.resolve_text(parameters.topic)
     if reason := _find_topic_fault(topic):
         raise NodeFailed(f"the topic {topic:.60} {reason}")
     content = body if parameters.payload is None else context.resolve(parameters.payload)

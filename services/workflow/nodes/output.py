@@ -26,7 +26,10 @@ class OutputParameters(Parameters):
 
 
 class Output(Step[OutputParameters]):
-    """Returns its parameters, the response of the flow even if other nodes finish later."""
+    """Returns its parameters as the response of the flow.
+
+    The response does not change if other nodes finish later.
+    """
 
     name = "output"
     title = "Output"

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
 
 from services.workflow.errors import NodeFailed
-from services.workflow.expressions.references import Reference, as_text
+from services.workflow.expressions.references import Reference, format_text
 
 DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
 """`OTHER` is any type; editors use it for outputs."""
@@ -85,9 +85,10 @@ def parameter(
     output: bool = False,
     **bounds: Any,
 ) -> msgspec.Meta:
-    """Return display information of a field, such as `Annotated[str, parameter("URL")]`.
+    """Return the display information of a field.
 
-    `ui` is a component of existing editors. A `secret` is stored encrypted and not shown again
+    Use it as in `Annotated[str, parameter("URL", max_length=1000)]`. `ui` is a component of
+    existing editors. A `secret` is stored encrypted and not shown again
     (`services.workflow.vault`). A field with `output` declares the outputs of the node. `bounds`
     are arguments of `msgspec.Meta`.
     """
@@ -116,17 +117,17 @@ def check_outputs(declared: Iterable[Output], output: Any) -> None:
         return
     for declaration in declared:
         name, kind = declaration.name, declaration.type
-        if name in output and not fits(kind, output[name]):
-            raise NodeFailed(f"output {name} must be {kind}. Got {as_text(output[name]):.200}.")
+        if name in output and not has_type(kind, output[name]):
+            raise NodeFailed(f"output {name} must be {kind}. Got {format_text(output[name]):.200}.")
 
 
-def sample(kind: DeclaredType) -> Any:
+def sample_value(kind: DeclaredType) -> Any:
     """Return a sample value of a type."""
     samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
     return samples.get(kind)
 
 
-def fits(kind: DeclaredType, value: Any) -> bool:
+def has_type(kind: DeclaredType, value: Any) -> bool:
     """Return whether a value has a type; None fits all types."""
     if value is None or kind == "OTHER":
         return True
@@ -140,20 +141,20 @@ def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
 
     Raises `NodeFailed`.
     """
-    if fits(kind, value):
+    if has_type(kind, value):
         return value
     try:
         if kind in ("LONG", "DOUBLE", "BOOLEAN"):
             wanted = {"LONG": int, "DOUBLE": float, "BOOLEAN": bool}[kind]
             return msgspec.convert(value, wanted, strict=False)
         if kind == "STRING" and isinstance(value, bool | int | float):
-            return as_text(value)
+            return format_text(value)
     except msgspec.ValidationError:
         pass
-    raise NodeFailed(f"{name} must be {kind}. Got {as_text(value)[:100]}.")
+    raise NodeFailed(f"{name} must be {kind}. Got {format_text(value)[:100]}.")
 
 
-def duplicate_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:
+def find_duplicates(field: str, names: Iterable[str]) -> Iterable[Fault]:
     """Yield a fault for each repeated name."""
     seen: set[str] = set()
     for name in names:
@@ -174,7 +175,7 @@ def read_map(given: Any, holds: str = "") -> Mapping[str, Any]:
     return given
 
 
-def read(kind: type[P], raw: Mapping[str, Any]) -> P:
+def convert_parameters(kind: type[P], raw: Mapping[str, Any]) -> P:
     """Return the parameters of a node; raise `msgspec.ValidationError` with the path.
 
     Numbers may be texts, and null stands for the default of a field. Values of untyped fields
@@ -183,10 +184,10 @@ def read(kind: type[P], raw: Mapping[str, Any]) -> P:
     return msgspec.convert(_drop_nulls(raw, _type_of(kind)), kind, strict=False)
 
 
-def read_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
+def read_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
     """Return the parameters of a node of a draft; None if they are not valid yet."""
     try:
-        found = read(kind, raw or {})
+        found = convert_parameters(kind, raw or {})
     except msgspec.ValidationError:
         return None
     return None if any(found.faults()) else found

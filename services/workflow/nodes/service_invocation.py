@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from services.workflow.expressions.references import is_constant
-from services.workflow.nodes.base import EntityStep, NodeContext, Supposed
+from services.workflow.nodes.base import EntityStep, NodeContext, Sample
 from services.workflow.nodes.parameters import (
     MOST_ENTITIES,
     EntityKey,
@@ -15,9 +15,9 @@ from services.workflow.nodes.parameters import (
     Parameters,
     check_outputs,
     declared_outputs,
-    duplicate_faults,
+    find_duplicates,
     parameter,
-    sample,
+    sample_value,
 )
 
 CHECK_SECONDS = 5.0
@@ -44,7 +44,7 @@ class ServiceInvocationParameters(Parameters):
 
     def faults(self) -> Iterable[Fault]:
         """Return duplicate outputs."""
-        return duplicate_faults("payload", (output.name for output in self.payload))
+        return find_duplicates("payload", (output.name for output in self.payload))
 
     def entity_keys(self) -> Iterable[str]:
         """Yield the service and its inputs."""
@@ -60,27 +60,29 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
     description = "Calls a service and waits for its response"
     commands = True
 
-    async def judge(self, tenant: str, parameters: ServiceInvocationParameters) -> Iterable[Fault]:
+    async def check_constants(
+        self, tenant: str, parameters: ServiceInvocationParameters
+    ) -> Iterable[Fault]:
         """Return a fault if the service rejects its inputs, if all are constants."""
         setting = parameters.service_invocation_setting
         if not is_constant(setting.service_params):
             return ()
         exchange = setting.service_params or {setting.service_entity: {}}
-        calling = self._entities.call(tenant, exchange, 0, CHECK_SECONDS, dry_run=True)
-        return await self.faults_of("serviceInvocationSetting", calling)
+        calling = self._entities.call_services(tenant, exchange, 0, CHECK_SECONDS, dry_run=True)
+        return await self.collect_faults("serviceInvocationSetting", calling)
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
-    ) -> dict[str, Any] | Supposed:
+    ) -> dict[str, Any] | Sample:
         """Call the service; a dry run validates known inputs and returns a sample."""
         setting = parameters.service_invocation_setting
         inputs: dict[str, Any] = context.resolve(setting.service_params)
-        supposed = Supposed({output.name: sample(output.type) for output in parameters.payload})
-        if context.guessed(setting.service_params):
-            await self.latest(context, [setting.service_entity, *inputs])
+        supposed = Sample({output.name: sample_value(output.type) for output in parameters.payload})
+        if context.find_sampled(setting.service_params):
+            await self.read_latest(context, [setting.service_entity, *inputs])
             return supposed
         exchange = inputs or {setting.service_entity: {}}
-        answer = await self._entities.call(
+        answer = await self._entities.call_services(
             context.tenant,
             exchange,
             context.hops + 1,

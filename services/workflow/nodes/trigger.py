@@ -12,7 +12,7 @@ from services.workflow.nodes.parameters import (
     Fault,
     Parameters,
     VariableName,
-    duplicate_faults,
+    find_duplicates,
     parameter,
     read_input,
     read_map,
@@ -46,9 +46,7 @@ class TriggerParameters(Parameters):
 
     def faults(self) -> Iterable[Fault]:
         """Yield invalid names and types of inputs."""
-        yield from duplicate_faults(
-            "entityConfigs", (each.identify for each in self.entity_configs)
-        )
+        yield from find_duplicates("entityConfigs", (each.identify for each in self.entity_configs))
         for place, config in enumerate(self.entity_configs):
             if not _IDENTIFIER(config.identify):
                 text = "must have only letters, digits and _ @ # $ -"

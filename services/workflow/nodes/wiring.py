@@ -104,6 +104,6 @@ def wire_nodes(clients: Clients) -> Nodes:
         IdAllocator(database, "credentials", CREDENTIAL_IDS),
         clients.rpc,
     )
-    clients.server.offer("mqtt_login", MqttLogin, credentials.mqtt_login)
+    clients.server.offer("mqtt_login", MqttLogin, credentials.verify_mqtt_login)
     registry = node_types(outside, entities, credentials)
     return Nodes(registry, outside, entities, credentials)

@@ -1,1 +1,1 @@
-"""Alarms are told to users: by mail and webhook, at once or together, not in quiet hours."""
+"""Alarm notifications by e-mail and webhook, with digests and quiet hours."""

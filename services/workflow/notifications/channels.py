@@ -1,4 +1,4 @@
-"""Sends users what they are told, by mail and webhook."""
+"""Sends notifications by e-mail and webhook."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ import msgspec
 from libs.common.clock import from_ms
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
-from services.workflow.notifications.model import Channel, Notifications, Subscriber, Told
+from services.workflow.notifications.model import AlarmSummary, Channel, Notifications, Subscriber
 from services.workflow.outgoing.http import OutgoingHttp, webhook_request
 from services.workflow.outgoing.mail import EmailMessage, OutgoingMail
 
 SECONDS, TEST_SECONDS = 30.0, 20.0
-"""That one message may take, and a test, which a person waits for behind the gateway."""
+"""Timeouts of a message, and of a test, which a user waits for behind the gateway."""
 TEST_SUBJECT = "Test of your alarm notifications"
 TEST_CONTENT = "<p>This is a test message. Your alarm notifications are sent to this address.</p>"
 MOST_LISTED = 100
-"""Alarms that a message lists; of more it says how many."""
+"""Maximum alarms listed in a message; further ones are counted."""
 SENDER = "Thingway"
 
 
 @dataclass(frozen=True)
 class NotificationChannels:
-    """Sends mails and webhooks."""
+    """Sends e-mails and webhooks."""
 
     mail: OutgoingMail
     credentials: TenantCredentials
@@ -36,13 +36,13 @@ class NotificationChannels:
         subscriber: Subscriber,
         settings: Notifications,
         channel: Channel,
-        told: Sequence[Told],
+        alarms: Sequence[AlarmSummary],
         missed: int,
     ) -> None:
-        """Tell a user of alarms, `missed` more without a word; raise `NodeFailed`."""
-        listed, more = told[-MOST_LISTED:], max(len(told) - MOST_LISTED, 0) + missed
+        """Notify a user of alarms and of `missed` unlisted ones; raise `NodeFailed`."""
+        listed, more = alarms[-MOST_LISTED:], max(len(alarms) - MOST_LISTED, 0) + missed
         if channel == "MAIL":
-            subject, content = subject_of(listed, more), content_of(settings, listed, more)
+            subject, content = build_subject(listed, more), build_content(settings, listed, more)
             await self._mail_to(subscriber, subject, content, SECONDS)
         elif settings.webhook is not None:
             body = {"tenant": subscriber.tenant, "alarms": listed, "more": more}
@@ -52,7 +52,7 @@ class NotificationChannels:
     async def send_test(
         self, subscriber: Subscriber, settings: Notifications, channel: Channel
     ) -> None:
-        """Send a message that says that it is a test; raise `NodeFailed`."""
+        """Send a message that is marked as a test; raise `NodeFailed`."""
         if channel == "MAIL":
             await self._mail_to(subscriber, TEST_SUBJECT, TEST_CONTENT, TEST_SECONDS)
         elif settings.webhook is not None:
@@ -63,9 +63,9 @@ class NotificationChannels:
     async def _mail_to(
         self, subscriber: Subscriber, subject: str, content: str, seconds: float
     ) -> None:
-        server = await self.credentials.mail_server(subscriber.tenant)
+        server = await self.credentials.find_mail_server(subscriber.tenant)
         if server is None:
-            raise NodeFailed("the tenant has no mail server: its credential SMTP is not set")
+            raise NodeFailed("the tenant has no mail server; add its SMTP credential")
         email = EmailMessage(
             sender=server.username,
             sender_name=SENDER,
@@ -76,30 +76,31 @@ class NotificationChannels:
         await self.mail.send(server, email, seconds)
 
 
-def subject_of(listed: Sequence[Told], more: int) -> str:
-    """The subject of a mail."""
+def build_subject(listed: Sequence[AlarmSummary], more: int) -> str:
+    """Return the subject of an e-mail."""
     if len(listed) == 1 and not more:
-        (one,) = listed
-        text = f"{one.severity} {one.change}: {one.content} ({one.device_name})"
+        (alarm,) = listed
+        text = f"{alarm.severity} {alarm.change}: {alarm.content} ({alarm.device_name})"
     else:
-        text = f"{len(listed) + more} changes of alarms"
+        text = f"{len(listed) + more} alarm changes"
     return " ".join(text.split())[:200]
 
 
-def content_of(settings: Notifications, listed: Sequence[Told], more: int) -> str:
-    """A mail as HTML; times are those of the user's zone."""
+def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more: int) -> str:
+    """Return an e-mail as HTML with times in the user's time zone."""
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, one))}</tr>"
-        for one in listed
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, alarm))}</tr>"
+        for alarm in listed
     )
     rest = f"<p>{more} more are not listed.</p>" if more else ""
     return f"<table>{rows}</table>{rest}"
 
 
-def _cells(settings: Notifications, one: Told) -> list[str]:
-    at = one.cleared_at if one.change == "cleared" and one.cleared_at else one.raised_at
-    shown = f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}"
-    return [shown, one.severity, one.change, one.content, one.device_name, _text(one.value)]
+def _cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
+    at = alarm.cleared_at if alarm.change == "cleared" and alarm.cleared_at else alarm.raised_at
+    local = f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}"
+    value = _text(alarm.value)
+    return [local, alarm.severity, alarm.change, alarm.content, alarm.device_name, value]
 
 
 def _text(value: Any) -> str:

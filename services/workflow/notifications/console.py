@@ -1,4 +1,4 @@
-"""`/alarm-notifications`: what the caller is told of alarms, and how."""
+"""`/alarm-notifications`: the alarm notifications of the current user."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from services.workflow.notifications.service import NotificationSettings
 async def get_alarm_notifications(
     principal: RequestPrincipal, notifications: NamedDependency[NotificationSettings]
 ) -> ShownNotifications:
-    """What the caller is told; secrets that are set are hidden."""
+    """Get the notification settings of the current user, with hidden secrets."""
     return await notifications.get(principal)
 
 
@@ -43,7 +43,7 @@ async def put_alarm_notifications(
     notifications: NamedDependency[NotificationSettings],
     data: JSONBody[Notifications],
 ) -> None:
-    """Set all of what the caller is told; a hidden secret stays as it is."""
+    """Replace the notification settings. A hidden secret stays unchanged."""
     await notifications.put(principal, data)
 
 
@@ -53,17 +53,17 @@ async def test_alarm_notifications(
     notification_sender: NamedDependency[NotificationSender],
     data: JSONBody[TestChannel],
 ) -> ChannelResult:
-    """Send the caller a test message by a channel that is saved, and answer what came of it.
+    """Send a test message by a saved channel, and return the result.
 
-    At most one test in 10 seconds for each channel. `ok` is false when the message was not
-    taken, and `reason` says why.
+    At most one test in 10 seconds per channel. `ok` is false if the message was not delivered, and
+    `reason` explains why.
     """
     return await notification_sender.test(principal, data.channel)
 
 
 @dataclass(frozen=True)
 class NotificationHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on notifications."""
 
     notifications: NotificationSettings
     notification_sender: NotificationSender

@@ -1,4 +1,4 @@
-"""What the bus says of alarms: users who want to be told get a notice."""
+"""Stores notices of alarm events for the users who want them."""
 
 import logging
 from collections.abc import Iterable
@@ -14,39 +14,38 @@ from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
 from libs.common.decoding import INVALID_JSON, copy_fields
 from libs.common.telemetry.tracing import read_trace, trace_batch
-from services.workflow.notifications.model import Notice, Subscriber, Told, due_time
+from services.workflow.notifications.model import AlarmSummary, Notice, Subscriber, due_time
 from services.workflow.notifications.store import NotificationStore
 
-DURABLE = "alarm-notifications"
 BATCH = 200
-"""Events that are taken at a time; other replicas take the next ones."""
+"""Events per batch of a replica."""
 TENANTS = 4
-"""Tenants whose events are handled at the same time."""
+"""Maximum tenants whose events are handled concurrently."""
 WRITTEN = 1000
-"""Notices from which on those of further events are written by another operation."""
+"""Notices after which a write starts."""
 
 log = logging.getLogger(__name__)
 _read = msgspec.json.Decoder(AlarmChanged).decode
 
 
 async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[bytes]) -> None:
-    """Store a notice of each alarm event for each user and channel that wants it. Repeatable.
+    """Store notices of alarm events for each matching user and channel. Idempotent.
 
-    The notices of at least one event are written together, those of several while they are few.
+    Notices of several events are written together, up to `WRITTEN`.
     """
-    subscribers = await store.of_tenant(tenant)
+    subscribers = await store.list_enabled(tenant)
     notices: list[Notice] = []
     for body in bodies:
         try:
             event = _read(body)
         except INVALID_JSON as error:
-            log.warning("an event of an alarm is not readable: %s", error)
+            log.warning("an alarm event cannot be decoded: %s", error)
             continue
         now = datetime.now(UTC)
-        told = _told(event)
-        for one in subscribers:
-            if wants(one, event):
-                notices.extend(_notices(one, event.event_id, told, now))
+        alarm = _summarize(event)
+        for subscriber in subscribers:
+            if is_wanted(subscriber, event):
+                notices.extend(_build_notices(subscriber, event.event_id, alarm, now))
         if len(notices) >= WRITTEN:
             await store.add(notices)
             notices = []
@@ -54,8 +53,8 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
         await store.add(notices)
 
 
-def wants(subscriber: Subscriber, event: AlarmChanged) -> bool:
-    """Whether a user wants to be told of an event; what the user sees is looked at later."""
+def is_wanted(subscriber: Subscriber, event: AlarmChanged) -> bool:
+    """Return whether a user's settings match an event; grants are checked later."""
     settings, device = subscriber.settings, event.device
     if event.severity not in settings.severities or event.change not in settings.changes:
         return False
@@ -67,14 +66,16 @@ def wants(subscriber: Subscriber, event: AlarmChanged) -> bool:
     )
 
 
-def _told(event: AlarmChanged) -> Told:
+def _summarize(event: AlarmChanged) -> AlarmSummary:
     device = event.device
     return copy_fields(
-        Told, event, device_id=device.device_id, device_name=device.name or device.sn
+        AlarmSummary, event, device_id=device.device_id, device_name=device.name or device.sn
     )
 
 
-def _notices(subscriber: Subscriber, event_id: str, told: Told, now: datetime) -> Iterable[Notice]:
+def _build_notices(
+    subscriber: Subscriber, event_id: str, alarm: AlarmSummary, now: datetime
+) -> Iterable[Notice]:
     due = to_ms(due_time(subscriber.settings, now))
     for channel in subscriber.settings.channels:
         trouble = subscriber.trouble.get(channel)
@@ -85,12 +86,15 @@ def _notices(subscriber: Subscriber, event_id: str, told: Told, now: datetime) -
             channel=channel,
             due=max(due, trouble.until if trouble else 0),
             at=now,
-            told=told,
+            alarm=alarm,
         )
 
 
 def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
-    """The consumer that all replicas share; an event is acknowledged when its notices wait."""
+    """Return the consumer of alarm events.
+
+    An event is acknowledged after its notices are stored.
+    """
 
     async def handle(messages: list[Msg]) -> None:
         with trace_batch(
@@ -103,7 +107,7 @@ def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
     return BatchConsumer(
         bus=bus,
         stream=EVENTS,
-        durable=DURABLE,
+        durable="alarm-notifications",
         handle=handle,
         lane=event_tenant,
         batch=BATCH,

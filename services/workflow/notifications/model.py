@@ -1,7 +1,7 @@
-"""What users want to be told of alarms, and what waits to be told.
+"""Notification settings of users, and notices to deliver.
 
-`alarm_notifications` has a document of `Subscriber` for each user, `alarm_notices` one of `Notice`
-for each event, user and channel, until it is told.
+`alarm_notifications` has one `Subscriber` per user. `alarm_notices` has one `Notice` per event,
+user and channel, until it is delivered.
 """
 
 from datetime import UTC, datetime, time, timedelta
@@ -17,31 +17,31 @@ from libs.common.http.ids import Id
 Channel = Literal["MAIL", "WEBHOOK"]
 Change = Literal["raised", "cleared"]
 MOST_DEVICES, MOST_OTHERS = 1000, 100
-"""Devices that a user names; groups, and products."""
+"""Maximum devices, and maximum groups or products, in the settings."""
 LONGEST_DIGEST = 1440
-"""Minutes."""
+"""Maximum minutes of a digest."""
 Clock = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 3600.0
-"""Seconds after a failure; each pause is twice the one before."""
+"""Seconds after a failure. Each pause is twice as long as the one before."""
 
 
 class WebhookChannel(msgspec.Struct):
-    """To another system, as JSON."""
+    """A webhook of another system, which receives JSON."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     secret: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Signs what is posted, as that of the node `webhook`."""
+    """Signs requests like the node `webhook`."""
 
 
 class QuietHours(msgspec.Struct):
-    """From when to when, each day, nothing is told; over midnight when `begin` is later."""
+    """Daily hours without notifications; across midnight if `begin` is later."""
 
     begin: Clock
     end: Clock
 
 
 class Notifications(msgspec.Struct, kw_only=True):
-    """Body of `PUT /alarm-notifications`: what the caller is told, and how."""
+    """Body of `PUT /alarm-notifications`: the caller's notification settings."""
 
     enabled: bool = True
     severities: Annotated[list[Severity], msgspec.Meta(max_length=5)] = msgspec.field(
@@ -56,24 +56,24 @@ class Notifications(msgspec.Struct, kw_only=True):
         list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
         msgspec.Meta(max_length=MOST_OTHERS),
     ] = []
-    """Of any of these; of all that the user sees when all three are empty."""
+    """Products. Without devices, groups and products, all visible devices match."""
     digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_DIGEST)] = 0
-    """How long alarms are gathered; 0: each at once."""
+    """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
     time_zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "UTC"
-    """IANA name of that of quiet hours and times."""
+    """IANA name of the time zone of quiet hours and messages."""
     mail: bool = False
-    """To the address that the user logs in with, by the tenant's mail server."""
+    """Whether to send e-mails to the login address by the tenant's mail server."""
     webhook: WebhookChannel | None = None
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone; raise what `ZoneInfo` does."""
+        """Return the time zone; raise the errors of `ZoneInfo`."""
         return ZoneInfo(self.time_zone)
 
     @property
     def channels(self) -> list[Channel]:
-        """How the user is told."""
+        """Return the configured channels."""
         found: list[Channel] = []
         if self.mail:
             found.append("MAIL")
@@ -83,15 +83,15 @@ class Notifications(msgspec.Struct, kw_only=True):
 
 
 class ChannelResult(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The outcome of the last message that a channel sent or failed to send."""
+    """The result of the latest message of a channel."""
 
     at: int
-    """ms."""
+    """Unix time in ms."""
     ok: bool
     reason: str = ""
-    """Why it failed."""
+    """Reason of the failure."""
     test: bool = False
-    """Whether the user asked for it as a test."""
+    """Whether the message was a test."""
 
 
 class TestChannel(msgspec.Struct, kw_only=True):
@@ -101,7 +101,7 @@ class TestChannel(msgspec.Struct, kw_only=True):
 
 
 class ShownNotifications(console.ResponseModel, kw_only=True):
-    """Answer of `GET /alarm-notifications`; secrets are hidden."""
+    """Response of `GET /alarm-notifications` with hidden secrets."""
 
     enabled: bool
     severities: list[Severity]
@@ -115,38 +115,38 @@ class ShownNotifications(console.ResponseModel, kw_only=True):
     mail: bool
     webhook: WebhookChannel | None = None
     results: dict[str, ChannelResult]
-    """The last result of each channel, `MAIL` and `WEBHOOK`; absent before the first message."""
+    """Latest result by channel, `MAIL` and `WEBHOOK`. Absent before the first message."""
 
 
 class Trouble(msgspec.Struct, rename="camel"):
-    """A channel that does not work."""
+    """The failures of a channel."""
 
     attempts: int = 0
     until: int = 0
-    """ms: when it is tried again."""
+    """Time of the next attempt in ms."""
     missed: int = 0
-    """Alarms that are not told one by one any more."""
+    """Number of alarms that are only counted in the next message."""
 
 
 class Subscriber(msgspec.Struct, rename="camel", kw_only=True):
-    """What a user wants; secrets are sealed."""
+    """The notification settings of a user, with encrypted secrets."""
 
     id: int = msgspec.field(name="_id")
-    """Of the user."""
+    """Id of the user."""
     tenant: str
     login: str
-    """The address that the user logs in with."""
+    """Login address of the user."""
     settings: Notifications
     trouble: dict[str, Trouble] = {}
-    """By channel."""
+    """Failures by channel."""
     results: dict[str, ChannelResult] = {}
-    """The last result by channel."""
+    """Latest result by channel."""
     tested: dict[str, int] = {}
-    """When a test was last sent, ms by channel."""
+    """Time of the latest test by channel in ms."""
 
 
-class Told(msgspec.Struct, rename="camel", kw_only=True):
-    """What became of an alarm, as users are told."""
+class AlarmSummary(msgspec.Struct, rename="camel", kw_only=True):
+    """A change of an alarm, as sent to users."""
 
     change: str
     alarm_id: int
@@ -160,27 +160,27 @@ class Told(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Notice(msgspec.Struct, rename="camel", kw_only=True):
-    """An alarm that a user is yet to be told of."""
+    """A notification about an alarm that waits for delivery."""
 
     id: str = msgspec.field(name="_id")
-    """Of event, user and channel."""
+    """Id from event, user and channel."""
     tenant: str
     user: int
     channel: Channel
     due: int
-    """ms."""
+    """Unix time in ms."""
     at: datetime
-    told: Told
+    alarm: AlarmSummary = msgspec.field(name="told")
 
 
 def due_time(settings: Notifications, now: datetime) -> datetime:
-    """When to tell of what happens now: gathered, and behind quiet hours."""
-    gathered = now + timedelta(minutes=settings.digest_minutes)
-    return quiet_until(settings, gathered) or gathered
+    """Return when to notify a user of a change now, after digest and quiet hours."""
+    digest_end = now + timedelta(minutes=settings.digest_minutes)
+    return quiet_until(settings, digest_end) or digest_end
 
 
 def quiet_until(settings: Notifications, now: datetime) -> datetime | None:
-    """The end of the quiet hours that a moment falls into; None when it falls into none."""
+    """Return the end of the quiet hours that include `now`, or None."""
     hours = settings.quiet_hours
     if hours is None:
         return None
@@ -188,14 +188,14 @@ def quiet_until(settings: Notifications, now: datetime) -> datetime | None:
     begin, end = time.fromisoformat(hours.begin), time.fromisoformat(hours.end)
     moment, day = local.time(), local.date()
     over_midnight = begin > end
-    quiet = moment >= begin or moment < end if over_midnight else begin <= moment < end
-    if not quiet:
+    is_quiet = moment >= begin or moment < end if over_midnight else begin <= moment < end
+    if not is_quiet:
         return None
     if over_midnight and moment >= begin:
         day += timedelta(days=1)
     return datetime.combine(day, end, settings.zone).astimezone(UTC)
 
 
-def pause_after(attempts: int) -> timedelta:
-    """For how long a channel rests after so many failures."""
+def retry_pause(attempts: int) -> timedelta:
+    """Return the pause of a channel after `attempts` failures."""
     return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE))

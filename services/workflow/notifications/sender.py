@@ -1,8 +1,8 @@
-"""Sends users the notices that are due, in turns of their tenants.
+"""Sends due notices to users, fairly by tenant.
 
-A process claims a user and channel, sends what waits for both in one message, and deletes it. The
-claim of a process that dies expires, so its message is sent twice at worst. Grants are checked
-when a message is sent.
+A process claims a user and channel, sends all waiting notices in one message, and deletes them. The
+claim of a crashed process expires, so its message is sent at most twice. Grants are checked when a
+message is sent.
 """
 
 import asyncio
@@ -33,39 +33,39 @@ from services.workflow.notifications.model import (
     Notice,
     Subscriber,
     Trouble,
-    pause_after,
     quiet_until,
+    retry_pause,
 )
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
 
 PERIOD = 1.0
-"""Seconds between two looks."""
+"""Seconds between two looks for due notices."""
 DELIVERIES = 64
-"""Messages on their way at a time; most of their time they wait for the other side."""
+"""Maximum concurrent deliveries, which mostly wait for other systems."""
 LOOKUPS = 8
-"""Messages that are prepared at a time: stores and services work for each."""
+"""Maximum messages prepared concurrently, as each needs stores and services."""
 DEADLINE, CLAIM = 40.0, 45.0
-"""Seconds that a delivery may take, and after which another process repeats it."""
+"""Timeout of a delivery, and of its claim, in seconds."""
 TEST_PAUSE = 10.0
-"""Seconds between two tests of a user and channel."""
+"""Minimum seconds between two tests of a user and channel."""
 MOST_ATTEMPTS = 30
-"""Failures one after the other, in rather more than a day, after which alarms are given up."""
+"""Consecutive failures, in more than a day, after which notices are dropped."""
 LONGEST_REASON = 500
-"""Characters of a reason that is stored."""
+"""Maximum characters of a stored reason."""
 READERS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
-"""Who may read alarms."""
+"""Functions that allow reading alarms."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class NotificationSender:
-    """Tells what waits."""
+    """Delivers waiting notices."""
 
     store: NotificationStore
     settings: NotificationSettings
-    post: NotificationChannels
+    channels: NotificationChannels
     rpc: RpcClient
     grants: GrantReader
     slots: FairScheduler = field(default_factory=partial(FairScheduler, "notices", DELIVERIES))
@@ -73,19 +73,21 @@ class NotificationSender:
     deliveries: NamedTasks = field(default_factory=NamedTasks)
 
     async def run(self) -> None:
-        """Deliver what is due, for ever."""
+        """Deliver due notices until cancelled."""
         try:
-            await repeat(self.look, PERIOD, "notifications of alarms wait")
+            await repeat(
+                self.start_due_deliveries, PERIOD, "alarm notifications were not sent; retrying"
+            )
         finally:
             await self.deliveries.stop()
 
-    async def look(self) -> None:
-        """Begin a delivery to each user and channel with due notices."""
-        for tenant, user, channel in await self.store.due(now_ms()):
+    async def start_due_deliveries(self) -> None:
+        """Start a delivery for each user and channel with due notices."""
+        for tenant, user, channel in await self.store.list_due(now_ms()):
             self.deliveries.begin((user, channel), partial(self._deliver, tenant, user, channel))
 
     async def _deliver(self, tenant: str, user: int, channel: Channel) -> None:
-        """Deliver in the tenant's turn; what fails here is found again by a later look."""
+        """Deliver in the tenant's turn; later looks retry failures."""
         try:
             async with self.slots.slot(tenant, sub=(user, channel)):
                 until = now_ms() + int(CLAIM * 1000)
@@ -94,96 +96,101 @@ class NotificationSender:
                     return
                 try:
                     async with asyncio.timeout(DEADLINE):
-                        await self._tell(subscriber, channel)
+                        await self._send_waiting(subscriber, channel)
                 except (ThingwayError, TimeoutError):
-                    again = datetime.now(UTC) + pause_after(1)
+                    again = datetime.now(UTC) + retry_pause(1)
                     await self.store.finish(user, channel, due=to_ms(again))
                     raise
         except (StoreError, ThingwayError, TimeoutError) as error:
-            log.info("user %d waits to be told of alarms: %r", user, error)
+            log.info("user %d: the alarm notification is retried: %r", user, error)
 
     async def test(self, user: Principal, channel: Channel) -> ChannelResult:
-        """Send the caller a test by one of its channels, and store the result.
+        """Send the caller a test by one channel, and store the result.
 
-        Raises `InvalidInput` when the channel is not set, and `TooManyRequests` when the last
-        test began less than `TEST_PAUSE` seconds ago.
+        Raises `InvalidInput` if the channel is not configured, and `TooManyRequests` within
+        `TEST_PAUSE` seconds after the latest test.
         """
         subscriber = await self.store.find(user.tenant, user.user_id)
         if subscriber is None or channel not in subscriber.settings.channels:
-            raise InvalidInput("is not set; save it first", field="channel")
+            raise InvalidInput("must be configured; save its settings first", field="channel")
         pause = int(TEST_PAUSE * 1000)
         if not await self.store.begin_test(user.tenant, user.user_id, channel, pause):
-            raise TooManyRequests("a test was just sent; try again", retry_after=TEST_PAUSE)
+            raise TooManyRequests(
+                "a test was sent just now; try again later", retry_after=TEST_PAUSE
+            )
         try:
-            settings = self.settings.opened(subscriber)
-            await self.post.send_test(subscriber, settings, channel)
+            settings = self.settings.decrypt(subscriber)
+            await self.channels.send_test(subscriber, settings, channel)
             result = ChannelResult(at=now_ms(), ok=True, test=True)
         except (NodeFailed, SealBroken) as error:
             result = _failure(error, test=True)
-        await self.store.note_test(user.user_id, channel, result)
+        await self.store.save_test_result(user.user_id, channel, result)
         return result
 
-    async def _tell(self, subscriber: Subscriber, channel: Channel) -> None:
-        """Send what waits, and end the claim.
+    async def _send_waiting(self, subscriber: Subscriber, channel: Channel) -> None:
+        """Send waiting notices and end the claim.
 
-        What fails is tried again later, all together; after many failures it is given up and
-        counted.
+        Failed notices are retried together later; after `MOST_ATTEMPTS` failures they are dropped
+        and counted.
         """
         user, trouble = subscriber.id, subscriber.trouble.get(channel, Trouble())
         async with self.lookups.slot(subscriber.tenant):
-            notices = await self.store.waiting(user, channel)
+            notices = await self.store.list_waiting(user, channel)
             settings = subscriber.settings
             wanted = notices if settings.enabled and channel in settings.channels else []
             quiet = quiet_until(settings, datetime.now(UTC))
             if wanted and quiet is not None:
                 await self.store.finish(user, channel, due=to_ms(quiet))
                 return
-            seen = await self._seen(subscriber, wanted) if wanted else set()
-        told = [notice.told for notice in wanted if notice.told.device_id in seen]
-        if not told:
-            await self.store.drop(notices)
+            visible = await self._find_visible_devices(subscriber, wanted) if wanted else set()
+        alarms = [notice.alarm for notice in wanted if notice.alarm.device_id in visible]
+        if not alarms:
+            await self.store.delete(notices)
             await self.store.finish(user, channel)
             return
         try:
-            settings = self.settings.opened(subscriber)
-            await self.post.send(subscriber, settings, channel, told, trouble.missed)
+            settings = self.settings.decrypt(subscriber)
+            await self.channels.send(subscriber, settings, channel, alarms, trouble.missed)
         except (NodeFailed, SealBroken) as error:
-            log.info("user %d is not told of alarms by %s: %s", user, channel, error)
+            log.info("user %d: the alarm notification by %s failed: %s", user, channel, error)
             result, attempts = _failure(error), trouble.attempts + 1
-            trouble.until = to_ms(datetime.now(UTC) + pause_after(attempts))
-            given_up = notices if attempts >= MOST_ATTEMPTS else []
-            trouble.attempts = 0 if given_up else attempts
-            trouble.missed, notices = len(given_up), given_up
+            trouble.until = to_ms(datetime.now(UTC) + retry_pause(attempts))
+            dropped = notices if attempts >= MOST_ATTEMPTS else []
+            trouble.attempts = 0 if dropped else attempts
+            trouble.missed, notices = len(dropped), dropped
         else:
             result, trouble = ChannelResult(at=now_ms(), ok=True), Trouble(missed=-trouble.missed)
-        await self.store.drop(notices)
+        await self.store.delete(notices)
         due = trouble.until or None
         await self.store.finish(user, channel, due=due, trouble=trouble, result=result)
 
-    async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
-        """The devices that a user sees now; none when the user is gone or may read no alarms."""
+    async def _find_visible_devices(
+        self, subscriber: Subscriber, notices: list[Notice]
+    ) -> set[int]:
+        """Return the devices visible to a user; empty if deleted or not permitted."""
         tenant, user = subscriber.tenant, subscriber.id
         try:
             access = await self.rpc.call(ACCESS, UserRef(tenant, user), Access)
         except Unauthenticated:
             return set()
-        who = Principal(
+        principal = Principal(
             kind=Kind.USER,
             tenant=tenant,
             subject=str(user),
             functions=access.functions,
             super_admin=access.super_admin,
         )
-        if not who.may(*READERS):
+        if not principal.may(*READERS):
             return set()
-        grants = await self.grants.of(who)
-        ids = sorted({notice.told.device_id for notice in notices})
-        seen: set[int] = set()
+        grants = await self.grants.of(principal)
+        ids = sorted({notice.alarm.device_id for notice in notices})
+        visible: set[int] = set()
         for first in range(0, len(ids), MOST_DEVICES):
-            some = ids[first : first + MOST_DEVICES]
-            found = await DeviceClient(self.rpc).describe_devices(tenant, some)
-            seen |= {one.id for one in found if grants.device(one.id, one.integration, one.group)}
-        return seen
+            batch = ids[first : first + MOST_DEVICES]
+            for device in await DeviceClient(self.rpc).describe_devices(tenant, batch):
+                if grants.device(device.id, device.integration, device.group):
+                    visible.add(device.id)
+        return visible
 
 
 def _failure(error: Exception, *, test: bool = False) -> ChannelResult:

@@ -1,4 +1,4 @@
-"""What a user is told of alarms: shown and set by that user."""
+"""Returns and stores the notification settings of users."""
 
 import msgspec
 
@@ -16,30 +16,30 @@ from services.workflow.notifications.model import (
     WebhookChannel,
 )
 from services.workflow.notifications.store import NotificationStore
-from services.workflow.outgoing.http import checked
+from services.workflow.outgoing.http import parse_url
 from services.workflow.outgoing.mail import is_address
 
 HIDDEN = "******"
-"""Stands for a secret that is set."""
-UNKNOWN = "is hidden, and is not known for where it goes now; type it again"
+"""Placeholder of a stored secret."""
+UNKNOWN = "is hidden and not stored for this destination; enter it again"
 
 
 class NotificationSettings:
-    """Shows and sets what users want; a secret is sealed with the key of flows' secrets."""
+    """The notification settings of users; secrets are encrypted with `key`."""
 
     def __init__(self, store: NotificationStore, key: str) -> None:
         self._store = store
         self._seal = Seal(key)
 
     async def get(self, user: Principal) -> ShownNotifications:
-        """What a user wants, without secrets; by default nothing is told, as no channel is set."""
+        """Return the settings of a user with hidden secrets; by default no channel."""
         found = await self._store.find(user.tenant, user.user_id)
         return _shown(found.settings, found.results) if found else _shown(Notifications(), {})
 
     async def put(self, user: Principal, wanted: Notifications) -> None:
-        """Set what a user wants; raise `InvalidInput`.
+        """Store the settings of a user; raise `InvalidInput`.
 
-        A hidden secret stays as it is, as long as it goes to where it went.
+        A hidden secret stays unchanged unless its destination changes.
         """
         _check(wanted, user)
         before = await self._store.find(user.tenant, user.user_id)
@@ -49,15 +49,15 @@ class NotificationSettings:
             group_ids=list(distinct_ids(wanted.group_ids)),
         )
         if (webhook := settings.webhook) is not None and webhook.secret:
-            context = sealed_for(user.tenant, webhook)
+            context = webhook_seal_context(user.tenant, webhook)
             old = before.settings.webhook if before else None
             if webhook.secret != HIDDEN:
                 sealed = self._seal.seal(webhook.secret, context)
-            elif old and old.secret and sealed_for(user.tenant, old) == context:
+            elif old and old.secret and webhook_seal_context(user.tenant, old) == context:
                 sealed = old.secret
             else:
                 raise InvalidInput(UNKNOWN, field="webhook.secret")
-            settings = with_secret(settings, sealed)
+            settings = replace_secret(settings, sealed)
         await self._store.put(
             Subscriber(
                 id=user.user_id,
@@ -69,30 +69,30 @@ class NotificationSettings:
             )
         )
 
-    def opened(self, subscriber: Subscriber) -> Notifications:
-        """Settings with their secret; raise `SealBroken`."""
+    def decrypt(self, subscriber: Subscriber) -> Notifications:
+        """Return settings with the decrypted secret; raise `SealBroken`."""
         webhook = subscriber.settings.webhook
         if webhook is None or not webhook.secret:
             return subscriber.settings
-        text = self._seal.open(webhook.secret, sealed_for(subscriber.tenant, webhook))
-        return with_secret(subscriber.settings, text)
+        text = self._seal.open(webhook.secret, webhook_seal_context(subscriber.tenant, webhook))
+        return replace_secret(subscriber.settings, text)
 
 
-def sealed_for(tenant: str, webhook: WebhookChannel) -> str:
-    """What the secret of a webhook is sealed for: it goes nowhere else."""
+def webhook_seal_context(tenant: str, webhook: WebhookChannel) -> str:
+    """Return the encryption context of a webhook's secret: tenant and destination."""
     origin = "/".join(webhook.url.split("/")[:3])
     return f"{tenant}.alarm-webhook.{origin}"
 
 
-def with_secret(settings: Notifications, text: str) -> Notifications:
-    """Settings with another secret of their webhook, which they have."""
-    changed = msgspec.structs.replace
-    webhook = changed(settings.webhook, secret=text) if settings.webhook else None
-    return changed(settings, webhook=webhook)
+def replace_secret(settings: Notifications, text: str) -> Notifications:
+    """Return settings with another secret of the webhook, if there is one."""
+    replace = msgspec.structs.replace
+    webhook = replace(settings.webhook, secret=text) if settings.webhook else None
+    return replace(settings, webhook=webhook)
 
 
 def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[str, ChannelResult]:
-    """Return the results of channels that send as they did before."""
+    """Return the results of channels whose settings did not change."""
     if before is None:
         return {}
     kept = {"MAIL": settings.mail, "WEBHOOK": settings.webhook == before.settings.webhook}
@@ -101,7 +101,7 @@ def _kept_results(before: Subscriber | None, settings: Notifications) -> dict[st
 
 def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownNotifications:
     if settings.webhook is not None and settings.webhook.secret:
-        settings = with_secret(settings, HIDDEN)
+        settings = replace_secret(settings, HIDDEN)
     fields = msgspec.structs.asdict(settings)
     fields["device_ids"] = list(map(str, settings.device_ids))
     fields["group_ids"] = list(map(str, settings.group_ids))
@@ -110,14 +110,18 @@ def _shown(settings: Notifications, results: dict[str, ChannelResult]) -> ShownN
 
 def _check(wanted: Notifications, user: Principal) -> None:
     if not is_zone(wanted.time_zone):
-        raise InvalidInput(f"{wanted.time_zone} is no time zone", field="time_zone")
+        raise InvalidInput(
+            f"must be an IANA time zone. Got `{wanted.time_zone}`.", field="time_zone"
+        )
     hours = wanted.quiet_hours
     if hours is not None and hours.begin == hours.end:
-        raise InvalidInput("must be another time than begin", field="quiet_hours.end")
+        raise InvalidInput("must differ from `begin`", field="quiet_hours.end")
     if wanted.webhook is not None:
         try:
-            checked(wanted.webhook.url)
+            parse_url(wanted.webhook.url)
         except NodeFailed as error:
             raise InvalidInput(str(error), field="webhook.url") from error
     if wanted.mail and not is_address(user.name):
-        raise InvalidInput(f"{user.name:.60} is no mail address", field="mail")
+        raise InvalidInput(
+            f"needs an e-mail address as login. Got `{user.name:.60}`.", field="mail"
+        )

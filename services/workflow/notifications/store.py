@@ -19,58 +19,58 @@ from services.workflow.notifications.model import (
 )
 
 MOST_WAITING = 1000
-"""Notices that wait for a user and channel; more are counted."""
+"""Maximum waiting notices of a user and channel; further ones are only counted."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 
 class NotificationStore:
-    """Reads and writes what users want, and what waits."""
+    """The collections of notification settings and waiting notices."""
 
     def __init__(self, database: Database) -> None:
         self._subscribers = database["alarm_notifications"]
         self._notices = database["alarm_notices"]
 
     async def find(self, tenant: str, user: int) -> Subscriber | None:
-        """What a user wants."""
+        """Return the settings of a user."""
         found = await self._subscribers.find_one({"_id": user, "tenant": tenant})
         return None if found is None else msgspec.convert(found, Subscriber)
 
     async def put(self, subscriber: Subscriber) -> None:
-        """Write what a user wants; due times and claims stay."""
+        """Store the settings of a user; due times and claims do not change."""
         document = msgspec.to_builtins(subscriber)
         key = {"_id": document.pop("_id"), "tenant": document.pop("tenant")}
         await self._subscribers.update_one(key, {"$set": document}, upsert=True)
 
-    async def of_tenant(self, tenant: str) -> list[Subscriber]:
-        """All that want to be told of something."""
+    async def list_enabled(self, tenant: str) -> list[Subscriber]:
+        """Return the enabled settings of a tenant."""
         found = self._subscribers.find({"tenant": tenant, "settings.enabled": True})
-        return [msgspec.convert(one, Subscriber) async for one in found]
+        return [msgspec.convert(document, Subscriber) async for document in found]
 
     async def add(self, notices: Sequence[Notice]) -> None:
-        """Store notices of one or several alarms, with their recipients' due times. Repeatable.
+        """Store notices of alarms, with due times of their recipients. Idempotent.
 
         The number of operations does not depend on the number of notices. A notice beyond
         `MOST_WAITING` of a user and channel is counted as missed.
         """
-        ids = {"_id": {"$in": [one.id for one in notices]}}
+        ids = {"_id": {"$in": [notice.id for notice in notices]}}
         stored = set(await self._notices.distinct("_id", ids))
         stages: list[Document] = [
-            {"$match": {"user": {"$in": list({one.user for one in notices})}}},
+            {"$match": {"user": {"$in": list({notice.user for notice in notices})}}},
             {"$group": {"_id": ["$user", "$channel"], "count": {"$sum": 1}}},
         ]
         found = await self._notices.aggregate(stages)
-        waiting = Counter({tuple(one["_id"]): one["count"] async for one in found})
+        waiting = Counter({tuple(row["_id"]): row["count"] async for row in found})
         due: dict[tuple[int, Channel], int] = {}
         missed, documents = Counter[tuple[int, Channel]](), []
-        for one in notices:
-            place = one.user, one.channel
-            due[place] = min(one.due, due.get(place, one.due))
-            if one.id not in stored:
-                waiting[place] += 1
-                if waiting[place] > MOST_WAITING:
-                    missed[place] += 1
+        for notice in notices:
+            recipient = notice.user, notice.channel
+            due[recipient] = min(notice.due, due.get(recipient, notice.due))
+            if notice.id not in stored:
+                waiting[recipient] += 1
+                if waiting[recipient] > MOST_WAITING:
+                    missed[recipient] += 1
                 else:
-                    documents.append(msgspec.to_builtins(one, builtin_types=(datetime,)))
+                    documents.append(msgspec.to_builtins(notice, builtin_types=(datetime,)))
         if documents:
             await self._notices.insert_many(documents, ordered=False)
         changes = []
@@ -80,18 +80,18 @@ class NotificationStore:
             changes.append(UpdateOne({"_id": user}, change))
         await self._subscribers.bulk_write(changes, ordered=False)
 
-    async def due(self, now: int) -> list[tuple[str, int, Channel]]:
+    async def list_due(self, now: int) -> list[tuple[str, int, Channel]]:
         """Return the tenants, users and channels to deliver to; `now` in ms."""
         return [
-            (one["tenant"], one["_id"], channel)
+            (row["tenant"], row["_id"], channel)
             for channel in CHANNELS
-            async for one in self._subscribers.find(_is_due(channel, now), {"tenant": 1})
+            async for row in self._subscribers.find(_is_due(channel, now), {"tenant": 1})
         ]
 
     async def claim(self, user: int, channel: Channel, now: int, until: int) -> Subscriber | None:
-        """Claim a channel that is due, until `finish` or a time in ms; None when it is not due.
+        """Claim a due channel until `finish` or `until` (ms); None if not due.
 
-        Notices that come during the delivery set a new due time.
+        Notices that arrive during the delivery set a new due time.
         """
         change = {"$set": {f"claimed.{channel}": until}, "$unset": {f"due.{channel}": ""}}
         mine = {"_id": user} | _is_due(channel, now)
@@ -107,9 +107,9 @@ class NotificationStore:
         trouble: Trouble | None = None,
         result: ChannelResult | None = None,
     ) -> None:
-        """End a claim; `due`, in ms, is when the notices that are left go.
+        """End a claim; `due` (ms) is the due time of remaining notices.
 
-        `trouble` is how the channel does now; its `missed` is added to what it has missed.
+        `trouble` is the new state of the channel; its `missed` is added to the stored number.
         """
         values: Document = {f"due.{channel}": due, f"results.{channel}": result}
         if trouble is not None:
@@ -122,39 +122,39 @@ class NotificationStore:
         }
         await self._subscribers.update_one({"_id": user}, change)
 
-    async def waiting(self, user: int, channel: Channel) -> list[Notice]:
-        """All that waits for a user and channel, in order."""
+    async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
+        """Return the waiting notices of a user and channel, in order."""
         found = self._notices.find(
             {"user": user, "channel": channel}, sort=[("at", 1), ("_id", 1)], limit=MOST_WAITING
         )
-        return [msgspec.convert(one, Notice) async for one in found]
+        return [msgspec.convert(document, Notice) async for document in found]
 
-    async def drop(self, notices: Sequence[Notice]) -> None:
-        """They need not be told any more."""
-        await self._notices.delete_many({"_id": {"$in": [one.id for one in notices]}})
+    async def delete(self, notices: Sequence[Notice]) -> None:
+        """Delete notices."""
+        await self._notices.delete_many({"_id": {"$in": [notice.id for notice in notices]}})
 
     async def begin_test(self, tenant: str, user: int, channel: Channel, pause: int) -> bool:
-        """Note that a test begins now; False when the last one began less than `pause` ms ago."""
+        """Record a test; return False within `pause` ms after the latest one."""
         now = now_ms()
         idle = {f"tested.{channel}": {"$not": {"$gt": now - pause}}}
         change = {"$set": {f"tested.{channel}": now}}
         mine = {"_id": user, "tenant": tenant}
         return (await self._subscribers.update_one(mine | idle, change)).modified_count == 1
 
-    async def note_test(self, user: int, channel: Channel, result: ChannelResult) -> None:
+    async def save_test_result(self, user: int, channel: Channel, result: ChannelResult) -> None:
         """Store the result of a test."""
         change = {"$set": {f"results.{channel}": msgspec.to_builtins(result)}}
         await self._subscribers.update_one({"_id": user}, change)
 
 
 def _is_due(channel: Channel, now: int) -> Document:
-    """Return the filter for subscribers with notices to deliver, or with an expired claim."""
+    """Return the filter for subscribers with due notices or an expired claim."""
     due, claimed = f"due.{channel}", f"claimed.{channel}"
     return {"$or": [{claimed: {"$lte": now}}, {claimed: None, due: {"$lte": now}}]}
 
 
 async def create_collections(database: Database) -> None:
-    """Make the collections, and what the queries above need."""
+    """Create the collections and their indexes."""
     for name in ("alarm_notifications", "alarm_notices"):
         await create_missing(database, name)
     await database["alarm_notifications"].create_index([("tenant", 1), ("settings.enabled", 1)])
@@ -162,9 +162,9 @@ async def create_collections(database: Database) -> None:
 
 
 async def add_due_times(database: Database) -> None:
-    """Index when notices are due, and let all that wait be looked at once.
+    """Create indexes of due times, and check all waiting notices once.
 
-    Digests that the previous version gathers are sent early.
+    Digests of the previous version are sent early.
     """
     subscribers = database["alarm_notifications"]
     for channel in CHANNELS:
@@ -175,6 +175,6 @@ async def add_due_times(database: Database) -> None:
 
 
 async def drop_due_index(database: Database) -> None:
-    """Deliver what the previous version stored, and drop the index that only it reads."""
+    """Deliver notices of the previous version, and drop the index that only it uses."""
     await add_due_times(database)
     await drop_present(database["alarm_notices"], "due_1")

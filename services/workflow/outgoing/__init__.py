@@ -1,1 +1,1 @@
-"""What flows send outside, to public addresses or to those that the operator allows."""
+"""Outgoing requests of flows, to public addresses and networks of the allow-list."""

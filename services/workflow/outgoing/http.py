@@ -1,4 +1,4 @@
-"""HTTP requests of flows (aiohttp): addresses judged where connections are made."""
+"""HTTP requests of flows (aiohttp). Addresses are checked when connecting."""
 
 import asyncio
 import hashlib
@@ -24,29 +24,29 @@ from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
-LARGEST_ANSWER = 1024**2
-"""Bytes, as they come and decompressed."""
-TOO_LARGE = f"the body has more than {LARGEST_ANSWER} bytes"
+MAX_BODY = 1024**2
+"""Maximum bytes of a body, compressed and decompressed."""
+TOO_LARGE = f"the body must have at most {MAX_BODY} bytes"
 ANY_HEADER = 32 + zlib.MAX_WBITS
-"""Of gzip or zlib; some servers send deflate without one."""
+"""Window bits that detect a gzip or zlib header. Some servers send deflate without one."""
 GZIP = b"\x1f\x8b"
-"""The beginning of a member of gzip, which may have several."""
+"""Start of a gzip member; a body may have several."""
 LONGEST_URL = 4096
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 KEPT_AS_IS = frozenset({307, 308})
-"""Redirects after which method and body stay."""
+"""Redirects that keep method and body."""
 NO_CODING = frozenset({"", "identity", "none", "utf-8", "utf8"})
-"""Content encodings that change nothing; some servers put a charset there."""
+"""Content encodings without effect; some servers send a charset."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A token of RFC 9110."""
-OURS = frozenset(
+"""A token as in RFC 9110."""
+TRANSPORT_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
-"""Headers that say how a message is sent, which is not for flows to say."""
+"""Headers of the transport, which flows may not set."""
 OK, BAD = range(200, 300), 400
-"""Statuses of a success, and the status from which on an answer is a failure."""
-HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
-"""Headers that also go to another host that a redirect leads to."""
+"""Statuses of success, and the first status of failures."""
+PORTABLE_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Headers that are also sent to another host after a redirect."""
 AGENT = {"User-Agent": "Thingway"}
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
@@ -54,39 +54,39 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequest:
-    """One request."""
+    """A request."""
 
     method: Method
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     redirects: int = 0
-    """Most redirects that are followed."""
+    """Maximum redirects to follow."""
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What was answered."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in small letters; of a name that is there twice the last."""
+    """Names in lower case; of repeated names the last value."""
     body: bytes
-    """Without its content encoding; empty when there is a `fault`."""
+    """Decompressed; empty if there is a `fault`."""
     fault: str = ""
-    """Why the body could not be read."""
+    """Reason if the body could not be decoded."""
 
     @property
     def content_type(self) -> str:
-        """What the body is said to be."""
+        """Return the content type of the body."""
         return self.headers.get("content-type", "")
 
 
 class OutgoingHttp:
-    """Sends requests, as many at a time as there are runs of flows and deliveries of notices."""
+    """Sends requests. Runs and deliveries limit the concurrency."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        """`allowed`: networks that are not public and may be called all the same."""
+        """Allow requests to the networks `allowed` in addition to public ones."""
         self._allowed = allowed
         self._session: ClientSession | None = None
 
@@ -99,47 +99,49 @@ class OutgoingHttp:
             await self._session.close()
 
     async def check(self, request: HttpRequest, seconds: float) -> None:
-        """Judge a request without sending it; raise what sending it would."""
-        url = checked(request.url)
-        sendable(request.headers)
+        """Validate a request without sending it; raises as `send`."""
+        url = parse_url(request.url)
+        build_headers(request.headers)
         await check_host(str(url.host), url.port or 0, self._allowed, seconds)
 
     async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
-        """Send a request, and follow as many redirects as it allows, all in `seconds`."""
+        """Send a request and follow allowed redirects, within `seconds`."""
         try:
             async with asyncio.timeout(min(seconds, MOST_SECONDS)):
                 return await self._follow(request)
         except TimeoutError as error:
-            raise NodeFailed(f"{checked(request.url).host} did not answer in time") from error
+            raise NodeFailed(f"{parse_url(request.url).host} did not respond in time") from error
 
     async def post(self, request: HttpRequest, seconds: float) -> None:
-        """Send a webhook; any answer but 2xx is a failure, a redirect too."""
+        """Send a webhook; any status other than 2xx is a failure."""
         answer = await self.send(request, seconds)
         if answer.status not in OK:
-            raise NodeFailed(f"the webhook was answered with {answer.status}")
+            raise NodeFailed(f"the webhook returned status {answer.status}")
 
     async def _follow(self, request: HttpRequest) -> HttpAnswer:
-        url, method, body = checked(request.url), request.method, request.body
-        headers = sendable(request.headers)
+        url, method, body = parse_url(request.url), request.method, request.body
+        headers = build_headers(request.headers)
         for _ in range(request.redirects + 1):
-            answer = await self._once(method, url, headers, body)
+            answer = await self._request(method, url, headers, body)
             target = answer.headers.get("location")
             if answer.status not in REDIRECTS or not target or not request.redirects:
                 return answer
-            following = checked(_joined(url, target))
+            following = parse_url(_resolve_redirect(url, target))
             if url.scheme == "https" and following.scheme != "https":
-                raise NodeFailed("it leads from https to http, which is not followed")
+                raise NodeFailed("the redirect from https to http is not allowed")
             if following.origin() != url.origin():
                 headers = CIMultiDict(
-                    (name, value) for name, value in headers.items() if name.lower() in HARMLESS
+                    (name, value)
+                    for name, value in headers.items()
+                    if name.lower() in PORTABLE_HEADERS
                 )
             if answer.status not in KEPT_AS_IS and method not in ("GET", "HEAD"):
                 method, body = "GET", b""
                 headers.popall("Content-Type", None)
             url = following
-        raise NodeFailed(f"it leads elsewhere more than {request.redirects} times")
+        raise NodeFailed(f"more than {request.redirects} redirects are not followed")
 
-    async def _once(
+    async def _request(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes
     ) -> HttpAnswer:
         if self._session is None:
@@ -161,76 +163,76 @@ class OutgoingHttp:
         except TimeoutError:
             raise
         except (ClientError, OSError, ValueError) as error:
-            raise NodeFailed(_why(url, error)) from error
+            raise NodeFailed(_describe_failure(url, error)) from error
         found = {name.lower(): _text(value) for name, value in answer.headers.items()}
         return HttpAnswer(answer.status, found, content, fault)
 
 
-def checked(text: str) -> URL:
-    """A URL that may be asked for, as far as that can be told before; raise `NodeFailed`."""
+def parse_url(text: str) -> URL:
+    """Parse a URL; raise `NodeFailed` if it cannot be called."""
     if len(text) > LONGEST_URL:
-        raise NodeFailed(f"the URL has more than {LONGEST_URL} characters")
+        raise NodeFailed(f"the URL must have at most {LONGEST_URL} characters")
     try:
         url = URL(text.strip())
         usable = url.scheme in ("http", "https") and bool(url.host) and url.port is not None
     except ValueError as error:
-        raise NodeFailed(f"this is no URL: {error}") from error
+        raise NodeFailed(f"the URL is invalid: {error}") from error
     if not usable:
-        raise NodeFailed("the URL must begin with http:// or https:// and name a host")
+        raise NodeFailed("the URL must start with http:// or https:// and have a host")
     if url.user is not None or url.password is not None:
-        raise NodeFailed("the URL must hold no login; use a header")
+        raise NodeFailed("the URL must not have a login; use a header")
     return url
 
 
-def sendable(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """Headers of a request; raise `NodeFailed` naming one that cannot be sent."""
+def build_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Return headers of a request; raise `NodeFailed` for a forbidden header."""
     for name, value in headers.items():
-        if name.lower() in OURS or not HEADER_NAME.fullmatch(name):
+        if name.lower() in TRANSPORT_HEADERS or not HEADER_NAME.fullmatch(name):
             raise NodeFailed(f"the header {name:.50} cannot be set")
         if any(mark in name + value for mark in "\r\n\0"):
-            raise NodeFailed(f"the header {name.strip():.50} has a line break")
+            raise NodeFailed(f"the header {name.strip():.50} must not have a line break")
     return CIMultiDict(headers)
 
 
 async def _read(answer: ClientResponse) -> tuple[bytes, str]:
-    """Read a body and decompress it; give why it cannot be read beside no body."""
+    """Return the decompressed body, or an empty body with the reason."""
     content = b""
     try:
         async for chunk in answer.content.iter_chunked(65_536):
             content += chunk
-            if len(content) > LARGEST_ANSWER:
+            if len(content) > MAX_BODY:
                 answer.close()
                 return b"", TOO_LARGE
         codings = ",".join(answer.headers.getall("Content-Encoding", ()))
         for coding in reversed(codings.lower().split(",")):
-            content = _decompressed(content, coding.strip())
+            content = _decompress(content, coding.strip())
     except (ClientError, ValueError) as error:
-        return b"", f"the body cannot be read: {str(error) or type(error).__name__:.200}"
-    return (b"", TOO_LARGE) if len(content) > LARGEST_ANSWER else (content, "")
+        return b"", f"the body cannot be decoded: {str(error) or type(error).__name__:.200}"
+    return (b"", TOO_LARGE) if len(content) > MAX_BODY else (content, "")
 
 
-def _decompressed(content: bytes, coding: str) -> bytes:
-    """Decompress at most a byte more than an answer may have; raise `ValueError`."""
+def _decompress(content: bytes, coding: str) -> bytes:
+    """Decompress up to one byte more than the limit; raise `ValueError`."""
     if not content or coding in NO_CODING:
         return content
     if coding not in {"gzip", "x-gzip", "deflate"}:
-        raise ValueError(f"it is encoded as {coding:.50}")
+        raise ValueError(f"encoding {coding:.50} is not supported")
     headless = coding == "deflate" and content[0] & 0xF != zlib.DEFLATED
     found = b""
-    while content and len(found) <= LARGEST_ANSWER:
+    while content and len(found) <= MAX_BODY:
         member = zlib.decompressobj(-zlib.MAX_WBITS if headless else ANY_HEADER)
         try:
-            found += member.decompress(content, LARGEST_ANSWER + 1 - len(found))
+            found += member.decompress(content, MAX_BODY + 1 - len(found))
         except zlib.error as error:
-            raise ValueError(f"it is not {coding}") from error
-        if not member.eof and len(found) <= LARGEST_ANSWER:
-            raise ValueError(f"its {coding} is cut off")
+            raise ValueError(f"it is not valid {coding}") from error
+        if not member.eof and len(found) <= MAX_BODY:
+            raise ValueError(f"its {coding} is truncated")
         content = member.unused_data if member.unused_data.startswith(GZIP) else b""
     return found
 
 
 def _text(value: str) -> str:
-    """A header's value, whose bytes that are no UTF-8 are Latin-1 (RFC 9110, 5.5)."""
+    """Return a header value, decoded as Latin-1 if it is not UTF-8 (RFC 9110, 5.5)."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -238,30 +240,30 @@ def _text(value: str) -> str:
     return value
 
 
-def _joined(url: URL, target: str) -> str:
-    """Where a redirect leads; raise `NodeFailed` when that is no URL."""
+def _resolve_redirect(url: URL, target: str) -> str:
+    """Return the target of a redirect; raise `NodeFailed` if it is no URL."""
     try:
         return urljoin(str(url), target)
     except ValueError as error:
-        raise NodeFailed(f"it leads to what is no URL: {error}") from error
+        raise NodeFailed(f"the redirect has an invalid URL: {error}") from error
 
 
-def _why(url: URL, error: Exception) -> str:
+def _describe_failure(url: URL, error: Exception) -> str:
     cause = error.os_error if isinstance(error, ClientConnectorError) else error
     if isinstance(cause, AddressRefused):
         return describe_blocked_host(url.host)
     if isinstance(error, InvalidURL):
-        return "this is no URL that can be asked"
-    return f"{url.host} cannot be asked: {str(error) or type(error).__name__:.200}"
+        return "the URL cannot be called"
+    return f"{url.host} cannot be reached: {str(error) or type(error).__name__:.200}"
 
 
 def webhook_request(
     url: str, content: Any, secret: str, headers: Mapping[str, str] | None = None
 ) -> HttpRequest:
-    """Return a POST of `content` as JSON, signed when there is a `secret`.
+    """Return a POST of `content` as JSON, signed if there is a `secret`.
 
-    The receiver knows us by hex HMAC-SHA256(secret, timestamp+nonce+body). The timestamp is in
-    seconds; a receiver that refuses old ones and nonces it has seen is safe from repetition.
+    The signature is hex HMAC-SHA256(secret, timestamp+nonce+body). The timestamp is in seconds. A
+    receiver that rejects old timestamps and repeated nonces is safe from replay.
     """
     body = msgspec.json.encode(content)
     found = {"Content-Type": "application/json", **(headers or {})}

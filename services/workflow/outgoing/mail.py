@@ -1,4 +1,4 @@
-"""Mail of flows (aiosmtplib)."""
+"""E-mails of flows (aiosmtplib)."""
 
 import re
 import ssl
@@ -19,18 +19,18 @@ from services.workflow.outgoing.hosts import check_host, delivery
 
 MOST_SECONDS = 30.0
 _CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters and separators of Unicode, but for line breaks, which a header refuses."""
+"""Control characters and Unicode separators, except line breaks, which headers reject."""
 OUR_NAME = "thingway"
-"""What servers are greeted with: nothing about the machine."""
+"""Host name for greeting servers, which reveals nothing about the machine."""
 
 Encryption = Literal["TLS", "STARTTLS", "NONE"]
 is_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
-"""Whether a text is the address of a person, as far as that can be told."""
+"""Return whether a text looks like an e-mail address."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
-    """A server that takes mail, and as whom."""
+    """A mail server and its login."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class MailServer:
 
 @dataclass(frozen=True, kw_only=True)
 class EmailMessage:
-    """A mail; `content` is HTML."""
+    """An e-mail. `content` is HTML."""
 
     sender: str
     sender_name: str
@@ -51,10 +51,10 @@ class EmailMessage:
 
 
 class OutgoingMail:
-    """Sends mail."""
+    """Sends e-mails."""
 
     def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
-        """`trusted`: how certificates are checked, by default as the system does."""
+        """Use `trusted` to verify certificates, by default the system's context."""
         self._allowed = allowed
         self._given = trusted
 
@@ -64,14 +64,14 @@ class OutgoingMail:
         return self._given or ssl.create_default_context()
 
     async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Judge an email and its server without connecting to it."""
-        mime_message(email)
+        """Validate an e-mail and its host without connecting."""
+        build_mime_message(email)
         await check_host(server.host, server.port, self._allowed, seconds)
 
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Hand an email over; the certificate of a server that encrypts must be valid."""
-        message = mime_message(email)
-        async with delivery(server.host, min(seconds, MOST_SECONDS), "the mail", SMTPException):
+        """Send an e-mail; an encrypted connection needs a valid certificate."""
+        message = build_mime_message(email)
+        async with delivery(server.host, min(seconds, MOST_SECONDS), "the e-mail", SMTPException):
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:
@@ -87,32 +87,32 @@ class OutgoingMail:
         )
         try:
             await client.connect()
-            if server.username and await _takes_logins(client):
+            if server.username and await _supports_login(client):
                 await client.login(server.username, server.password)
             await client.send_message(message)
             await client.quit()
         finally:
-            client.close()  # the connection is its own: closing that here would trip its transport
+            client.close()  # closing `connection` here would break its transport
 
 
-async def _takes_logins(client: SMTP) -> bool:
-    """Whether the server offers to log in; one that does not says itself whose mail it takes."""
+async def _supports_login(client: SMTP) -> bool:
+    """Return whether the server supports logins."""
     try:
         await client.ehlo()
-    except SMTPHeloError:  # an old one, which knows no extensions
+    except SMTPHeloError:  # an old server without extensions
         return False
     return client.supports_extension("auth")
 
 
-def mime_message(email: EmailMessage) -> MimeMessage:
-    """Return an email as an RFC 5322 message of printable ASCII characters.
+def build_mime_message(email: EmailMessage) -> MimeMessage:
+    """Return an e-mail as an RFC 5322 message of printable ASCII characters.
 
     Control characters in the sender's name and in the subject become blanks; the content is
-    encoded. Raise `NodeFailed` if an address is missing or not valid, or if a header has a line
+    encoded. Raises `NodeFailed` if an address is missing or invalid, or if a header has a line
     break.
     """
     if not email.recipients:
-        raise NodeFailed("the mail cannot be written: it has no recipient")
+        raise NodeFailed("the e-mail has no recipient")
     message = MimeMessage()
     try:
         sender = _address(email.sender, email.sender_name)
@@ -123,12 +123,15 @@ def mime_message(email: EmailMessage) -> MimeMessage:
         message["Message-ID"] = make_msgid(domain=sender.domain)
         message.set_content(email.content, subtype="html", cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:
-        raise NodeFailed(f"the mail cannot be written: {error!s:.200}") from error
+        raise NodeFailed(f"the e-mail is invalid: {error!s:.200}") from error
     return message
 
 
 def _address(text: str, name: str = "") -> Address:
-    """Parse an address; raise `ValueError` if it lacks a part. Its domain becomes ASCII."""
+    """Parse an address; raise `ValueError` if it lacks a part.
+
+    The domain becomes ASCII.
+    """
     local, _, domain = text.rpartition("@")
     if not local or not domain:
         raise ValueError(f"{text} is not an e-mail address")

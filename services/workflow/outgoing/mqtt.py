@@ -1,4 +1,4 @@
-"""MQTT messages of flows (aiomqtt): one connection for each."""
+"""MQTT messages of flows (aiomqtt), with one connection each."""
 
 import ssl
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LONGEST_FIELD, LONGEST_PASSWORD = 254, 1000
 
 
 class MqttBroker(msgspec.Struct, rename="camel"):
-    """A broker, and as whom."""
+    """A broker and its login."""
 
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 1883
@@ -38,30 +38,30 @@ class Publication:
     retain: bool = False
 
 
-class _Named(ssl.SSLContext):
-    """Checks certificates for the name of a broker, while the connection goes to its address."""
+class _NamedContext(ssl.SSLContext):
+    """Verifies certificates for the broker's name, while connecting to its address."""
 
     name: str
 
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        """As the base does, for our name."""
+        """Wrap a socket for the broker's name."""
         return super().wrap_socket(*arguments, **{**options, "server_hostname": self.name})
 
 
 class OutgoingMqtt:
-    """Publishes."""
+    """Publishes messages."""
 
     def __init__(self, allowed: tuple[str, ...], authorities: str | None = None) -> None:
-        """`authorities`: a file with certificates to trust, by default those of the system."""
+        """Trust the certificates in the file `authorities`, by default the system's."""
         self._allowed = allowed
         self._authorities = authorities
 
     async def check(self, broker: MqttBroker, seconds: float) -> None:
-        """Judge a broker without connecting to it."""
+        """Check the host of a broker without connecting."""
         await check_host(broker.host, broker.port, self._allowed, seconds)
 
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
-        """Connect, publish, and wait for what the quality of service asks for."""
+        """Connect, publish, and wait for the acknowledgement of the QoS."""
         left = min(seconds, MOST_SECONDS)
         async with delivery(broker.host, left, "the message", MqttError):
             address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
@@ -86,7 +86,7 @@ class OutgoingMqtt:
         )
 
     def _context(self, name: str) -> ssl.SSLContext:
-        context = _Named(ssl.PROTOCOL_TLS_CLIENT)
+        context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
         context.name = name
         if self._authorities is None:
             context.load_default_certs()

@@ -1,1 +1,1 @@
-"""What became of runs: the log of every flow."""
+"""Runs of flows and their log."""

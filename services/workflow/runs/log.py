@@ -1,4 +1,4 @@
-"""The log of this replica: written with others in few writes, kept within its bounds."""
+"""The log of the runs of this replica: batched writes, and retention."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ from services.workflow.runs.store import RunStore
 log = logging.getLogger(__name__)
 
 PAUSE = 0.5
-"""Seconds until another attempt, while the store is away."""
+"""Seconds between attempts while the store is unavailable."""
 RETENTION_PERIOD = 60.0
-"""Seconds between two looks."""
+"""Seconds between two cleanups."""
 FRESH = timedelta(minutes=10)
-"""Runs that are younger stay: by them an event that comes again is known."""
+"""Minimum age of deleted runs, which prevent repeated runs of redelivered events."""
 
 
 class ReplicaLog:
@@ -39,34 +39,34 @@ class ReplicaLog:
         self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
-        """Record runs that begin; give those that no replica has recorded before."""
+        """Record starting runs; return those that no replica has recorded before."""
         new = await self._begins.put_all(runs)
         return [run for run, fresh in zip(runs, new, strict=True) if fresh]
 
     async def seal(self, run: Run) -> None:
-        """Record that a run must not begin anew.
+        """Record that a run must not be restarted.
 
-        Raises `Conflict` when this replica was taken for dead, so that another one has the
-        run: what must not be done twice is done there, or has been recorded as interrupted.
+        Raises `Conflict` if another replica has taken over the run: it repeats unrepeatable steps
+        there, or has recorded the run as interrupted.
         """
         if not await self._seals.put(run):
             raise Conflict("another replica has taken over this run")
         run.sealed = True
 
     async def finish(self, run: Run) -> None:
-        """Record how a run ended; does not return before it is stored."""
+        """Record the end of a run; return after it is stored."""
         while True:
             try:
                 await self._ends.put(run)
                 self._grown.add(run.flow_id)
             except StoreError as error:
-                log.warning("run %d cannot be recorded yet: %s", run.id, error)
+                log.warning("the end of run %d was not recorded; retrying: %s", run.id, error)
                 await asyncio.sleep(PAUSE)
             else:
                 return
 
-    def grown(self) -> set[int]:
-        """Flows whose logs have grown since this was asked before."""
+    def pop_grown_flows(self) -> set[int]:
+        """Return the flows whose logs have grown since the last call."""
         found, self._grown = self._grown, set()
         return found
 
@@ -77,17 +77,17 @@ class ReplicaLog:
         return await self._store.seal([run.id for run in runs], self._replica)
 
     async def _end(self, runs: Sequence[Run]) -> list[None]:
-        await self._store.finish([(run, finished(run)) for run in runs], self._replica)
+        await self._store.finish([(run, build_finished_event(run)) for run in runs], self._replica)
         return [None] * len(runs)
 
 
 def _size(run: Run) -> int:
-    """Characters of a trace."""
-    return sum(len(one.input or "") + len(one.output or "") for one in run.traces)
+    """Return the characters of a trace."""
+    return sum(len(trace.input or "") + len(trace.output or "") for trace in run.traces)
 
 
-def finished(run: Run) -> OutboxEntry:
-    """`event.{tenant}.workflow.{flowId}.finished`."""
+def build_finished_event(run: Run) -> OutboxEntry:
+    """Return the outbox entry of `event.{tenant}.workflow.{flowId}.finished`."""
     body = WorkflowFinished(
         event_id=f"w-{run.id}",
         created_at=now_ms(),
@@ -105,23 +105,23 @@ def finished(run: Run) -> OutboxEntry:
 
 
 class Retention:
-    """Deletes what is too old or too much; each replica looks at the flows that it has run."""
+    """Deletes old and surplus runs of the flows that this replica has run."""
 
     def __init__(self, store: RunStore, log: ReplicaLog, days: int, most: int) -> None:
         self._store = store
         self._log = log
         self._age = timedelta(days=days)
         self._most = most
-        self._looked_at: set[int] = set()
+        self._flows: set[int] = set()
 
     async def clean(self, now: datetime | None = None) -> None:
-        """Keep the bounds as of `now`."""
+        """Apply the limits of age and number as of `now`."""
         now = now or datetime.now(UTC)
-        await self._store.forget_all(now - self._age)
-        self._looked_at |= self._log.grown()
-        for flow_id in sorted(self._looked_at):
-            run_id = await self._store.surplus(flow_id, self._most)
+        await self._store.delete_older(now - self._age)
+        self._flows |= self._log.pop_grown_flows()
+        for flow_id in sorted(self._flows):
+            run_id = await self._store.find_surplus(flow_id, self._most)
             if run_id is None:
-                self._looked_at.discard(flow_id)
+                self._flows.discard(flow_id)
             else:
-                await self._store.forget(flow_id, run_id, now - FRESH)
+                await self._store.delete_surplus(flow_id, run_id, now - FRESH)

@@ -1,4 +1,4 @@
-"""Runs and their traces, as they pass between the engine and the log. No I/O."""
+"""Runs and their traces, shared by the engine and the log. No I/O."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -7,57 +7,56 @@ import msgspec
 Status = Literal["RUNNING", "SUCCESS", "ERROR"]
 CauseKind = Literal["EVENT", "TIMER", "SERVICE", "HTTP", "MQTT", "TEST", "BREAKER", "LIMIT"]
 MOST_HOPS = 8
-"""Flows that may lead to one another; the one after is recorded and not run."""
+"""Maximum flows that start one another; the next one is recorded as an error."""
 
 
 class Owner(NamedTuple):
-    """The tenant, and its flow: a lane and a sub-lane of `libs.common.scheduling`."""
+    """Tenant and flow: lane and sub-lane of `libs.common.scheduling`."""
 
     tenant: str
     flow_id: int
-    """0 is a design that is tested."""
+    """0 for a tested design."""
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """Why a flow runs."""
+    """The cause of a run."""
 
     kind: CauseKind
     key: str
-    """What makes it the same cause when it comes again, such as an event's id or a timer's
-    due time: of one flow there is one run with it."""
+    """Idempotency key, such as an event's id or a timer's due time. A flow runs once per key."""
     hops: int = 0
-    """How many flows have led here (header `Thingway-Hops` of the message)."""
+    """Number of flows that led here (header `Thingway-Hops` of the message)."""
     trace: str = ""
-    """The `traceparent` of what led here; empty when it belongs to no recorded trace."""
+    """The `traceparent` of the cause; empty without a recorded trace."""
     user_id: int | None = None
-    """Who asked for it, when a user did."""
+    """The user who started the run, if any."""
 
 
 class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What one node did."""
+    """The trace of one node."""
 
     message_id: str
     node_id: str
     node_label: str
-    """`code`: the component."""
+    """The node type, such as `code`."""
     node_name: str
     status: Literal["SUCCESS", "ERROR"]
     start_time: int
-    """ms since 1970."""
+    """Unix time in ms."""
     time_cost: int
-    """ms."""
+    """Duration in ms."""
     error_message: str | None = None
     note: str | None = None
-    """What else is to be known of it, as a value that it could not read."""
+    """A note, for example about a value that the node could not read."""
     input: str | None = None
-    """JSON text; the entry has none."""
+    """JSON text; absent for the entry."""
     output: str | None = None
     parent_trace_id: str | None = None
-    """`{message_id}-{node before}`."""
+    """`{message_id}-{id of the node before}`."""
 
 
 class Run(msgspec.Struct, kw_only=True, rename="camel"):
-    """One run of a flow; the engine fills in what is unknown when it begins."""
+    """A run of a flow. The engine sets the results."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -67,32 +66,32 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     entered: Any
     """The output of its entry."""
     started_at: int
-    """ms since 1970."""
+    """Unix time in ms."""
     status: Status = "RUNNING"
     time_cost: int = 0
-    """ms."""
+    """Duration in ms."""
     error: str | None = None
-    """Why it failed, or was not run at all."""
+    """Reason of the failure, also of a run that never started."""
     traces: list[TraceItem] = msgspec.field(default_factory=list)
     output: Any = None
-    """The output of the last node that finished: what a service call answers."""
+    """The output of the last finished node: the response of a service call."""
     tries: int = 1
-    """2 when it began anew after a crash."""
+    """Number of attempts; more than 1 after a crash."""
     sealed: bool = False
-    """Whether it has done what must not be done twice."""
+    """Whether an unrepeatable step was started."""
 
 
 class Deployed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A flow that is enabled, as triggers keep it and hand it to the engine."""
+    """An enabled flow in the form that triggers store and pass to the engine."""
 
     tenant: str
     flow_id: int
     version: int
-    """Of the design that runs."""
+    """Version of the deployed design."""
     name: str
     node_id: str
-    """Its entry."""
+    """Id of the entry node."""
     component: str
-    """The entry's node type: `simpleTimer`."""
+    """Node type of the entry, such as `simpleTimer`."""
     parameters: dict[str, Any] = {}
-    """The entry's, as the design has them; checked."""
+    """Validated parameters of the entry in the form of the design."""

@@ -1,1 +1,1 @@
-"""People's code, run in processes that can do nothing but compute."""
+"""The sandbox: processes that run code of users without access to anything else."""

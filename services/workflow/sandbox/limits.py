@@ -1,4 +1,4 @@
-"""How much people's code may use, and what it may hand over."""
+"""Limits of user code, and conversion of its results."""
 
 import math
 import re
@@ -9,13 +9,13 @@ from typing import Any
 MIB = 1024**2
 LONGEST_REASON = 500
 DEEPEST = 64
-"""Lists and maps inside one another in a result."""
+"""Maximum nesting depth of a result."""
 LARGEST_INTEGER = 2**63
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class CodeFailed(Exception):
-    """Code has no value: it is wrong, raised something, or was ended; the text says why."""
+    """Code has no value, because it is invalid, raised an error or was ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,19 +24,19 @@ class Limits:
 
     seconds: float = 1.0
     memory: int = 16 * MIB
-    """Bytes of what the code allocates."""
+    """Maximum bytes that the code allocates."""
     output: int = 256 * 1024
-    """Bytes of the result as JSON."""
+    """Maximum bytes of the result as JSON."""
     printed: int = 64 * 1024
-    """Bytes that the code may print; nobody reads them."""
+    """Maximum bytes that the code prints; they are discarded."""
     given: int = MIB
-    """Bytes of the code and its arguments as JSON."""
+    """Maximum bytes of the code and its arguments as JSON."""
     depth: int = 200
-    """Calls inside one another."""
+    """Maximum call depth."""
 
 
 class _Allowance:
-    """What is left of the size of a result."""
+    """The remaining size of a result."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -44,21 +44,21 @@ class _Allowance:
     def spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise CodeFailed("its result is too large")
+            raise CodeFailed("the result is too large")
 
 
-def plain(value: Any, size: int) -> Any:
-    """A result as JSON values of about `size` bytes at most; raise `CodeFailed`.
+def to_json_value(value: Any, size: int) -> Any:
+    """Return a result as JSON values of about `size` bytes; raise `CodeFailed`.
 
-    Walks no further than the size allows: a small object may be its own part a thousand times.
+    It stops at the size limit, because a small object may contain itself many times.
     """
-    return _plain(value, _Allowance(size), 0)
+    return _convert(value, _Allowance(size), 0)
 
 
-def _plain(value: Any, allowance: _Allowance, depth: int) -> Any:
+def _convert(value: Any, allowance: _Allowance, depth: int) -> Any:
     allowance.spend(2)
     if depth > DEEPEST:
-        raise CodeFailed(f"its result has more than {DEEPEST} lists and maps inside one another")
+        raise CodeFailed(f"the result must be nested at most {DEEPEST} levels deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
@@ -66,29 +66,30 @@ def _plain(value: Any, allowance: _Allowance, depth: int) -> Any:
     if isinstance(value, str):
         return _text(value, allowance)
     if isinstance(value, list | tuple):
-        return [_plain(one, allowance, depth + 1) for one in value]
+        return [_convert(item, allowance, depth + 1) for item in value]
     if isinstance(value, Mapping):
         return {
-            _key(key, allowance): _plain(one, allowance, depth + 1) for key, one in value.items()
+            _key(key, allowance): _convert(item, allowance, depth + 1)
+            for key, item in value.items()
         }
-    raise CodeFailed("its result must be text, a number, a boolean, nothing, or lists and maps")
+    raise CodeFailed("the result must be text, a number, a boolean, null, a list or a map")
 
 
 def _number(value: float) -> float:
     if isinstance(value, float) and not math.isfinite(value):
-        raise CodeFailed("its result has a number that is not finite")
+        raise CodeFailed("the result has a number that is not finite")
     if isinstance(value, int) and not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
-        raise CodeFailed("its result has an integer of more than 64 bits")
+        raise CodeFailed("the result has an integer of more than 64 bits")
     return value
 
 
 def _key(key: Any, allowance: _Allowance) -> str:
     if not isinstance(key, str):
-        raise CodeFailed("its result has a map with keys that are no text")
+        raise CodeFailed("the result has a map with a key that is not text")
     return _text(key, allowance)
 
 
 def _text(value: str, allowance: _Allowance) -> str:
-    """Text that UTF-8 can say: half of a character (`"🔥".slice(1)`) becomes U+FFFD."""
+    """Return valid Unicode text. Half of a surrogate pair becomes U+FFFD."""
     allowance.spend(len(value))
     return value if value.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", value)

@@ -1,8 +1,8 @@
-"""Python: `def main()`, or statements whose value is that of `return` or of the last line.
+"""Python code: `def main()`, or statements ending with `return` or an expression.
 
-The interpreter is Monty, which has no way to files, network or environment to begin with, and
-runs in processes of its own pool. Its threads here only wait. (Its asyncio door is not used:
-as of 1.4.0 it cannot be left while code computes, and may abort an interpreter that ends.)
+The interpreter is Monty, which has no access to files, networks or the environment. It runs in
+processes of its own pool, for which the threads here only wait. (Its asyncio interface is not used:
+as of 1.4.0 it cannot be cancelled while code computes, and may abort an interpreter that ends.)
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from typing import Any, Self
 
 import pydantic_monty as monty
 
-from services.workflow.sandbox.limits import CodeFailed, Limits, plain
+from services.workflow.sandbox.limits import CodeFailed, Limits, to_json_value
 
 _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
 _POLICY: monty.OSPolicy = {"sleep": "zero"}
 GRACE = 0.25
-"""Seconds beyond a run's own after which its worker is killed."""
+"""Seconds after the time limit of a run when its worker is killed."""
 BUSY = 30.0
-"""Seconds that a thread waits for a worker: there are as many as threads."""
+"""Seconds that a thread waits for a worker. The pool has as many workers as threads."""
 
 
 class Python:
@@ -46,16 +46,16 @@ class Python:
         await asyncio.to_thread(self._stop)
 
     async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """The value of `code`; raise `CodeFailed`."""
+        """Return the value of `code`; raise `CodeFailed`."""
         size = len(code) + len(json.dumps(arguments))
         if size > self._limits.given:
-            raise CodeFailed(f"gets more than {self._limits.given} bytes of arguments and code")
+            raise CodeFailed(f"arguments and code must have at most {self._limits.given} bytes")
         loop, given = asyncio.get_running_loop(), dict(arguments)
         running = loop.run_in_executor(self._threads, self._run, code, given, seconds)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait([running])  # a thread cannot be left, and is nobody else's so long
+            await asyncio.wait([running])  # a thread cannot be cancelled and stays busy
             running.exception()
             raise
 
@@ -63,16 +63,18 @@ class Python:
         if _DEFINES_MAIN.search(code):
             code += "\nmain()"
         try:
-            with self._pool.checkout(limits=self._of(seconds), os_policy=_POLICY) as session:
+            with self._pool.checkout(
+                limits=self._resource_limits(seconds), os_policy=_POLICY
+            ) as session:
                 printed = monty.CollectString(self._limits.printed)
                 value = session.feed_run(code, inputs=arguments, print_callback=printed)
         except monty.MontyError as error:
             raise CodeFailed(_reason(error, self._limits.printed)) from error
         except TimeoutError as error:
-            raise CodeFailed("found no process to run in") from error
-        return plain(value, self._limits.output)
+            raise CodeFailed("no process was available") from error
+        return to_json_value(value, self._limits.output)
 
-    def _of(self, seconds: float) -> monty.ResourceLimits:
+    def _resource_limits(self, seconds: float) -> monty.ResourceLimits:
         return {
             "max_feed_duration_secs": seconds,
             "max_memory": self._limits.memory,
@@ -86,14 +88,14 @@ class Python:
 
 def _reason(error: monty.MontyError, printed: int) -> str:
     if isinstance(error, monty.MontyCrashedError):
-        return "took too long" if error.timed_out else "was ended with its process"
+        return "took too long" if error.timed_out else "its process ended"
     if not isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
         return str(error)
     text = error.display("type-msg")
     if text.startswith("TimeoutError: feed time limit"):
         return "took too long"
     if text.startswith("MemoryError: memory limit"):
-        much = text.endswith(f"> {printed} bytes")
-        return "prints too much" if much else "needs too much memory"
+        prints_too_much = text.endswith(f"> {printed} bytes")
+        return "prints too much" if prints_too_much else "needs too much memory"
     frames = error.traceback()
     return f"{text} (line {frames[-1].line})" if frames else text

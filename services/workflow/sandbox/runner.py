@@ -1,4 +1,4 @@
-"""The door to the sandbox: one runner for all languages."""
+"""The entry point of the sandbox for all languages."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,59 +13,61 @@ from services.workflow.sandbox.python import Python
 from services.workflow.sandbox.scripts import Processes
 
 LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
-"""Names of languages that designs have, and ours."""
+"""Languages by their names in designs."""
 CEL = "cel"
-"""The language of conditions; code nodes have it not."""
+"""The language of conditions, which code nodes do not support."""
 REFUSED = ("groovy", "mvel")
-"""Languages that existing editors offer."""
+"""Unsupported languages that existing editors offer."""
 _COMPILE = "new Function(...names, code)"
-"""Makes a function of code, and calls it not."""
+"""Compiles code to a function without calling it."""
 _STOP = "raise KeyError()"
-"""A first line for Python, which is read whole before it begins."""
+"""First line that stops Python, which compiles all code before running it."""
 _SYNTAX = ("SyntaxError", "NotImplementedError")
-"""What errors of reading begin with; the second one is of what this Python has not."""
+"""Start of compile errors; the second one is for unsupported syntax."""
 _LINE = re.compile(r"\(line ([0-9]+)\)$")
 MOST_WAITING = 512
-"""Pieces of code of one tenant that wait for a process."""
+"""Maximum waiting runs of code of a tenant."""
 
 
 _Run = Callable[[str, Mapping[str, Any], float], Awaitable[Any]]
-"""Gives the value of code with arguments within so many seconds; raises `CodeFailed`."""
+"""Returns the value of code with arguments and a time limit; raises `CodeFailed`."""
 
 
 class Sandbox:
-    """Runs people's code; `async with` holds its processes."""
+    """Runs code of users. Its processes live in an `async with` block."""
 
     def __init__(self, processes: int, limits: Limits | None = None) -> None:
-        """`processes` for Python, and so many for JavaScript and CEL."""
+        """Use `processes` processes for Python, and as many for JavaScript and CEL."""
         self._limits = limits or Limits()
         self._python = Python(processes, self._limits)
         self._processes = Processes(processes, self._limits)
         self._languages: dict[str, _Run] = {
-            "js": self._processes.javascript,
+            "js": self._processes.run_javascript,
             "python": self._python.run,
-            CEL: self._processes.cel,
+            CEL: self._processes.run_cel,
         }
-        ours = FairScheduler("code in JavaScript and CEL", processes, items=MOST_WAITING)
-        montys = FairScheduler("code in Python", processes, items=MOST_WAITING)
-        self._workers = {"js": ours, CEL: ours, "python": montys}
-        self._held = AsyncExitStack()
+        worker_processes = FairScheduler(
+            "code in JavaScript and CEL", processes, items=MOST_WAITING
+        )
+        python_workers = FairScheduler("code in Python", processes, items=MOST_WAITING)
+        self._workers = {"js": worker_processes, CEL: worker_processes, "python": python_workers}
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._held.enter_async_context(self._python)
-        await self._held.enter_async_context(self._processes)
+        await self._stack.enter_async_context(self._python)
+        await self._stack.enter_async_context(self._processes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._held.aclose()
+        await self._stack.aclose()
 
     async def run(
         self, owner: Owner, language: str, code: str, arguments: Mapping[str, Any], seconds: float
     ) -> Any:
-        """The value of `code` with `arguments` for variables; raise `NodeFailed`.
+        """Return the value of `code` with variables; raise `NodeFailed`.
 
-        It waits for its turn at a process. Then it gets `seconds`, and never more than the limit of
-        the sandbox.
+        It waits for a free process. Then the code may take `seconds`, up to the limit of the
+        sandbox.
         """
         if language != CEL and language not in LANGUAGES:
             raise NodeFailed(unknown_language(language))
@@ -78,12 +80,12 @@ class Sandbox:
         except (CodeFailed, LaneFull) as error:
             raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
 
-    async def fault(
+    async def find_syntax_error(
         self, owner: Owner, language: str, code: str, names: Sequence[str]
     ) -> str | None:
-        """What is wrong with the syntax of code whose variables have `names`; None for nothing.
+        """Return the syntax error of code with the variables `names`, or None.
 
-        None of it runs. A sandbox that has no time for it says nothing: the code's own run will.
+        The code is not executed. A busy sandbox returns None; errors appear when the code runs.
         """
         try:
             if LANGUAGES[language] == "js":
@@ -93,17 +95,17 @@ class Sandbox:
                 await self.run(owner, "python", f"{_STOP}\n{code}", {}, self._limits.seconds)
         except NodeFailed as error:
             text = str(error).removeprefix("code: ")
-            return _LINE.sub(_one_less, text) if text.startswith(_SYNTAX) else None
+            return _LINE.sub(_shift_line, text) if text.startswith(_SYNTAX) else None
         return None
 
 
-def _one_less(line: re.Match[str]) -> str:
-    """The line of a text that `_STOP` does not stand before."""
+def _shift_line(line: re.Match[str]) -> str:
+    """Return the line number without the preceding `_STOP`."""
     return f"(line {int(line[1]) - 1})"
 
 
 def unknown_language(language: str) -> str:
-    """Why code of a language is not run."""
+    """Return the error for an unsupported language."""
     if language in REFUSED:
-        return f"{language} is not run here; write it in js or python"
-    return f"{language} is no language that is run here; there are js and python"
+        return f"{language} is not supported; use js or python"
+    return f"must be js or python. Got {language}."

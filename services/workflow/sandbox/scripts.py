@@ -1,7 +1,4 @@
-"""JavaScript (the body of a function, which gives its value with `return`) and conditions in CEL.
-
-Both run in worker processes of ours.
-"""
+"""JavaScript (the body of a function with `return`) and CEL, in worker processes."""
 
 import asyncio
 import json
@@ -12,21 +9,21 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker, wait_killed
-from services.workflow.sandbox.limits import CodeFailed, Limits, plain
+from services.workflow.sandbox.limits import CodeFailed, Limits, to_json_value
 from services.workflow.sandbox.worker import CONDITION, GRACE, SCRIPT, SECONDS
 
 log = logging.getLogger(__name__)
 
 _WORKER = "services.workflow.sandbox.worker"
 LATE = 2.0
-"""Seconds beyond a run's own after which its worker is taken for lost: the kernel should have
-ended the run long before."""
+"""Seconds after the time limit of a run when its worker is considered lost, because the kernel
+should have ended the run."""
 
 
 class Processes:
-    """A fixed number of workers; `Sandbox` has no more runs at a time.
+    """A fixed number of workers. `Sandbox` limits concurrent runs.
 
-    All that runs in them raises `CodeFailed`.
+    Its methods raise `CodeFailed`.
     """
 
     def __init__(self, count: int, limits: Limits) -> None:
@@ -44,31 +41,31 @@ class Processes:
         for process in list(self._alive):
             await self._end(process)
 
-    async def javascript(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """The value of a piece of JavaScript."""
+    async def run_javascript(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """Return the value of JavaScript code."""
         given = [code, list(arguments), list(arguments.values())]
         content = await self._evaluate(SCRIPT, given, "arguments and code", seconds)
         try:
-            return plain(json.loads(content), self._limits.output)
+            return to_json_value(json.loads(content), self._limits.output)
         except (ValueError, RecursionError) as error:
-            raise CodeFailed("its result is no JSON") from error
+            raise CodeFailed("the result is not JSON") from error
 
-    async def cel(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """The value of a condition that may take long."""
+    async def run_cel(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """Return the value of a condition that may be slow."""
         given = [code, arguments]
         return json.loads(await self._evaluate(CONDITION, given, "values and text", seconds))
 
     async def _evaluate(self, kind: bytes, given: Any, what: str, seconds: float) -> bytes:
         request = json.dumps(given).encode()
         if len(request) > self._limits.given:
-            raise CodeFailed(f"gets more than {self._limits.given} bytes of {what}")
+            raise CodeFailed(f"{what} must have at most {self._limits.given} bytes")
         answer = await self.ask(kind + request, seconds)
         if answer[:1] != b"R":
             raise CodeFailed(answer[1:].decode(errors="replace"))
         return answer[1:]
 
     async def ask(self, request: bytes, seconds: float) -> bytes:
-        """The answer of a worker; raise `CodeFailed` when there is none."""
+        """Return the response of a worker; raise `CodeFailed` without one."""
         process = self._idle.popleft()
         spare: Process | None = None
         try:
@@ -78,8 +75,10 @@ class Processes:
                 answer = await ask_worker(process, SECONDS.pack(seconds) + request)
             spare = process
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-            log.warning("a sandbox worker was lost: %s", type(error).__name__)
-            raise CodeFailed("was ended with its process") from error
+            log.warning(
+                "a sandbox worker did not respond and is replaced: %s", type(error).__name__
+            )
+            raise CodeFailed("its process ended") from error
         finally:
             if spare is None and process is not None:
                 kill_worker(process)

@@ -1,1 +1,1 @@
-"""Trials: designs and nodes are checked and run for their authors; nothing is recorded."""
+"""Trials: validation and test runs of designs and nodes, without a log."""

@@ -1,4 +1,4 @@
-"""`/workflow/flows/design/validate`, and the tests of flows and nodes."""
+"""`/workflow/flows/design/validate`, and tests of flows and nodes."""
 
 from dataclasses import dataclass
 
@@ -33,8 +33,8 @@ FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 async def validate_design(
     request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
 ) -> Verdict:
-    """Tell whether a design can run; `detail` has every reason why it cannot."""
-    reasons = await trials.reasons(principal_of(request), data.design_data)
+    """Get whether a design can run. `detail` lists all reasons if it cannot."""
+    reasons = await trials.find_reasons(principal_of(request), data.design_data)
     return Verdict(
         data=not reasons,
         request_id=request_id_of(request),
@@ -46,9 +46,9 @@ async def validate_design(
 async def test_design(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestDesign]
 ) -> TestedDesign:
-    """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
+    """Run a saved or unsaved design with `input` as its trigger; nothing is logged.
 
-    It is for real: with `dry_run` what would be set, called and sent is only judged.
+    Nodes act on real devices and systems. With `dry_run`, their actions are only validated.
     """
     return await trials.test_design(principal, data)
 
@@ -57,7 +57,7 @@ async def test_design(
 async def test_node(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestNode]
 ) -> TraceItem:
-    """Run one node with `input` as the output of the one before, which references are to."""
+    """Run one node with `input` as the output of the node before and of references."""
     return await trials.test_node(principal, data)
 
 
@@ -69,12 +69,12 @@ test_flow = post(
     deprecated=True,
     waits=True,
 )(test_design.fn)
-"""The same under its older path."""
+"""Same operation under its older path."""
 
 
 @dataclass(frozen=True)
 class TrialHandlers:
-    """What the handlers above are given."""
+    """Dependencies of the operations on trials."""
 
     trials: TrialService
 

@@ -1,4 +1,4 @@
-"""Checks and tests designs, saved or not."""
+"""Validates and tests saved or unsaved designs."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
 from services.workflow.engine.runner import Engine
 from services.workflow.errors import NodeFailed
-from services.workflow.expressions.references import ReferenceInvalid, references_in
-from services.workflow.flows.deployment import FlowDeployer, refused
-from services.workflow.flows.logs import ended
+from services.workflow.expressions.references import ReferenceInvalid, find_references
+from services.workflow.flows.deployment import FlowDeployer, build_refusal
+from services.workflow.flows.logs import final_status
 from services.workflow.flows.service import FlowService
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design, read_node
-from services.workflow.graph.plan import Follower, Plan, PlanNode, name_of, read_parameters
+from services.workflow.graph.plan import Follower, Plan, PlanNode, display_name, read_parameters
 from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.parameters import Parameters
 from services.workflow.runs.model import Cause, Run, TraceItem
 from services.workflow.vault import Vault
 
-TRIED = "_input"
-"""Id of the entry that stands before a node that is tested alone."""
+INPUT_NODE = "_input"
+"""Id of the entry before a node that is tested alone."""
 
 
 class ValidateDesign(msgspec.Struct):
@@ -38,7 +38,7 @@ class ValidateDesign(msgspec.Struct):
 
 
 class RefusedDesign(ResponseModel, kw_only=True):
-    """One reason; `node_id` when it is a node's."""
+    """A reason; `node_id` is set if a single node is at fault."""
 
     node_id: str | None = None
     field: str
@@ -46,38 +46,38 @@ class RefusedDesign(ResponseModel, kw_only=True):
 
 
 class Verdict(Answer[bool], kw_only=True):
-    """`data` tells whether a design can run; `detail` has the reasons why not."""
+    """`data` is whether a design can run; `detail` has the reasons if it cannot."""
 
     data: bool
     detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TestDesign(msgspec.Struct, kw_only=True):
-    """Body of the test of a flow: of a design, or of the newest one that a flow has."""
+    """Body of a flow test, with a design or the id of a flow for its latest one."""
 
     design_data: str | None = None
     flow_id: Id | None = None
-    """Of a flow that the caller sees; the answer names it again."""
+    """Id of a flow visible to the caller; the response repeats it."""
     input: dict[str, Any] | None = None
-    """What the entry puts out."""
+    """Output of the entry."""
     dry_run: bool = False
-    """Whether what would be set, called and sent is only judged."""
+    """Whether actions are only validated."""
 
 
 class TestNode(msgspec.Struct, kw_only=True):
-    """Body of the test of one node."""
+    """Body of a node test."""
 
     node_config: str
-    """JSON text of the node, as the design has it."""
+    """JSON text of the node in the form of designs."""
     input: dict[str, Any] | None = None
-    """What the node before puts out."""
+    """Output of the node before."""
     dry_run: bool = False
 
 
 class TestedDesign(ResponseModel, kw_only=True):
-    """The outcome of a flow's test; times in ms.
+    """The result of a flow test. Times are in ms.
 
-    Of a design that cannot run the trace has the nodes at fault, each with its reasons.
+    If the design cannot run, the trace has the faulty nodes with their reasons.
     """
 
     status: Literal["SUCCESS", "ERROR"]
@@ -87,30 +87,30 @@ class TestedDesign(ResponseModel, kw_only=True):
     trace_infos: list[TraceItem]
 
 
-def faulty(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:
-    """A trace with the nodes at fault; what is no node's fault stands with the first one.
+def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:
+    """Return a trace of faulty nodes; other reasons are at the first node.
 
-    Raises `InvalidInput` for a text that is no design, or one without nodes.
+    Raises `InvalidInput` for an invalid text or a design without nodes.
     """
     try:
         nodes = {node.id: node for node in read_design(text).nodes}
     except DesignInvalid:
         nodes = {}
     if not nodes:
-        raise refused(error) from error
+        raise build_refusal(error) from error
     first = next(iter(nodes))
     reasons: dict[str, list[Reason]] = defaultdict(list)
-    for one in error.reasons:
-        reasons[one.node_id if one.node_id in nodes else first].append(one)
+    for reason in error.reasons:
+        reasons[reason.node_id if reason.node_id in nodes else first].append(reason)
     return [_item(nodes[node_id], found, run) for node_id, found in reasons.items()]
 
 
-def faulty_node(config: str, error: DesignInvalid, run: Run) -> TraceItem:
-    """The trace of a node that is tested alone; raise `InvalidInput` for a text that is none."""
+def trace_invalid_node(config: str, error: DesignInvalid, run: Run) -> TraceItem:
+    """Return the trace of an invalid node; raise `InvalidInput` if it is unreadable."""
     try:
         node = read_node(config)
     except DesignInvalid:
-        raise refused(error, "node_config") from error
+        raise build_refusal(error, "node_config") from error
     return _item(node, error.reasons, run)
 
 
@@ -119,25 +119,25 @@ def _item(node: DesignNode, reasons: Iterable[Reason], run: Run) -> TraceItem:
         message_id=str(run.id),
         node_id=node.id,
         node_label=node.component_name,
-        node_name=name_of(node),
+        node_name=display_name(node),
         status="ERROR",
         start_time=run.started_at,
         time_cost=0,
-        error_message="; ".join(f"{one.field}: {one.reason}" for one in reasons),
+        error_message="; ".join(f"{each.field}: {each.reason}" for each in reasons),
     )
 
 
-class _Given(Entry[Parameters]):
-    """Puts out what a test gives."""
+class _TestInput(Entry[Parameters]):
+    """Returns the input of a test."""
 
     name = "input"
     title = "Input"
-    description = "What a test gives"
+    description = "Input of a test"
 
 
 @dataclass(frozen=True)
 class TrialService:
-    """The operations on designs that need no flow."""
+    """Validation and tests of designs."""
 
     flows: FlowService
     deployer: FlowDeployer
@@ -146,84 +146,92 @@ class TrialService:
     registry: Registry
     ids: IdAllocator
 
-    async def reasons(self, user: Principal, text: str) -> list[Reason]:
-        """Why a design cannot run; nothing when it can."""
+    async def find_reasons(self, user: Principal, text: str) -> list[Reason]:
+        """Return the reasons why a design cannot run."""
         try:
-            plan = await self.deployer.check(user, text)
+            plan = await self.deployer.compile_for(user, text)
             await self.deployer.check_constants(user.tenant, plan)
         except DesignInvalid as error:
             return error.reasons
         return []
 
     async def test_design(self, user: Principal, wanted: TestDesign) -> TestedDesign:
-        """Run a design with `input` as what its entry was given.
+        """Run a design with `input` as the input of its entry.
 
-        What cannot run is an outcome like any other: editors show no more of a refusal than that
-        it is one. Raises `InvalidInput` for what is no design.
+        An invalid design is a normal result, because editors do not show the reasons of errors.
+        Raises `InvalidInput` if the text is no design.
         """
         flow_id = wanted.flow_id
-        text = await self._text(user, wanted.design_data, flow_id)
+        text = await self._find_design(user, wanted.design_data, flow_id)
         try:
-            plan = await self.deployer.check(user, text)
+            plan = await self.deployer.compile_for(user, text)
             if not wanted.dry_run:
                 self.deployer.check_commands(user, plan)
-            run = await self._begun(user, _entered(plan, wanted.input))
+            run = await self._create_run(user, _enter(plan, wanted.input))
             await self.engine.test(plan, run, dry_run=wanted.dry_run)
         except DesignInvalid as error:
-            run = await self._begun(user)
-            run.status, run.traces = "ERROR", faulty(text, error, run)
+            run = await self._create_run(user)
+            run.status, run.traces = "ERROR", trace_invalid_design(text, error, run)
         return TestedDesign(
-            status=ended(run),
+            status=final_status(run),
             flow_id=None if flow_id is None else str(flow_id),
             start_time=run.started_at,
             time_cost=run.time_cost,
             trace_infos=run.traces,
         )
 
-    async def _text(self, user: Principal, design: str | None, flow_id: int | None) -> str:
-        """The design to test: the one that is given, else that of a flow, which must be seen."""
-        saved = None if flow_id is None else (await self.flows.visible(user, flow_id)).design
+    async def _find_design(self, user: Principal, design: str | None, flow_id: int | None) -> str:
+        """Return the given design, or that of a flow visible to the user."""
+        saved = None if flow_id is None else (await self.flows.get_visible(user, flow_id)).design
         text = saved if design is None else design
         if text is None:
-            raise InvalidInput("is required, or a flow_id", field="design_data")
+            raise InvalidInput("is required unless flow_id is set", field="design_data")
         return text
 
     async def test_node(self, user: Principal, wanted: TestNode) -> TraceItem:
-        """Run one node with `input` as the output of the one before.
+        """Run one node with `input` as the output of the node before.
 
-        Its references, whichever node they name, are to `input`. Raises `InvalidInput` for what
-        is no node.
+        References to any node also return `input`. Raises `InvalidInput` if the text is no node.
         """
         config = wanted.node_config
         try:
-            plan, referred = self._alone(await self.vault.reveal(user.tenant, config))
+            plan, referred = self._plan_single_node(await self.vault.reveal(user.tenant, config))
             if not wanted.dry_run:
                 self.deployer.check_commands(user, plan)
             await self.deployer.check_entities(user, plan)
         except DesignInvalid as error:
-            return faulty_node(config, error, await self._begun(user))
-        run, outputs = await self._begun(user, wanted.input), dict.fromkeys(referred, wanted.input)
+            return trace_invalid_node(config, error, await self._create_run(user))
+        run, outputs = (
+            await self._create_run(user, wanted.input),
+            dict.fromkeys(referred, wanted.input),
+        )
         await self.engine.test(plan, run, dry_run=wanted.dry_run, outputs=outputs)
         return run.traces[-1]
 
-    def _alone(self, config: str) -> tuple[Plan, set[str]]:
-        """A plan of one node behind an input, and the nodes that its parameters refer to.
+    def _plan_single_node(self, config: str) -> tuple[Plan, set[str]]:
+        """Return a plan of an input and one node, and the referenced node ids.
 
         Raises `DesignInvalid`.
         """
         node = read_node(config)
-        referred = _referred(node.data.parameters or {})
+        referred = _find_referenced(node.data.parameters or {})
         parameters, reasons = read_parameters(node, self.registry, referred)
         kind = self.registry.find(node.component_name)
         if isinstance(kind, Entry):
-            reasons = [Reason(node.id, "componentName", "an entry does nothing that can be tested")]
+            reasons = [
+                Reason(
+                    node.id, "componentName", "must not be an entry, which cannot be tested alone"
+                )
+            ]
         if reasons or parameters is None or not isinstance(kind, Step):
             raise DesignInvalid(reasons)
-        first = PlanNode(TRIED, TRIED, _Given(), Parameters(), (Follower(node.id, None, 0),), 0)
-        tried = PlanNode(node.id, name_of(node), kind, parameters, (), 1)
+        first = PlanNode(
+            INPUT_NODE, INPUT_NODE, _TestInput(), Parameters(), (Follower(node.id, None, 0),), 0
+        )
+        tried = PlanNode(node.id, display_name(node), kind, parameters, (), 1)
         return Plan({first.id: first, tried.id: tried}, first, {}), referred
 
-    async def _begun(self, user: Principal, entered: Any = None) -> Run:
+    async def _create_run(self, user: Principal, entered: Any = None) -> Run:
         return Run(
             id=await self.ids.take(),
             tenant=user.tenant,
@@ -235,8 +243,8 @@ class TrialService:
         )
 
 
-def _entered(plan: Plan, given: Any) -> Any:
-    """The output of the entry; raise `DesignInvalid` when what it is given does not fit."""
+def _enter(plan: Plan, given: Any) -> Any:
+    """Return the output of the entry; raise `DesignInvalid` for an invalid input."""
     entry = plan.entry
     assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
     try:
@@ -245,9 +253,9 @@ def _entered(plan: Plan, given: Any) -> Any:
         raise DesignInvalid([Reason(entry.id, "input", str(error))]) from error
 
 
-def _referred(value: Any) -> set[str]:
-    """The nodes that `value` refers to; one that cannot be read is a fault of its node."""
+def _find_referenced(value: Any) -> set[str]:
+    """Return the node ids that `value` refers to; empty for invalid references."""
     try:
-        return {reference.node for reference in references_in(value)}
+        return {reference.node for reference in find_references(value)}
     except ReferenceInvalid:
         return set()

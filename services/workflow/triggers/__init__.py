@@ -1,1 +1,1 @@
-"""What makes flows run: timers, events, messages of topics, addresses, calls of their services."""
+"""Triggers of flows: timers, events, MQTT messages, HTTP requests, service calls."""

@@ -1,4 +1,4 @@
-"""Keeps the service entities of flows, and runs flows that are called."""
+"""Maintains the service entities of flows, and runs flows that are called."""
 
 import asyncio
 import logging
@@ -23,30 +23,29 @@ from libs.common.telemetry.tracing import current_trace
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.flows.deployment import begins_with_trigger
-from services.workflow.flows.model import Deployments, Flow
+from services.workflow.flows.deployment import starts_with_trigger
+from services.workflow.flows.model import DeploymentObserver, Flow
 from services.workflow.flows.store import FlowStore
 from services.workflow.graph.design import DesignNode
-from services.workflow.nodes.parameters import read, read_valid
+from services.workflow.nodes.parameters import convert_parameters, read_if_valid
 from services.workflow.nodes.trigger import Trigger, TriggerInput, TriggerParameters
 from services.workflow.runs.model import Cause
 from services.workflow.triggers.deployed_flows import DeployedFlows
 
 FIELD = "exchange"
-"""Of the request that calls a service."""
+"""Field of service call requests, for errors."""
 
 AT_ONCE = 4096
-"""Calls that are handled at a time, half of them of one tenant at most (`RpcServer`)."""
+"""Maximum concurrent calls; one tenant may use half of them (`RpcServer`)."""
 
 log = logging.getLogger(__name__)
 
 
-class FlowServices(Deployments):
-    """Lets service entities come and go with flows.
+class FlowServices(DeploymentObserver):
+    """Keeps service entities in step with flows.
 
-    The entity is there before the flow is, so that nobody sees a flow without it; it goes
-    when the flow has gone. That of a disabled flow, or one that a crash left behind, refuses to be
-    called.
+    The entity is created before the flow, so that a flow always has its entity, and is deleted
+    after the flow. The entity of a disabled flow, or one left after a crash, rejects calls.
     """
 
     def __init__(self, entities: Entities, flows: FlowStore) -> None:
@@ -54,13 +53,13 @@ class FlowServices(Deployments):
         self._flows = flows
 
     async def prepare(self, flow: Flow, entry: DesignNode) -> None:
-        """Make the entity of a flow that begins with a trigger, or bring it up to date.
+        """Create or update the entity of a flow that starts with a trigger node.
 
-        What a draft has of inputs may not be readable yet; then the entity stays as it was.
+        If the inputs of a draft are invalid, the entity does not change.
         """
         if entry.component_name != Trigger.name:
             return
-        parameters = read_valid(TriggerParameters, entry.data.parameters)
+        parameters = read_if_valid(TriggerParameters, entry.data.parameters)
         if parameters is not None:
             service = PutFlowService(
                 tenant=flow.tenant,
@@ -72,17 +71,17 @@ class FlowServices(Deployments):
             await self._entities.put_service(service)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
-        """Remove the entity of a flow that begins with something else now."""
+        """Delete the entity of a flow that starts with another node now."""
         flow = await self._flows.get(tenant, flow_id)
-        if flow is not None and not begins_with_trigger(flow.design):
+        if flow is not None and not starts_with_trigger(flow.design):
             await self.forget(tenant, flow_id)
 
     async def forget(self, tenant: str, flow_id: int) -> None:
-        """Remove the entity of a flow that is gone."""
+        """Delete the entity of a deleted flow."""
         try:
             await self._entities.remove_service(tenant, flow_id)
         except ThingwayError as error:
-            log.warning("the entity of flow %d is left over: %s", flow_id, error)
+            log.warning("the service of flow %d was not deleted: %s", flow_id, error)
 
 
 class FlowCaller:
@@ -94,17 +93,16 @@ class FlowCaller:
         self._entry = Trigger()
 
     async def call(self, wanted: CallFlow) -> FlowOutputs:
-        """Run a flow and give its last output, when that is a map.
+        """Run a flow and return its last output if it is a map.
 
-        Raises `Conflict` for a flow that does not run, `InvalidInput` for inputs that it does
-        not take, `UpstreamFailed` with the reason when the run failed, `UpstreamTimeout` when
-        it takes longer than the caller waits: it goes on then. Raises `TooManyRequests` when so
-        many runs wait that this one cannot.
+        Raises `Conflict` for a disabled flow, `InvalidInput` for invalid inputs, `UpstreamFailed`
+        with the reason if the run failed, `UpstreamTimeout` if it takes longer than the caller
+        waits (the run continues), and `TooManyRequests` if too many runs wait.
         """
         flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
         if flow is None or flow.component != Trigger.name:
             raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)
-        parameters = read(TriggerParameters, flow.parameters)
+        parameters = convert_parameters(TriggerParameters, flow.parameters)
         try:
             entered = self._entry.entered(parameters, wanted.inputs)
         except NodeFailed as error:
@@ -120,14 +118,14 @@ class FlowCaller:
             async with asyncio.timeout(wanted.seconds):
                 run = await self._engine.start(flow, entered, cause)
         except TimeoutError as error:
-            text = f"flow {flow.flow_id} takes longer than {wanted.seconds:g} s; it goes on"
+            text = f"flow {flow.flow_id} takes longer than {wanted.seconds:g} s; it continues"
             raise UpstreamTimeout(text, field=FIELD) from error
         if run.status == "ERROR":
             raise UpstreamFailed(f"the flow failed: {run.error}", field=FIELD)
         return FlowOutputs(dict(run.output) if isinstance(run.output, dict) else {})
 
 
-def _input(one: TriggerInput) -> FlowInput:
+def _input(config: TriggerInput) -> FlowInput:
     return msgspec.convert(
-        {"identifier": one.identify, "name": one.name, "type": one.type}, FlowInput
+        {"identifier": config.identify, "name": config.name, "type": config.type}, FlowInput
     )

@@ -1,7 +1,6 @@
-"""Addresses of flows: `/workflow/hooks/{token}` and `/workflow-http-in/{access_key}/…`.
+"""HTTP addresses of flows: `/workflow/hooks/{token}`, `/workflow-http-in/{access_key}/…`.
 
-The first is open to whoever knows the token, the second to whoever has the tenant's HTTP
-credential.
+The first needs the token, the second the tenant's HTTP credential.
 """
 
 import base64
@@ -24,15 +23,15 @@ from libs.common.http.request import address_of, basic_login, host_of
 from services.workflow.triggers.hooks import HookCaller, HttpLogins
 from services.workflow.triggers.wiring import Triggers
 
-LARGEST_BODY = 256 * 1024
+MAX_BODY = 256 * 1024
 OPEN_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
-KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""Headers that flows do not see; nor those of the gateway (`x-…`, `thingway-…`)."""
-_OURS = ("x-", "thingway-")
+HIDDEN_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""Headers hidden from flows, in addition to those of the gateway (`_GATEWAY_HEADERS`)."""
+_GATEWAY_HEADERS = ("x-", "thingway-")
 
 
 class Begun(msgspec.Struct):
-    """A run that has begun."""
+    """A started run."""
 
     run_id: str
 
@@ -41,11 +40,11 @@ class Begun(msgspec.Struct):
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
 ) -> Begun:
-    """Begin the flow; it is recorded when this is answered, and ends later.
+    """Start the flow and return when its run is recorded.
 
-    The body may be JSON or text, of 256 KiB at most. The token is all that is asked for.
+    The body may be JSON or text of up to 256 KiB. The token is the only authentication.
     """
-    given = await _given(request)
+    given = await _read_input(request)
     return Begun(str(await hooks.call(token, given, _hops(request))))
 
 
@@ -58,38 +57,38 @@ async def begin_flow(
 async def call_flows(
     request: HttpRequest, hooks: NamedDependency[HookCaller], logins: NamedDependency[HttpLogins]
 ) -> None:
-    """Begin every flow that has this address; they are recorded when this is answered.
+    """Start all flows with this address and return when their runs are recorded.
 
-    HTTP Basic, with the access key of the path and its secret. The answer is the same when there is
-    no flow with this very address. The body is as that of hooks, or a form of texts and files.
+    It needs HTTP Basic with the access key of the path and its secret. The response is the same if
+    no flow matches. The body is JSON, text, or a form of texts and files.
     """
     path = request.scope["raw_path"].decode("latin-1").removeprefix("/workflow-http-in/")
     access_key, _, rest = path.partition("/")
     login = basic_login(request.headers.get("authorization", "").encode("latin-1"))
-    tenant = await logins.tenant(unquote(access_key), login, address_of(request))
-    given = await _given(request) | {"url": rest}
+    tenant = await logins.verify(unquote(access_key), login, address_of(request))
+    given = await _read_input(request) | {"url": rest}
     method = request.scope["method"]
     await hooks.call_address(tenant, method, rest, given, _hops(request))
 
 
-async def _given(request: HttpRequest) -> dict[str, Any]:
+async def _read_input(request: HttpRequest) -> dict[str, Any]:
     params: dict[str, Any] = {name: request.query_params[name] for name in request.query_params}
     body = await request.body()
     content = None
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         _check_size(body)
-        params |= await _parts(request)
+        params |= await _read_form(request)
     else:
-        content = _content(request, body)
-    return {"body": content, "params": params, "header": _shown(request)}
+        content = _decode_body(request, body)
+    return {"body": content, "params": params, "header": _visible_headers(request)}
 
 
-async def _parts(request: HttpRequest) -> dict[str, str]:
-    """The parts of a form: texts, and files as base64."""
+async def _read_form(request: HttpRequest) -> dict[str, str]:
+    """Return the parts of a form: texts, and files as base64."""
     try:
         form = await request.form()
     except ClientException as error:
-        raise MalformedRequest("the body is no form", field="body") from error
+        raise MalformedRequest("must be a multipart form", field="body") from error
     found = {}
     for name, part in form.items():
         if isinstance(part, UploadFile):
@@ -104,22 +103,22 @@ def _hops(request: HttpRequest) -> int:
 
 
 def _check_size(body: bytes) -> None:
-    if len(body) > LARGEST_BODY:
-        raise TooLarge(f"the body has more than {LARGEST_BODY} bytes", field="body")
+    if len(body) > MAX_BODY:
+        raise TooLarge(f"must have at most {MAX_BODY} bytes", field="body")
 
 
-def _shown(request: HttpRequest) -> dict[str, str]:
-    """The headers of the client, and the host that it called."""
-    shown = {
+def _visible_headers(request: HttpRequest) -> dict[str, str]:
+    """Return the headers of the client, and the called host."""
+    visible = {
         name: value
         for name, value in request.headers.items()
-        if name not in KEPT_BACK and not name.startswith(_OURS)
+        if name not in HIDDEN_HEADERS and not name.startswith(_GATEWAY_HEADERS)
     }
-    return shown | {"host": host_of(request)}
+    return visible | {"host": host_of(request)}
 
 
-def _content(request: HttpRequest, body: bytes) -> Any:
-    """JSON as values, everything else as text, nothing as nothing."""
+def _decode_body(request: HttpRequest, body: bytes) -> Any:
+    """Return decoded JSON, or text for any other body; None for an empty body."""
     _check_size(body)
     content_type = request.headers.get("content-type", "")
     if not body:
@@ -128,7 +127,7 @@ def _content(request: HttpRequest, body: bytes) -> Any:
         try:
             return decode_json(body, content_type)
         except INVALID_JSON as error:
-            raise MalformedRequest(f"the body is no JSON: {error}", field="body") from error
+            raise MalformedRequest(f"must be JSON: {error}", field="body") from error
     return decode_text(body, content_type)
 
 

@@ -1,9 +1,9 @@
-"""Addresses that begin flows when they are called (`httpIn`).
+"""HTTP addresses of flows that start with `httpIn`.
 
-`hooks` has one document for each flow that runs and begins with a request: `{_id: flow id, tenant,
-token, method, shape, flow}`. `token` is a SHA-256 of what the open address ends with, unique over
-all tenants, and random bytes where there is none; `method` and `shape` are those of the address for
-who logs in, when there is one; `flow` is the JSON of `Deployed`, without the token.
+`hooks` has one document per deployed flow that starts with a request: `{_id: flow id, tenant,
+token, method, shape, flow}`. `token` is the SHA-256 of the token in the open address, unique across
+all tenants, or random bytes without one. `method` and `shape` belong to the address with a login,
+if any. `flow` is the JSON of `Deployed` without the token.
 """
 
 import hashlib
@@ -29,62 +29,64 @@ from libs.common.telemetry.tracing import current_trace
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialsType
 from services.workflow.engine.runner import Engine, Start
-from services.workflow.flows.model import Deployments, Flow
+from services.workflow.flows.model import DeploymentObserver, Flow
 from services.workflow.graph.design import DesignNode
-from services.workflow.nodes.http_in import HttpIn, HttpInParameters, segments_of, shapes_of
-from services.workflow.nodes.parameters import read, read_valid
+from services.workflow.nodes.http_in import HttpIn, HttpInParameters, list_shapes, split_path
+from services.workflow.nodes.parameters import convert_parameters, read_if_valid
 from services.workflow.runs.model import Cause, Deployed
 
-MOST_OF_ONE = 20
-"""Flows that one address may begin."""
+MAX_FLOWS = 20
+"""Maximum flows per address."""
 
 _decode = msgspec.json.Decoder(Deployed).decode
 TOKEN = "token"  # noqa: S105 - the name of a field
 FAILURES = 20
-"""Failures of an address in a row; then one in `PAUSE` seconds, right or wrong."""
+"""Consecutive failures of an address before attempts are limited to one per `PAUSE` seconds."""
 PAUSE = 1.0
-KEPT = 10_000
-"""Most addresses whose failures a process remembers."""
+MAX_ADDRESSES = 10_000
+"""Maximum addresses whose failures a process stores."""
 
 
 class HookStore:
-    """Reads and writes hooks."""
+    """The collection `hooks`."""
 
     def __init__(self, database: Database) -> None:
         self._hooks = database["hooks"]
 
-    async def owner(self, digest: bytes) -> int | None:
-        """The flow that a token begins."""
+    async def find_owner(self, digest: bytes) -> int | None:
+        """Return the id of the flow with a token."""
         found = await self._hooks.find_one({"token": digest}, {"_id": 1})
         return None if found is None else int(found["_id"])
 
     async def find(self, digest: bytes) -> Deployed | None:
-        """The flow that a token begins, as it runs."""
+        """Return the deployed flow with a token."""
         found = await self._hooks.find_one({"token": digest})
         return None if found is None else _decode(found["flow"])
 
-    async def called(self, tenant: str, method: str, shapes: Sequence[str]) -> list[Deployed]:
-        """The flows of a tenant whose address has one of the shapes, the oldest first."""
+    async def list_by_address(
+        self, tenant: str, method: str, shapes: Sequence[str]
+    ) -> list[Deployed]:
+        """Return the tenant's flows whose address has one of `shapes`, oldest first."""
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
-        found = self._hooks.find(query, sort=[("_id", 1)], limit=MOST_OF_ONE)
-        return [_decode(one["flow"]) async for one in found]
+        found = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
+        return [_decode(document["flow"]) async for document in found]
 
-    async def any_address(self, tenant: str) -> bool:
-        """Whether any flow of a tenant has an address for those who log in."""
+    async def has_addresses(self, tenant: str) -> bool:
+        """Return whether any flow of a tenant has an address with a login."""
         query = {"tenant": tenant, "method": {"$exists": True}}
         return await self._hooks.find_one(query, {"_id": 1}) is not None
 
-    async def others(self, tenant: str, flow_id: int, method: str, shape: str) -> int:
-        """How many other flows have an address."""
+    async def count_others(self, tenant: str, flow_id: int, method: str, shape: str) -> int:
+        """Return the number of other flows with an address."""
         query = {"tenant": tenant, "method": method, "shape": shape, "_id": {"$ne": flow_id}}
-        return await self._hooks.count_documents(query, limit=MOST_OF_ONE)
+        return await self._hooks.count_documents(query, limit=MAX_FLOWS)
 
     async def put(
         self, flow: Deployed, digest: bytes, address: tuple[str, str] | None, session: Session
     ) -> None:
-        """Set the hook of a flow, with method and shape of its address, if it has one.
+        """Store the hook of a flow, with method and shape of its address, if any.
 
-        Raises `Conflict` when another flow has the token.
+        Raises `Conflict` if another flow has the token.
         """
         key = {"_id": flow.flow_id, "tenant": flow.tenant}
         fields: Document = {"token": digest, "flow": msgspec.json.encode(flow)}
@@ -93,61 +95,63 @@ class HookStore:
         try:
             await self._hooks.replace_one(key, key | fields, upsert=True, session=session)
         except DuplicateKeyError as error:
-            raise Conflict("another flow has this token; make a new one", field="token") from error
+            raise Conflict(
+                "another flow has this token; generate a new one", field="token"
+            ) from error
 
     async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
-        """Drop the hook of a flow."""
+        """Delete the hook of a flow."""
         await self._hooks.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
 
 
 async def create_indexes(database: Database) -> None:
-    """What lookups need."""
+    """Create the indexes of the collection."""
     await database["hooks"].create_index("token", unique=True)
     await create_address_index(database)
 
 
 async def create_address_index(database: Database) -> None:
-    """What lookups of addresses need."""
+    """Create the index of addresses."""
     await database["hooks"].create_index([("tenant", 1), ("method", 1), ("shape", 1)])
 
 
-class HookDeployments(Deployments):
-    """Lets hooks come and go with flows."""
+class HookDeployments(DeploymentObserver):
+    """Keeps hooks in step with flows."""
 
     def __init__(self, hooks: HookStore) -> None:
         self._hooks = hooks
 
     async def prepare(self, flow: Flow, entry: DesignNode) -> None:
-        """Raise `Conflict` when another flow has the token already, or many have the address."""
+        """Raise `Conflict` if another flow has the token or too many have the address."""
         if entry.component_name != HttpIn.name:
             return
         token = (entry.data.parameters or {}).get(TOKEN)
         if token and isinstance(token, str):
-            owner = await self._hooks.owner(digest_of(token))
+            owner = await self._hooks.find_owner(hash_token(token))
             if owner not in (None, flow.id):
-                raise Conflict("another flow has this token; make a new one", field=TOKEN)
+                raise Conflict("another flow has this token; generate a new one", field=TOKEN)
         if (address := _address(entry.data.parameters)) is not None:
-            others = await self._hooks.others(flow.tenant, flow.id, *address)
-            if others >= MOST_OF_ONE:
-                raise Conflict(f"{others} flows have this address, and no more may", field="url")
+            others = await self._hooks.count_others(flow.tenant, flow.id, *address)
+            if others >= MAX_FLOWS:
+                raise Conflict(f"at most {MAX_FLOWS} flows can have this address", field="url")
 
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
     ) -> None:
-        """Keep the hook of a flow that runs, drop that of one that does not."""
+        """Store the hook of a deployed flow, or delete that of another flow."""
         if deployed is None or deployed.component != HttpIn.name:
             await self._hooks.remove(tenant, flow_id, session)
             return
-        parameters = read(HttpInParameters, deployed.parameters)
-        kept = {name: one for name, one in deployed.parameters.items() if name != TOKEN}
+        parameters = convert_parameters(HttpInParameters, deployed.parameters)
+        kept = {name: value for name, value in deployed.parameters.items() if name != TOKEN}
         without = msgspec.structs.replace(deployed, parameters=kept)
         token = parameters.token
-        digest = digest_of(token) if token else secrets.token_bytes(32)  # which is no token's
+        digest = hash_token(token) if token else secrets.token_bytes(32)  # matches no token
         await self._hooks.put(without, digest, _address(deployed.parameters), session)
 
 
 class HookCaller:
-    """Begins flows."""
+    """Starts flows for requests."""
 
     def __init__(self, hooks: HookStore, engine: Engine) -> None:
         self._hooks = hooks
@@ -155,28 +159,28 @@ class HookCaller:
         self._entry = HttpIn()
 
     async def call(self, token: str, given: Mapping[str, Any], hops: int) -> int:
-        """Record a run and let it go; its id. Raises `NotFound`, and `TooManyRequests`.
+        """Start the flow of a token and return the run id.
 
-        A token that belongs to no flow that runs is not told from one that belongs to none.
+        Raises `NotFound`, also for the token of a disabled flow, and `TooManyRequests`.
         """
-        flow = await self._hooks.find(digest_of(token))
+        flow = await self._hooks.find(hash_token(token))
         if flow is None:
-            raise NotFound("no flow that runs has this address", field=TOKEN)
+            raise NotFound("no enabled flow has this address", field=TOKEN)
         return await self._begin(flow, dict(given), hops)
 
     async def call_address(
         self, tenant: str, method: str, path: str, given: Mapping[str, Any], hops: int
     ) -> list[int]:
-        """Begin the flows of a tenant whose address a request calls; the ids of the runs.
+        """Start the tenant's flows that match a request; return the run ids.
 
-        Raises `MalformedRequest` without a path, or when no flow has an address at all, and
+        Raises `MalformedRequest` without a path or if no flow has an address, and
         `TooManyRequests`.
         """
-        if not segments_of(path) or not await self._hooks.any_address(tenant):
-            raise MalformedRequest("no flow has an address like this", field="url")
+        if not split_path(path) or not await self._hooks.has_addresses(tenant):
+            raise MalformedRequest("no flow has this address", field="url")
         runs = []
-        for flow in await self._hooks.called(tenant, method, shapes_of(path)):
-            parameters = read(HttpInParameters, flow.parameters)
+        for flow in await self._hooks.list_by_address(tenant, method, list_shapes(path)):
+            parameters = convert_parameters(HttpInParameters, flow.parameters)
             variables = parameters.address.variables(path) if parameters.address else {}
             entered = self._entry.entered(parameters, {**given, "pathParam": variables})
             runs.append(await self._begin(flow, entered, hops))
@@ -190,37 +194,37 @@ class HookCaller:
 
 
 def _address(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """Method and shape of the address of an entry; None when it has none, or cannot be read."""
-    found = read_valid(HttpInParameters, parameters)
+    """Return method and shape of an entry's address; None without a valid one."""
+    found = read_if_valid(HttpInParameters, parameters)
     if found is None or found.address is None:
         return None
     return found.method, found.address.shape
 
 
-def digest_of(token: str) -> bytes:
-    """What is kept of a token: it is random, so a plain digest does not give it away."""
+def hash_token(token: str) -> bytes:
+    """Return the stored hash of a token, which is random and needs no salt."""
     return hashlib.sha256(token.encode()).digest()
 
 
 class HttpLogins:
-    """Looks logins up, and slows down who guesses; each replica for itself."""
+    """Verifies logins, and throttles guesses per replica."""
 
     def __init__(self, credentials: TenantCredentials) -> None:
         self._credentials = credentials
-        self._failures: LruCache[str, tuple[int, float]] = LruCache(KEPT)
-        """By address: how many, and when the last one was."""
+        self._failures: LruCache[str, tuple[int, float]] = LruCache(MAX_ADDRESSES)
+        """Number and time of the latest failure by address."""
 
-    async def tenant(self, access_key: str, login: tuple[str, str] | None, address: str) -> str:
-        """The tenant of an access key and its secret.
+    async def verify(self, access_key: str, login: tuple[str, str] | None, address: str) -> str:
+        """Return the tenant of an access key and its secret.
 
-        Raises `Unauthenticated`, and `TooManyRequests` for an address that has failed too often.
+        Raises `Unauthenticated`, and `TooManyRequests` for an address with too many failures.
         """
         failed, last = self._failures.get(address) or (0, 0.0)
         if failed >= FAILURES and time.monotonic() < last + PAUSE:
             raise TooManyRequests("too many wrong logins", retry_after=PAUSE)
         if login is None or login[0] != access_key:
-            raise Unauthenticated("the access key and its secret are needed: Authorization: Basic")
-        tenant = await self._credentials.login(CredentialsType.HTTP, *login)
+            raise Unauthenticated("send the access key and its secret as Authorization: Basic")
+        tenant = await self._credentials.verify_login(CredentialsType.HTTP, *login)
         if tenant is None:
             self._failures.put(address, (failed + 1, time.monotonic()))
             raise Unauthenticated("the access key or its secret is wrong")

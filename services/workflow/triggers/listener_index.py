@@ -1,8 +1,7 @@
-"""Finds the flows that listen to a value: by its key, however many flows there are. No I/O.
+"""Index of the flows that listen to an entity key. No I/O.
 
-Patterns with `*` are kept by what stands before their first and behind their last `*`; a key is
-looked up once for each pair of lengths that there is, so that thousands of patterns that differ in
-their texts cost no more than one.
+Patterns with `*` are indexed by the text before the first and after the last `*`. A key is looked
+up once per pair of lengths, so thousands of patterns cost no more than one.
 """
 
 from collections import Counter, defaultdict
@@ -17,14 +16,14 @@ Ends = tuple[str, str]
 
 
 class Patterns:
-    """A set of patterns; each may be added several times, by different holders."""
+    """A set of patterns."""
 
     def __init__(self) -> None:
         self._by_ends: dict[Ends, dict[str, tuple[str, ...]]] = {}
         self._lengths: Counter[tuple[int, int]] = Counter()
 
     def add(self, pattern: str) -> None:
-        """Add a pattern; it has a `*`."""
+        """Add a pattern with a `*`."""
         ends, middle = _parts(pattern)
         known = self._by_ends.setdefault(ends, {})
         if pattern not in known:
@@ -32,7 +31,7 @@ class Patterns:
             self._lengths[len(ends[0]), len(ends[1])] += 1
 
     def remove(self, pattern: str) -> None:
-        """Remove a pattern that is there."""
+        """Remove a pattern."""
         ends, _ = _parts(pattern)
         del self._by_ends[ends][pattern]
         if not self._by_ends[ends]:
@@ -42,15 +41,17 @@ class Patterns:
         if not self._lengths[lengths]:
             del self._lengths[lengths]
 
-    def matching(self, key: str) -> Iterator[str]:
-        """The patterns that match a key."""
+    def match(self, key: str) -> Iterator[str]:
+        """Yield the patterns that match a key."""
         size = len(key)
         for before, behind in self._lengths:
             if before + behind <= size:
                 found = self._by_ends.get((key[:before], key[size - behind :]))
                 if found:
                     inner = key[before : size - behind]
-                    yield from (one for one, parts in found.items() if _in_order(inner, parts))
+                    yield from (
+                        pattern for pattern, parts in found.items() if _in_order(inner, parts)
+                    )
 
 
 def _parts(pattern: str) -> tuple[Ends, tuple[str, ...]]:
@@ -59,7 +60,7 @@ def _parts(pattern: str) -> tuple[Ends, tuple[str, ...]]:
 
 
 def _in_order(text: str, parts: tuple[str, ...]) -> bool:
-    """Whether `text` has all parts one after the other."""
+    """Return whether `text` contains all parts in order without overlap."""
     begin = 0
     for part in parts:
         found = text.find(part, begin)
@@ -70,9 +71,9 @@ def _in_order(text: str, parts: tuple[str, ...]) -> bool:
 
 
 class ListeningFlow(NamedTuple):
-    """A flow, and the values among those that came that it listens to.
+    """A flow, and the new values that it listens to.
 
-    Flows that listen to the same of them share one map.
+    Flows with the same values share one map.
     """
 
     flow: Deployed
@@ -80,7 +81,7 @@ class ListeningFlow(NamedTuple):
 
 
 class _Tenant:
-    """The flows of one tenant."""
+    """The listening flows of one tenant."""
 
     def __init__(self) -> None:
         self.flows: dict[int, tuple[Deployed, tuple[str, ...]]] = {}
@@ -103,32 +104,32 @@ class _Tenant:
                 if "*" in key:
                     self._patterns.remove(key)
 
-    def listeners(self, key: str) -> set[int]:
+    def list_listeners(self, key: str) -> set[int]:
         found = set(self._by_key.get(key, ()))
-        for pattern in self._patterns.matching(key):
+        for pattern in self._patterns.match(key):
             found |= self._by_key[pattern]
         return found
 
 
 class ListenerIndex:
-    """The flows that listen, of all tenants."""
+    """The listening flows of all tenants."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
         self._tenant_of: dict[int, str] = {}
 
     def flow_ids(self) -> set[int]:
-        """The flows that are there."""
+        """Return the ids of all flows in the index."""
         return set(self._tenant_of)
 
     def put(self, flow: Deployed, keys: Iterable[str]) -> None:
-        """Add a flow, or take it anew."""
+        """Add or replace a flow."""
         self.remove(flow.flow_id)
         self._tenant_of[flow.flow_id] = flow.tenant
         self._tenants.setdefault(flow.tenant, _Tenant()).put(flow, keys)
 
     def remove(self, flow_id: int) -> None:
-        """Drop a flow; it may be unknown."""
+        """Remove a flow if it is in the index."""
         name = self._tenant_of.pop(flow_id, None)
         if name is not None:
             tenant = self._tenants[name]
@@ -137,36 +138,37 @@ class ListenerIndex:
                 del self._tenants[name]
 
     def match(self, tenant: str, values: Mapping[str, Any]) -> list[ListeningFlow]:
-        """Each flow that listens to one of the values, with all that it listens to."""
+        """Return the flows that listen to any of the values, with their values."""
         known = self._tenants.get(tenant)
         if known is None:
             return []
         found: defaultdict[int, list[str]] = defaultdict(list)
         for key in values:
-            for flow_id in known.listeners(key):
+            for flow_id in known.list_listeners(key):
                 found[flow_id].append(key)
-        heard = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
-        chosen = {keys: {key: values[key] for key in keys} for keys in set(heard.values())}
+        keys_by_flow = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
+        chosen = {keys: {key: values[key] for key in keys} for keys in set(keys_by_flow.values())}
         return [
-            ListeningFlow(known.flows[flow_id][0], chosen[keys]) for flow_id, keys in heard.items()
+            ListeningFlow(known.flows[flow_id][0], chosen[keys])
+            for flow_id, keys in keys_by_flow.items()
         ]
 
-    def crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
-        """Return a key that `most` other flows listen to, and this one not yet."""
+    def find_crowded_key(self, flow: Deployed, keys: Iterable[str], most: int) -> str | None:
+        """Return a new key of the flow that `most` other flows listen to, or None."""
         known = self._tenants.get(flow.tenant)
         if known is None:
             return None
-        _, own = known.flows.get(flow.flow_id, (flow, ()))
-        new = (key for key in keys if key not in own)
-        return next((key for key in new if len(known.listeners(key)) >= most), None)
+        _, current = known.flows.get(flow.flow_id, (flow, ()))
+        new = (key for key in keys if key not in current)
+        return next((key for key in new if len(known.list_listeners(key)) >= most), None)
 
 
-def starts_of(
+def build_starts(
     index: ListenerIndex, change: EntityChange, hops: int, trace: str = ""
 ) -> Iterator[Start]:
-    """A run for each flow that listens to one of the values that came.
+    """Yield a run of each flow that listens to one of the new values.
 
-    The event's id makes it the same run when the event comes again.
+    The event's id is the key, so a redelivered event starts no second run.
     """
     cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
     for flow, values in index.match(change.tenant, change.values):

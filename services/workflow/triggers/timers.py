@@ -1,20 +1,17 @@
-"""Makes runs of due times, in every replica at once. Times are ms since 1970.
+"""Starts runs at due times; all replicas do. Times are Unix times in ms.
 
-A run is recorded before its timer moves on, and a due time makes one run: a crash in between
-is made good by whoever claims the timer next. What came due while no replica ran is caught up
-with by one run, whatever the number of times that were missed. A run for which there is no room
-waits with its timer, which keeps its claim so long and holds up no other.
+A run is recorded before its timer advances, and a due time starts one run. After a crash in
+between, the next replica that claims the timer continues. If no replica was running, one run makes
+up for all missed times. A run without room waits with its claimed timer and does not block other
+timers.
 
-A time of day that a change of clocks leaves out is due as long after the change as it would
-have been after the day's last hour before it (02:30 becomes 03:30); one that comes twice is
-due the first time only.
+A time of day that a clock change skips is due as long after the change as it would have been after
+the hour before it (02:30 becomes 03:30). A repeated time is due the first time only.
 
-Timers in MongoDB: `timers`, one for each flow that runs and begins with one.
-
-`{_id: flow id, tenant, flow, settings, anchor, due, claim}`: `flow` is the JSON of `Deployed`,
-`settings` that of the timer's settings, times are ms. `due` is null when the timer has ended.
-`claim` is `{by, until}`, the replica that takes care of what is due; it is only there so that
-replicas do not do the same work: what keeps a due time from making two runs is the run's cause.
+`timers` in MongoDB has one document per deployed flow that starts with a timer: `{_id: flow id,
+tenant, flow, settings, anchor, due, claim}`. `flow` is the JSON of `Deployed`, `settings` that of
+the timer's settings. `due` is null after the last time. `claim` is `{by, until}`: the replica that
+handles the due time. It only avoids duplicate work, because the cause of a run is unique.
 """
 
 import asyncio
@@ -35,8 +32,8 @@ from libs.common.errors import ThingwayError
 from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, Start, admitted
-from services.workflow.flows.model import Deployments
-from services.workflow.nodes.parameters import read
+from services.workflow.flows.model import DeploymentObserver
+from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.simple_timer import (
     UTC,
     SimpleTimer,
@@ -47,59 +44,59 @@ from services.workflow.nodes.simple_timer import (
 from services.workflow.runs.model import Cause, Deployed
 
 CLAIMED_MS = 30_000
-"""How long a claim holds when its replica does not come back to it."""
+"""Validity of a claim in ms."""
 
 _decode = msgspec.json.Decoder(Deployed).decode
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """The timer of a flow that runs."""
+    """The timer of a deployed flow."""
 
     flow: Deployed
     anchor: int
-    """When it was set, ms: intervals count from it."""
+    """Time in ms when the timer was set; intervals start there."""
     due: int
-    """When its next run is due, ms."""
+    """Next due time in ms."""
 
     @property
     def settings(self) -> TimerSettings:
-        """What it was set to."""
-        return settings_of(self.flow)
+        """Return the settings of the timer."""
+        return read_settings(self.flow)
 
     @property
     def entered(self) -> dict[str, object]:
-        """What the flow is entered with."""
+        """Return the output of the entry."""
         zone = self.settings.timezone or UTC
         return {"executionEpochSecond": self.due // 1000, "timezone": zone}
 
     @property
     def cause(self) -> Cause:
-        """A due time makes one run, however many replicas and attempts there are."""
+        """Return the cause, which is unique per due time."""
         return Cause(kind="TIMER", key=f"t-{self.due}")
 
 
-def settings_of(flow: Deployed) -> TimerSettings:
-    """The settings of a flow that begins with a timer; they were checked."""
-    return read(SimpleTimerParameters, flow.parameters).timer_settings
+def read_settings(flow: Deployed) -> TimerSettings:
+    """Return the validated settings of a flow that starts with a timer."""
+    return convert_parameters(SimpleTimerParameters, flow.parameters).timer_settings
 
 
 class TimerStore:
-    """Reads and writes timers."""
+    """The collection `timers`."""
 
     def __init__(self, database: Database) -> None:
         self._timers = database["timers"]
 
     async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
-        """Settings, anchor and due time of a flow's timer."""
+        """Return settings, anchor and due time of a flow's timer."""
         found = await self._timers.find_one({"_id": flow_id}, session=session)
         return None if found is None else (found["settings"], found["anchor"], found["due"])
 
     async def put(self, flow: Deployed, anchor: int, due: int | None, session: Session) -> None:
-        """Set the timer of a flow."""
+        """Store the timer of a flow."""
         fields = {
             "tenant": flow.tenant,
             "flow": msgspec.json.encode(flow),
-            "settings": encoded_settings(flow),
+            "settings": encode_settings(flow),
             "anchor": anchor,
             "due": due,
         }
@@ -108,11 +105,11 @@ class TimerStore:
         await self._timers.update_one(key, change, upsert=True, session=session)
 
     async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
-        """Drop the timer of a flow."""
+        """Delete the timer of a flow."""
         await self._timers.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
 
     async def claim(self, now: int, most: int) -> list[Timer]:
-        """Timers that are due and that no other replica takes care of now, tenants in turn."""
+        """Claim due timers without a valid claim, fairly by tenant."""
         free = {"due": {"$lte": now}, **_free(now)}
         ids = await ids_in_turns(self._timers, free, "due", most)
         if not ids:
@@ -128,7 +125,7 @@ class TimerStore:
         ]
 
     async def advance(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
-        """Set when timers are due next, unless they were set anew meanwhile."""
+        """Store the next due times, unless timers were changed meanwhile."""
         updates = [
             UpdateOne(
                 {"_id": timer.flow.flow_id, "due": timer.due, "anchor": timer.anchor},
@@ -139,7 +136,7 @@ class TimerStore:
         await self._timers.bulk_write(updates, ordered=False)
 
     async def next_due(self, now: int) -> int | None:
-        """When the next timer is due that no replica takes care of now."""
+        """Return the earliest due time of a timer without a valid claim."""
         query = {"due": {"$type": "number"}, **_free(now)}
         found = self._timers.find(query, {"due": 1}).sort("due", 1)
         rows = await found.to_list(1)
@@ -150,34 +147,34 @@ def _free(now: int) -> dict[str, Any]:
     return {"claim.until": {"$not": {"$gt": now}}}
 
 
-def encoded_settings(flow: Deployed) -> bytes:
-    """The settings, to be compared."""
-    return msgspec.json.encode(settings_of(flow))
+def encode_settings(flow: Deployed) -> bytes:
+    """Return the settings as JSON for comparison."""
+    return msgspec.json.encode(read_settings(flow))
 
 
 async def create_indexes(database: Database) -> None:
-    """Make what the queries above need."""
+    """Create the indexes of the collection."""
     await database["timers"].create_index("due")
 
 
 _UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _AROUND = range(-1, 9)
-"""Days from now that hold the next time of every rule, in whatever zone."""
+"""Days from today that contain the next time of every rule in any time zone."""
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-"""Most seconds between two looks at what is due: timers are set by other replicas, too."""
-LEAST = 0.02
-"""Fewest."""
+"""Maximum seconds between two looks, because other replicas set timers too."""
+MIN_PAUSE = 0.02
+"""Minimum seconds between two looks."""
 AT_ONCE = 50
-"""Timers that a replica claims at a time; others take the next ones."""
+"""Maximum timers that a replica claims at a time."""
 
 
 def next_due(settings: TimerSettings, anchor: int, after: int) -> int | None:
-    """The first time after `after`; None when there is none any more.
+    """Return the first due time after `after`, or None.
 
-    `anchor` is when the timer was set: intervals count from it.
+    `anchor` is the time when the timer was set; intervals start there.
     """
     due = _next(settings, anchor, after)
     end = settings.expiration_epoch_second
@@ -195,7 +192,7 @@ def _next(settings: TimerSettings, anchor: int, after: int) -> int | None:
         case "SCHEDULE":
             zone = ZoneInfo(settings.timezone or "UTC")
             times = _scheduled(settings.rules or (), zone, after)
-            return min((one for one in times if one > after), default=None)
+            return min((due for due in times if due > after), default=None)
 
 
 def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterator[int]:
@@ -207,51 +204,51 @@ def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterat
                 yield to_ms(datetime.combine(day, time(rule.hour, rule.minute), zone))
 
 
-class TimerDeployments(Deployments):
+class TimerDeployments(DeploymentObserver):
     """Keeps timers in step with flows."""
 
     def __init__(self, store: TimerStore, now: Callable[[], int]) -> None:
-        """`now` gives ms since 1970."""
+        """Use `now` as a clock in Unix ms."""
         self._store = store
         self._now = now
 
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
     ) -> None:
-        """Set the timer of a flow that runs; one with the same settings goes on as it was."""
+        """Store the timer of a deployed flow; unchanged settings keep its due time."""
         if deployed is None or deployed.component != SimpleTimer.name:
             await self._store.remove(tenant, flow_id, session)
             return
         anchor = self._now()
-        due = next_due(settings_of(deployed), anchor, anchor)
+        due = next_due(read_settings(deployed), anchor, anchor)
         known = await self._store.get(flow_id, session)
-        if known is not None and known[0] == encoded_settings(deployed):
+        if known is not None and known[0] == encode_settings(deployed):
             _, anchor, due = known
         await self._store.put(deployed, anchor, due, session)
 
 
 class TimerRunner:
-    """Makes runs of what is due."""
+    """Starts runs at due times."""
 
     def __init__(self, store: TimerStore, engine: Engine, now: Callable[[], int]) -> None:
-        """`now` gives ms since 1970."""
+        """Use `now` as a clock in Unix ms."""
         self._store = store
         self._engine = engine
         self._now = now
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Start due runs until cancelled."""
         while True:
             try:
                 while (pause := await self._pause()) <= 0:
                     await self.fire()
             except (StoreError, ThingwayError) as error:
-                log.warning("timers have to wait: %s", error)
+                log.warning("due timers were not started; retrying: %s", error)
                 pause = PERIOD
-            await asyncio.sleep(max(pause, LEAST))
+            await asyncio.sleep(max(pause, MIN_PAUSE))
 
     async def fire(self) -> int:
-        """Begin some of the runs that are due; how many timers they were of."""
+        """Start due runs; return the number of claimed timers."""
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
             starts = [_start(timer) for timer in timers]
@@ -259,18 +256,18 @@ class TimerRunner:
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
             if begun:
-                # Times that were missed meanwhile are passed over.
-                dues = [next_due(one.settings, one.anchor, max(now, one.due)) for one in begun]
+                # Times missed meanwhile are skipped.
+                dues = [next_due(each.settings, each.anchor, max(now, each.due)) for each in begun]
                 await self._store.advance(list(zip(begun, dues, strict=True)))
         return len(timers)
 
     async def _pause(self) -> float:
-        """Seconds until the next look; none are left when a timer is due."""
+        """Return the seconds until the next look; at most 0 if a timer is due."""
         due = await self._store.next_due(self._now())
         return PERIOD if due is None else min((due - self._now()) / 1000, PERIOD)
 
 
 def _start(timer: Timer) -> Start:
-    """A run of what is due, with which a trace may begin."""
+    """Return the run of a due timer, which starts a trace."""
     with begin_trace("timer", SpanKind.PRODUCER) as span:
         return Start(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))

@@ -1,7 +1,7 @@
-"""Begins the runs of what MQTT clients outside publish.
+"""Starts runs for messages of external MQTT clients.
 
-Replicas share the messages of the bus. A message is not kept: it runs the flows that listen when
-it comes. They are found level by level, however many flows there are.
+Replicas share the messages of the bus. Messages are not stored: they start the flows that listen
+when they arrive. Flows are looked up level by level of the topic.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ Listener = tuple[Deployed, SimpleMqttParameters]
 log = logging.getLogger(__name__)
 
 WAITING, WAITING_BYTES = 10_000, 32 * 1024**2
-"""Messages of a tenant that wait, and their bytes; of more the newest are dropped."""
+"""Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
 MOST_BYTES, FEW = 128 * 1024**2, 100
-"""While so many bytes wait for all tenants, a tenant has at most so few messages."""
+"""Total waiting bytes beyond which a tenant may have only few waiting messages."""
 COST = 512
-"""Bytes of memory that a message takes beside its payload."""
+"""Bytes of memory per message in addition to its payload."""
 LARGEST = 256 * 1024
-"""Bytes of a message; a larger one is dropped."""
-HANDLED, EACH = 256, 16
-"""Messages that are handled at a time, and those of one tenant."""
+"""Maximum bytes of a message; larger ones are dropped."""
+CONCURRENT, PER_TENANT = 256, 16
+"""Maximum messages handled concurrently, in total and per tenant."""
 
 
 class _Level:
-    """Filters with a common beginning."""
+    """Topic filters with a common prefix."""
 
     def __init__(self) -> None:
         self.below: dict[str, _Level] = {}
         self.flows: dict[int, Listener] = {}
-        """Flows whose filter ends here."""
+        """Flows whose filter ends at this level."""
 
     def match(self, levels: Sequence[str]) -> Iterator[Listener]:
-        """Yield the flows whose filter means a topic (MQTT 3.1.1, 4.7)."""
+        """Yield the flows whose filter matches a topic (MQTT 3.1.1, 4.7)."""
         if "#" in self.below:
             yield from self.below["#"].flows.values()
         if not levels:
@@ -59,19 +59,19 @@ class _Level:
 
 
 class TopicIndex:
-    """The flows that begin with a message, of all tenants."""
+    """The flows of all tenants that start with a message."""
 
     def __init__(self) -> None:
         self._flows: dict[int, list[str]] = {}
-        """Tenant and levels of the filter of each flow."""
+        """Tenant and filter levels by flow."""
         self._tenants = _Level()
 
     def flow_ids(self) -> set[int]:
-        """The flows that are there."""
+        """Return the ids of all flows in the index."""
         return set(self._flows)
 
     def put(self, flow: Deployed, parameters: SimpleMqttParameters) -> None:
-        """Add a flow, or take it anew."""
+        """Add or replace a flow."""
         self.remove(flow.flow_id)
         names = self._flows[flow.flow_id] = [
             flow.tenant,
@@ -83,7 +83,7 @@ class TopicIndex:
         level.flows[flow.flow_id] = flow, parameters
 
     def remove(self, flow_id: int) -> None:
-        """Drop a flow; it may be unknown."""
+        """Remove a flow if it is in the index."""
         names = self._flows.pop(flow_id, [])
         path = [self._tenants]
         for name in names:
@@ -94,30 +94,30 @@ class TopicIndex:
             del path[-1].below[names.pop()]
 
     def match(self, tenant: str, topic: str) -> list[Listener]:
-        """The flows of a tenant that listen to a topic."""
+        """Return the flows of a tenant that listen to a topic."""
         known = self._tenants.below.get(tenant)
         return [] if known is None else list(known.match(topic.split("/")))
 
 
 class TopicListener:
-    """Begins the runs of messages, in turns of tenants."""
+    """Starts runs for messages, fairly by tenant."""
 
     def __init__(self, bus: Bus, index: TopicIndex, ready: asyncio.Event, engine: Engine) -> None:
-        """`ready` is set while the index is in step with the flows that run."""
+        """Wait for `ready`, which is set while the index is in step with flows."""
         self._bus = bus
         self._index = index
         self._ready = ready
         self._engine = engine
         self._scheduler = FairScheduler(
             "messages for flows",
-            HANDLED,
+            CONCURRENT,
             items=WAITING,
             size=WAITING_BYTES,
-            caps=lambda _: Caps(EACH, sub=EACH),
+            caps=lambda _: Caps(PER_TENANT, sub=PER_TENANT),
         )
 
     async def run(self) -> None:
-        """Begin to listen."""
+        """Subscribe to messages."""
         await self._bus.client.subscribe(
             OUTSIDE_TOPICS,
             queue="workflow",
@@ -142,7 +142,7 @@ class TopicListener:
             for start in await admitted(self._engine, self._starts(tenant, message)):
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
-            log.warning("a message of %s began no flow: %s", tenant, error)
+            log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 
     def _starts(self, tenant: str, message: Msg) -> Iterator[Start]:
         _, topic = outside_topic(message.subject)

@@ -1,4 +1,4 @@
-"""Wires what keeps triggers in step with flows, and what begins runs."""
+"""Construction of the triggers and their stores."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.flows import CallFlow
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
-from services.workflow.flows.model import Deployments
+from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
 from services.workflow.settings import Clients
@@ -21,19 +21,19 @@ from services.workflow.triggers.topics import TopicListener
 
 @dataclass(frozen=True)
 class TriggerStores:
-    """What keeps triggers in step with flows; it needs no engine."""
+    """The stores of triggers, which need no engine."""
 
     deployed: DeployedFlows
     index: DeployedFlowIndex
     timers: TimerStore
     hooks: HookStore
-    all: tuple[Deployments, ...]
-    """Told what becomes of flows, in this order."""
+    all: tuple[DeploymentObserver, ...]
+    """Observers of flow changes, in order."""
 
 
 @dataclass(frozen=True)
 class Triggers:
-    """What begins runs."""
+    """The parts that start runs."""
 
     deployed: DeployedFlows
     index: DeployedFlowIndex
@@ -45,19 +45,19 @@ class Triggers:
 
 
 def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> TriggerStores:
-    """Wire what flows are deployed to."""
+    """Construct the stores of triggers."""
     database = clients.mongo.database
     deployed, timers, hooks = DeployedFlows(database), TimerStore(database), HookStore(database)
     index = DeployedFlowIndex(deployed, clients.limits.of)
     timer_deployments, services = TimerDeployments(timers, now_ms), FlowServices(entities, flows)
-    told = (deployed, index, timer_deployments, HookDeployments(hooks), services)
-    return TriggerStores(deployed, index, timers, hooks, told)
+    observers = (deployed, index, timer_deployments, HookDeployments(hooks), services)
+    return TriggerStores(deployed, index, timers, hooks, observers)
 
 
 def wire_triggers(
     clients: Clients, *, nodes: Nodes, engine: Engine, stores: TriggerStores
 ) -> Triggers:
-    """Wire what begins runs, and answer `call_flow` on the bus."""
+    """Construct the triggers, and offer `call_flow` on the bus."""
     caller, index = FlowCaller(stores.deployed, engine), stores.index
     clients.server.offer("call_flow", CallFlow, caller.call, at_once=AT_ONCE)
     return Triggers(

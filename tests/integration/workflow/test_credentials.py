@@ -58,7 +58,7 @@ async def test_the_mail_server_comes_back_as_saved(workflow: Workflow):
         "description": "ours",
         "updated_at": 0,
     }
-    assert await workflow.core.nodes.credentials.mail_server("default") == MailServer(
+    assert await workflow.core.nodes.credentials.find_mail_server("default") == MailServer(
         host="smtp.example.org",
         port=2525,
         encryption="STARTTLS",
@@ -67,7 +67,7 @@ async def test_the_mail_server_comes_back_as_saved(workflow: Workflow):
     )
     await admin.done("PUT", f"/credentials/{made['id']}", {"access_secret": "päss"})
     assert "additional_data" not in await default(workflow, "SMTP")
-    assert await workflow.core.nodes.credentials.mail_server("default") is None
+    assert await workflow.core.nodes.credentials.find_mail_server("default") is None
 
 
 async def test_nothing_readable_is_kept(workflow: Workflow):

@@ -251,7 +251,7 @@ async def test_a_node_that_cannot_be_tested_is_an_error(workflow):
     """An entry, an unknown component, parameters that are wrong; what is no node is refused."""
     user = workflow.admin()
     for config, reason in (
-        (trigger(), "an entry does nothing"),
+        (trigger(), "must not be an entry"),
         (node("a", "teleport"), "node type teleport does not exist"),
         (node("a", SELECT), "entities"),
     ):

@@ -8,7 +8,7 @@ from typing import Any
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.queue import Limits
 from services.workflow.graph.plan import Plan, compile_design
-from services.workflow.nodes.base import Chosen, Entry, Group, NodeContext, Registry, Step
+from services.workflow.nodes.base import BranchChoice, Entry, Group, NodeContext, Registry, Step
 from services.workflow.nodes.parameters import Parameters
 from services.workflow.runs.model import Cause, Run
 
@@ -82,9 +82,11 @@ class Fork(Step[PlayedParameters]):
         """Left and right."""
         return ["left", "right"]
 
-    async def run(self, context: NodeContext, parameters: PlayedParameters, body: Any) -> Chosen:
+    async def run(
+        self, context: NodeContext, parameters: PlayedParameters, body: Any
+    ) -> BranchChoice:
         """Choose."""
-        return Chosen(parameters.way, body)
+        return BranchChoice(parameters.way, body)
 
 
 class Flow:

@@ -8,7 +8,12 @@ import pytest
 from libs.common.contracts.mqtt import LivePages, LoginRef
 from libs.common.errors import Unavailable
 from libs.common.identity import OWN_CONSOLE, Kind, Principal
-from services.workflow.components.catalogue import CONSOLE_ACCEPTS, V1_1_STARTS, Editors, catalogue
+from services.workflow.components.catalogue import (
+    CONSOLE_ACCEPTS,
+    V1_1_STARTS,
+    Editors,
+    build_catalogue,
+)
 from services.workflow.components.reference import node_types
 
 
@@ -29,8 +34,8 @@ async def offered(client: str, accept: str, *, live_pages: bool | None) -> bool:
     """Whether the palette has `httpIn`; nodes after the start are always there."""
     user = Principal(Kind.USER, "default", "1", family="family 1", client=client)
     rpc, nodes = FakeRpc(live_pages), list(node_types())
-    starts = await Editors(rpc).start_nodes(user, accept)  # type: ignore[arg-type]
-    groups = catalogue(nodes, starts)  # type: ignore[arg-type]
+    starts = await Editors(rpc).list_start_nodes(user, accept)  # type: ignore[arg-type]
+    groups = build_catalogue(nodes, starts)  # type: ignore[arg-type]
     assert {"httpRequest", "output"} <= {node.name for node in groups["external"]}
     names = {node.name for node in groups["entry"]}
     assert names >= V1_1_STARTS

@@ -42,7 +42,7 @@ class World:
         return [KNOWN[key] for key in keys if key in KNOWN]
 
 
-async def unseen(keys, *, everything=False, **granted):
+async def find_invisible(keys, *, everything=False, **granted):
     """What a user with these grants must not use."""
     grants = (
         ALL
@@ -50,7 +50,7 @@ async def unseen(keys, *, everything=False, **granted):
         else Grants(everything=False, resources=GrantedResources(version=1, **granted))
     )
     world = World(grants)
-    return set(await EntityAccess(world, world).unseen(USER, keys))
+    return set(await EntityAccess(world, world).find_invisible(USER, keys))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ async def unseen(keys, *, everything=False, **granted):
 )
 async def test_a_grant_of_the_thing_or_of_itself_shows_an_entity(granted, hidden):
     """Custom entities are everybody's."""
-    assert await unseen([DEVICE, OWN, CUSTOM], **granted) == hidden
+    assert await find_invisible([DEVICE, OWN, CUSTOM], **granted) == hidden
 
 
 async def test_an_entity_that_does_not_exist_is_seen_by_nobody():
     """Not by super administrators either, who may use any pattern."""
     gone = "lamps.device.gone.on"
-    assert await unseen([gone], integrations=frozenset({"lamps"})) == {gone}
-    assert await unseen([gone, "*"], everything=True) == {gone}
+    assert await find_invisible([gone], integrations=frozenset({"lamps"})) == {gone}
+    assert await find_invisible([gone, "*"], everything=True) == {gone}
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ async def test_an_entity_that_does_not_exist_is_seen_by_nobody():
 )
 async def test_a_pattern_needs_its_whole_integration(pattern, seen):
     """It begins with one that the user sees as a whole."""
-    hidden = await unseen([pattern], integrations=frozenset({"lamps"}))
+    hidden = await find_invisible([pattern], integrations=frozenset({"lamps"}))
     assert hidden == (set() if seen else {pattern})

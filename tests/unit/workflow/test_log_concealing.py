@@ -3,7 +3,7 @@
 import msgspec
 
 from services.workflow.engine.trace import shown_text
-from services.workflow.flows.logs import entity_keys, without_values
+from services.workflow.flows.logs import find_entity_keys, mask_values
 from services.workflow.runs.model import TraceItem
 
 PIN, LEVEL = "direct.device.L1.pin", "direct.device.L1.level"
@@ -26,8 +26,8 @@ def trace(given: object, output: object) -> TraceItem:
 def test_values_of_hidden_entities_are_masked_at_every_level():
     traces = [trace({PIN: "8642", LEVEL: 5}, [{"before": {PIN: {"a": "8642"}}}])]
 
-    assert set(entity_keys(traces, 100)) == {PIN, LEVEL}
-    (shown,) = without_values(traces, {PIN})
+    assert set(find_entity_keys(traces, 100)) == {PIN, LEVEL}
+    (shown,) = mask_values(traces, {PIN})
     assert msgspec.json.decode(shown.input or "") == {PIN: "******", LEVEL: 5}
     assert msgspec.json.decode(shown.output or "") == [{"before": {PIN: "******"}}]
 
@@ -35,12 +35,12 @@ def test_values_of_hidden_entities_are_masked_at_every_level():
 def test_a_text_that_was_cut_off_is_masked_whole():
     traces = [trace(None, {PIN: "8642", "long": "x" * 20_000})]
 
-    assert entity_keys(traces, 100) == [PIN]
-    (shown,) = without_values(traces, {PIN})
+    assert find_entity_keys(traces, 100) == [PIN]
+    (shown,) = mask_values(traces, {PIN})
     assert "8642" not in (shown.output or "")
 
 
 def test_other_texts_stay_as_they_are():
     traces = [trace({LEVEL: 5}, None)]
 
-    assert without_values(traces, {PIN}) == traces
+    assert mask_values(traces, {PIN}) == traces

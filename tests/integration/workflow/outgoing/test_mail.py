@@ -10,7 +10,12 @@ from aiosmtpd.controller import Controller
 
 from deploy.platform import ports
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.mail import EmailMessage, MailServer, OutgoingMail, mime_message
+from services.workflow.outgoing.mail import (
+    EmailMessage,
+    MailServer,
+    OutgoingMail,
+    build_mime_message,
+)
 from tests.integration.workflow.outgoing.conftest import LOCAL, Post
 
 LETTER = EmailMessage(
@@ -59,7 +64,7 @@ async def test_a_wrong_password_is_a_reason_and_not_told(mail, server, post, enc
         server = replace(server, username="flows@example.com")
     with pytest.raises(NodeFailed) as failed:
         await mail.send(replace(server, password="wrong password"), LETTER, 10)
-    assert "localhost did not take the mail" in str(failed.value)
+    assert "localhost did not accept the e-mail" in str(failed.value)
     assert "wrong password" not in str(failed.value)
     assert post.letters == []
 
@@ -120,8 +125,8 @@ async def test_addresses_that_are_not_public_are_refused(server, post):
 )
 def test_nothing_can_be_put_into_the_headers(email):
     """Line breaks and addresses that are none are refused."""
-    with pytest.raises(NodeFailed, match="cannot be written"):
-        mime_message(email)
+    with pytest.raises(NodeFailed, match="is invalid"):
+        build_mime_message(email)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,7 @@ def test_nothing_can_be_put_into_the_headers(email):
 )
 def test_a_letter_passes_a_strict_parser(email):
     """It has every header that RFC 5322 requires once, and nothing but short ASCII lines."""
-    text = mime_message(email).as_bytes(policy=policy.SMTP)
+    text = build_mime_message(email).as_bytes(policy=policy.SMTP)
     lines = text.split(b"\r\n")
     assert all(len(line) <= 78 and line.isascii() for line in lines)
     assert not any(byte < 32 for line in lines for byte in line)

@@ -39,7 +39,7 @@ async def test_a_wrong_password_is_a_reason_and_not_told(mqtt, broker):
     wrong = replace(broker, password="wrong password")
     with pytest.raises(NodeFailed) as failed:
         await mqtt.publish(wrong, Publication(topic="a", payload=b""), 10)
-    assert "localhost did not take the message" in str(failed.value)
+    assert "localhost did not accept the message" in str(failed.value)
     assert "wrong password" not in str(failed.value)
 
 

@@ -153,7 +153,7 @@ async def test_the_result_of_an_alarm_is_stored(workflow: Workflow, website: Web
     async with asyncio.timeout(30):
         while "WEBHOOK" not in (found := (await admin.done("GET", PATH))["results"]):
             await asyncio.sleep(0.05)
-    assert found["WEBHOOK"]["reason"] == "the webhook was answered with 500"
+    assert found["WEBHOOK"]["reason"] == "the webhook returned status 500"
 
 
 @pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
@@ -273,14 +273,14 @@ async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Wor
     subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
     assert await one.claim(200, "WEBHOOK", late - 1, late + 9) is None
-    assert await one.due(late) == [("t", 200, "WEBHOOK")]
+    assert await one.list_due(late) == [("t", 200, "WEBHOOK")]
     assert await one.claim(200, "WEBHOOK", late, late + 9) is not None
     await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
     assert await one.claim(200, "WEBHOOK", late + 8, late + 20) is None
-    assert await one.due(late + 8) == []
+    assert await one.list_due(late + 8) == []
     assert await one.claim(200, "WEBHOOK", late + 9, late + 20) is not None
     await one.finish(200, "WEBHOOK")
-    assert await one.due(late + 50) == []
+    assert await one.list_due(late + 50) == []
 
 
 async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow):
@@ -311,7 +311,7 @@ async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
     await user.done("PUT", PATH, shown)
     found = await workflow.core.sender.store.find("default", 7)
     assert found is not None
-    opened = workflow.core.sender.settings.opened(found)
+    opened = workflow.core.sender.settings.decrypt(found)
     assert opened.webhook is not None
     assert opened.webhook.secret == "s3cret"
     shown["webhook"]["url"] = "https://two.example/x"

@@ -69,13 +69,13 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
         ("python", "x = 1\n1 / 0", "ZeroDivisionError: division by zero (line 2)"),
         ("python", "def (", "SyntaxError"),
         ("python", "class A: pass\nA()", "must be text, a number"),
-        ("python", "{1: 2}", "keys that are no text"),
+        ("python", "{1: 2}", "key that is not text"),
         ("python", "float('inf')", "not finite"),
         ("python", "2 ** 70", "more than 64 bits"),
         ("python", "while True: print('x' * 1000)", "prints too much"),
         ("python", "'x' * 10**9", "needs too much memory"),
-        ("groovy", "1", "groovy is not run here; write it in js or python"),
-        ("mvel", "1", "mvel is not run here"),
+        ("groovy", "1", "groovy is not supported; use js or python"),
+        ("mvel", "1", "mvel is not supported"),
         ("cobol", "1", "cobol is no language"),
     ],
 )
@@ -105,7 +105,7 @@ async def test_what_is_wrong_is_said(sandbox, language, code, reason):
 )
 async def test_syntax_is_judged_and_nothing_runs(sandbox, language, code, reason):
     """At once, with the line; what only a run can tell is none of it."""
-    fault = await sandbox.fault(OWNER, language, code, ["a", "b"])
+    fault = await sandbox.find_syntax_error(OWNER, language, code, ["a", "b"])
     assert fault is None if reason is None else reason in (fault or "")
 
 

@@ -81,7 +81,7 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     start = await start_of(workflow, "e-4")
     run = await core.engine.runner.begin(start)
     store = RunStore(core.clients.mongo, Outbox(core.clients.mongo.database, core.clients.bus))
-    assert await store.adopt(run, "other", [], anew=True)
+    assert await store.adopt(run, "other", [], restart=True)
     with pytest.raises(Conflict, match="another replica"):
         await ReplicaLog(store, core.engine.replicas.own).seal(run)
     await ReplicaLog(store, "other").seal(run)

@@ -92,7 +92,7 @@ async def test_a_flow_that_takes_long_goes_on_when_the_caller_has_gone(workflow:
     )
     flow_id = await enabled(workflow.admin(), text)
     wanted = CallFlow(tenant="default", flow_id=flow_id, inputs={}, seconds=0.000001)
-    with pytest.raises(ThingwayError, match="it goes on") as raised:
+    with pytest.raises(ThingwayError, match="it continues") as raised:
         await RpcClient(workflow.bus).call(CALL, wanted, FlowOutputs)
     assert raised.value.status == 504
     await ended(workflow.core, [flow_id], 1)

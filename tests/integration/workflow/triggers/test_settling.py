@@ -19,7 +19,7 @@ async def settle(workflow: Workflow) -> int:
     """Settle as if all was changed long ago; how many are left."""
     unsettled = workflow.core.clients.mongo.database["unsettled"]
     await unsettled.update_many({}, {"$set": {"at": LONG_AGO}})
-    await workflow.core.flows.settler.look()
+    await workflow.core.flows.settler.repair()
     left: int = await unsettled.count_documents({})
     return left
 
@@ -72,7 +72,7 @@ async def test_what_was_changed_just_now_is_left_alone(workflow: Workflow):
     device = workflow.device
     device.services[4711] = PutFlowService(tenant="default", flow_id=4711, name="F")
     await UnsettledStore(workflow.core.clients.mongo.database).note("default", [4711])
-    await workflow.core.flows.settler.look()
+    await workflow.core.flows.settler.repair()
     assert 4711 in device.services
 
 

@@ -78,7 +78,7 @@ async def come(callout: Callout, *users: str, answers: list[str]) -> None:
 
 
 def callout_of(authorizer: LoginAuthorizer, redis: Redis) -> Callout:
-    tenants = service.TenantsOfUsers(cast("Any", redis))
+    tenants = service.UserTenants(cast("Any", redis))
     return Callout(cast("Any", None), cast("Any", authorizer), ISSUER, tenants)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Supposed
+from services.workflow.nodes.base import Sample
 from tests.unit.workflow.fakes import Flow
 
 NODES = "begin>a a>b b>c"
@@ -220,7 +220,7 @@ async def test_what_a_dry_run_cannot_know_ends_its_path():
         a={"text": "#{properties.ask['status']}"},
         b={"text": "#{properties.ask['body']['x']}"},
     )
-    flow.work.does["ask"] = lambda *_: Supposed({"status": 200})
+    flow.work.does["ask"] = lambda *_: Sample({"status": 200})
     run = await flow.run()
 
     assert run.status == "SUCCESS"

@@ -17,7 +17,7 @@ class Designs:
     def __init__(self):
         self.asked = []
 
-    async def design(self, tenant, flow_id, version):
+    async def get_design(self, tenant, flow_id, version):
         self.asked.append((tenant, flow_id))
         await asyncio.sleep(0)
         return FLOW.text

@@ -28,13 +28,13 @@ class World:
     async def alive(self):
         return [self.own]
 
-    async def orphans(self, alive, most, without):
+    async def list_orphans(self, alive, most, without):
         return [one for one in self.runs if one.tenant not in without][:most]
 
-    async def left(self, replica, held, most, without):
-        return await self.orphans([replica], most, without)
+    async def list_pending(self, replica, held, most, without):
+        return await self.list_orphans([replica], most, without)
 
-    async def adopt(self, run, replica, alive, *, anew):
+    async def adopt(self, run, replica, alive, *, restart):
         self.runs.remove(run)
         return True
 

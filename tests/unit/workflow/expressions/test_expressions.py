@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from services.workflow.expressions import cel
 from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
-from services.workflow.expressions.conditions import OPERATORS, ConditionFailed, holds
+from services.workflow.expressions.conditions import OPERATORS, ConditionFailed, compare
 from services.workflow.expressions.references import (
     ReferenceInvalid,
     ReferenceMissing,
-    parts_of,
-    references_in,
+    find_references,
     resolve,
+    split_references,
 )
 
 OUTPUTS = {
@@ -84,7 +84,7 @@ def test_a_reference_to_nothing_names_it(text, named):
 def test_what_is_no_reference_is_refused(text):
     """Only the ways to outputs are understood, nothing is evaluated."""
     with pytest.raises(ReferenceInvalid):
-        list(references_in({"x": [text]}))
+        list(find_references({"x": [text]}))
 
 
 def test_parameters_that_are_nested_too_deep_are_refused():
@@ -93,14 +93,14 @@ def test_parameters_that_are_nested_too_deep_are_refused():
     for _ in range(50):
         deep = [deep]
     with pytest.raises(ReferenceInvalid, match="deep"):
-        list(references_in(deep))
+        list(find_references(deep))
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
     """Nothing else happens, whatever people write."""
     try:
-        parts_of(text)
+        split_references(text)
     except ReferenceInvalid:
         return
 
@@ -142,7 +142,7 @@ CASES = [
 @pytest.mark.parametrize(("operator", "left", "right", "expected"), CASES)
 def test_operators_compare_as_documented(operator, left, right, expected):
     """Numbers as numbers, whatever they are written as; all else as text."""
-    assert expected is holds(operator, left, right)
+    assert expected is compare(operator, left, right)
 
 
 def test_all_twelve_operators_are_tried():
@@ -158,7 +158,7 @@ def test_all_twelve_operators_are_tried():
 def test_what_cannot_be_compared_is_an_error(operator, left, right):
     """Not simply false, which would hide it."""
     with pytest.raises(ConditionFailed):
-        holds(operator, left, right)
+        compare(operator, left, right)
 
 
 def test_cel_reads_outputs_and_the_body():

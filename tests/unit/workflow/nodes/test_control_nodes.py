@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.entities import EntityValues, UpdateOutcome
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.cel import CelFailed, evaluate
-from services.workflow.nodes.base import Chosen, NodeContext, Supposed
+from services.workflow.nodes.base import BranchChoice, NodeContext, Sample
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.nodes.entity_assigner import EntityAssigner, EntityAssignerParameters
 from services.workflow.nodes.entity_selector import EntitySelector, EntitySelectorParameters
@@ -85,7 +85,7 @@ async def choose(*branches: dict[str, Any], body: Any = None, code: Any = None) 
     raw = {"choice": {"when": list(branches), "otherwise": {"id": "else"}}}
     parameters = msgspec.convert(raw, ChoiceParameters)
     chosen = await Choice(code).run(context(n={"t": 31}), parameters, body)
-    assert isinstance(chosen, Chosen)
+    assert isinstance(chosen, BranchChoice)
     assert chosen.output is body
     return chosen.handle
 
@@ -124,7 +124,7 @@ async def test_conditions_are_joined_as_the_branch_says():
 async def test_an_empty_comparison_is_named_before_any_run(condition, side):
     """A left side always, a number on the right where numbers are compared; empty texts are."""
     raw = {"choice": {"when": [branch("a", YES), branch("b", YES, condition)]}}
-    found = await Choice(None).judge("t", msgspec.convert(raw, ChoiceParameters))
+    found = await Choice(None).check_constants("t", msgspec.convert(raw, ChoiceParameters))
     where = "choice.when[1].conditions[1].expressionValue"
     assert [one.field for one in found] == ([f"{where}.{side}"] if side else [])
 
@@ -179,7 +179,7 @@ class Entities:
         self.asked: list[Any] = []
         self.judged: list[Any] = []
 
-    async def values(self, tenant, keys):
+    async def read_values(self, tenant, keys):
         found = {key: self.known[key] for key in keys if key in self.known}
         hidden = [key for key in found if key.startswith("pin")]
         return EntityValues(found | dict.fromkeys(hidden), hidden)
@@ -190,7 +190,7 @@ class Entities:
         hidden = [key for key in written if key.startswith("pin")]
         return UpdateOutcome(keys=written, write_only=hidden)
 
-    async def call(self, tenant, exchange, hops, seconds, *, dry_run):
+    async def call_services(self, tenant, exchange, hops, seconds, *, dry_run):
         (self.judged if dry_run else self.asked).append((tenant, exchange, hops))
         return {"answer": 42}
 
@@ -250,7 +250,7 @@ async def test_a_dry_run_sets_and_calls_nothing():
     raw = {"serviceInvocationSetting": {"serviceEntity": "a"}, "payload": outputs}
     parameters = msgspec.convert(raw, ServiceInvocationParameters)
     found = await ServiceInvocation(entities).run(dry, parameters, None)
-    assert found == Supposed({"x": 0, "y": ""})
+    assert found == Sample({"x": 0, "y": ""})
     assert (entities.asked, entities.judged) == ([], [("t", {"a": 5}, 4), ("t", {"a": {}}, 4)])
 
 

@@ -63,9 +63,9 @@ async def test_a_body_is_read_as_its_type_says_or_as_text(
 
 async def test_a_body_that_cannot_be_read_has_a_reason() -> None:
     """It is None; the status is that of the answer."""
-    found, _ = await ask(HttpAnswer(502, {}, b"", "the body cannot be read"))
+    found, _ = await ask(HttpAnswer(502, {}, b"", "the body cannot be decoded"))
     assert (found["statusCode"], found["responseBody"]) == (502, None)
-    assert found["responseFault"] == "the body cannot be read"
+    assert found["responseFault"] == "the body cannot be decoded"
 
 
 @pytest.mark.parametrize(

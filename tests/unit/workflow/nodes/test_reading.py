@@ -6,14 +6,14 @@ import pytest
 from services.workflow.nodes.code import CodeParameters
 from services.workflow.nodes.email import EmailParameters
 from services.workflow.nodes.entity_assigner import EntityAssignerParameters
-from services.workflow.nodes.parameters import read
+from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule
 from services.workflow.nodes.trigger import TriggerParameters
 
 
 def test_numbers_may_come_as_text() -> None:
     """Forms give text for numbers, at any depth."""
-    settings = read(
+    settings = convert_parameters(
         SimpleTimerParameters,
         {
             "timerSettings": {
@@ -30,7 +30,7 @@ def test_numbers_may_come_as_text() -> None:
 
 def test_null_is_the_default() -> None:
     """A field that nobody filled in is as if it were not there."""
-    mail = read(
+    mail = convert_parameters(
         EmailParameters,
         {
             "emailConfig": {
@@ -44,7 +44,7 @@ def test_null_is_the_default() -> None:
 
     assert (mail.subject, mail.email_config.smtp_config.username) == ("", "")
     assert (mail.email_config.provider, mail.email_config.smtp_config.port) == ("SMTP", 25)
-    assert read(TriggerParameters, {"entityConfigs": None}).entity_configs == []
+    assert convert_parameters(TriggerParameters, {"entityConfigs": None}).entity_configs == []
 
 
 def test_values_stay_as_they_are() -> None:
@@ -56,8 +56,11 @@ def test_values_stay_as_they_are() -> None:
         "payload": None,
     }
 
-    assert read(EntityAssignerParameters, {"exchangePayload": payload}).exchange_payload == payload
-    assert read(CodeParameters, code).input_arguments == {"a": None, "b": "1"}
+    assert (
+        convert_parameters(EntityAssignerParameters, {"exchangePayload": payload}).exchange_payload
+        == payload
+    )
+    assert convert_parameters(CodeParameters, code).input_arguments == {"a": None, "b": "1"}
 
 
 @pytest.mark.parametrize("hour", [None, "", "7.5", "x", "24", True])
@@ -66,4 +69,6 @@ def test_what_is_no_number_is_refused(hour: object) -> None:
     rule = {"hour": hour, "minute": 0}
 
     with pytest.raises(msgspec.ValidationError, match=r"rules\[0\]\.hour"):
-        read(SimpleTimerParameters, {"timerSettings": {"type": "SCHEDULE", "rules": [rule]}})
+        convert_parameters(
+            SimpleTimerParameters, {"timerSettings": {"type": "SCHEDULE", "rules": [rule]}}
+        )

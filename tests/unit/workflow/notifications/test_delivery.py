@@ -17,17 +17,17 @@ from libs.common.errors import Unavailable
 from libs.common.identity.functions import Function
 from services.workflow.notifications.events import store_notices
 from services.workflow.notifications.model import (
+    AlarmSummary,
     Notice,
     Notifications,
     Subscriber,
-    Told,
     Trouble,
     WebhookChannel,
 )
 from services.workflow.notifications.sender import DELIVERIES, NotificationSender
 
 NOISY, QUIET = "noisy", "quiet"
-TOLD = Told(
+TOLD = AlarmSummary(
     change="raised", alarm_id=1, severity="MAJOR", content="hot", raised_at=1, device_id=5,
     device_name="oven",
 )  # fmt: skip
@@ -48,13 +48,13 @@ class Store:
         self.ended: dict[int, dict[str, Any]] = {}
         self.added: list[Sequence[Notice]] = []
 
-    async def of_tenant(self, tenant: str) -> list[Subscriber]:
+    async def list_enabled(self, tenant: str) -> list[Subscriber]:
         return [one for one in self.subscribers.values() if one.tenant == tenant]
 
     async def add(self, notices: Sequence[Notice]) -> None:
         self.added.append(notices)
 
-    async def due(self, now: int):
+    async def list_due(self, now: int):
         return [(self.subscribers[user].tenant, user, "WEBHOOK") for user in sorted(self.ready)]
 
     async def claim(self, user: int, channel: str, now: int, until: int) -> Subscriber | None:
@@ -63,15 +63,15 @@ class Store:
         self.ready.discard(user)
         return self.subscribers[user]
 
-    async def waiting(self, user: int, channel: str) -> list[Notice]:
+    async def list_waiting(self, user: int, channel: str) -> list[Notice]:
         return [
             Notice(
                 id=f"e.{user}.{channel}", tenant="t", user=user, channel="WEBHOOK", due=1,
-                at=datetime.now(UTC), told=TOLD,
+                at=datetime.now(UTC), alarm=TOLD,
             )
         ]  # fmt: skip
 
-    async def drop(self, notices: Sequence[Notice]) -> None:
+    async def delete(self, notices: Sequence[Notice]) -> None:
         pass
 
     async def finish(self, user: int, channel: str, **more: Any) -> None:
@@ -89,7 +89,7 @@ class Outside:
         self.slow: set[str] = set()
         """Tenants whose lookups hang."""
 
-    def opened(self, one: Subscriber) -> Notifications:
+    def decrypt(self, one: Subscriber) -> Notifications:
         return one.settings
 
     async def call(self, subject: str, request: Any, answer: type) -> Any:
@@ -129,13 +129,13 @@ async def test_webhooks_that_hang_delay_no_other_tenant():
     store = Store([subscriber(NOISY, user) for user in range(1, DELIVERIES * 2)])
     outside = Outside()
     sender = sender_of(store, outside)
-    await sender.look()
+    await sender.start_due_deliveries()
     await settle()
     assert outside.reached[NOISY] == DELIVERIES // 2
 
     store.subscribers[1000] = subscriber(QUIET, 1000)
     store.ready.add(1000)
-    await sender.look()
+    await sender.start_due_deliveries()
     await settle()
 
     assert outside.sent == {QUIET: 1}
@@ -151,11 +151,11 @@ async def test_lookups_that_hang_delay_no_other_tenant():
     outside = Outside()
     outside.slow = {NOISY}
     sender = sender_of(store, outside)
-    await sender.look()
+    await sender.start_due_deliveries()
     await settle()
     store.subscribers[1000] = subscriber(QUIET, 1000)
     store.ready.add(1000)
-    await sender.look()
+    await sender.start_due_deliveries()
     await settle()
     assert outside.sent == {QUIET: 1}
     await sender.deliveries.stop()
@@ -166,13 +166,13 @@ async def test_one_message_at_a_time_goes_to_a_user_and_channel():
     store, outside = Store([subscriber(NOISY, 1)]), Outside()
     sender = sender_of(store, outside)
     for _ in range(2):
-        await sender.look()
+        await sender.start_due_deliveries()
         await settle()
         store.ready.add(1)
     assert outside.reached[NOISY] == 1
     outside.hanging.set()
     await settle()
-    await sender.look()
+    await sender.start_due_deliveries()
     await settle()
     assert outside.sent[NOISY] == 2
 
@@ -181,7 +181,7 @@ async def test_a_user_who_cannot_be_looked_up_is_tried_again_soon():
     """The claim ends at once, with a new due time."""
     store, outside = Store([subscriber(QUIET, 1)]), Outside()
     outside.broken = True
-    await sender_of(store, outside).look()
+    await sender_of(store, outside).start_due_deliveries()
     await settle()
     assert store.ended[1]["due"] > 0
 

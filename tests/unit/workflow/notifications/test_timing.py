@@ -9,8 +9,8 @@ from services.workflow.notifications.model import (
     Notifications,
     QuietHours,
     due_time,
-    pause_after,
     quiet_until,
+    retry_pause,
 )
 
 
@@ -52,5 +52,5 @@ def test_what_is_gathered_into_quiet_hours_waits_for_their_end():
 
 def test_pauses_grow_up_to_an_hour():
     """Each is twice the one before."""
-    assert [pause_after(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
-    assert pause_after(500).total_seconds() == LONGEST_PAUSE
+    assert [retry_pause(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
+    assert retry_pause(500).total_seconds() == LONGEST_PAUSE

@@ -2,17 +2,17 @@
 
 import pytest
 
-from services.workflow.sandbox.limits import DEEPEST, CodeFailed, plain
+from services.workflow.sandbox.limits import DEEPEST, CodeFailed, to_json_value
 
 
 def test_json_values_stay_and_tuples_become_lists():
     """What nodes may put out."""
     value = {"a": [1, 2.5, True, None, "x"], "b": {"c": ()}}
-    assert plain((value,), 1000) == [{**value, "b": {"c": []}}]
+    assert to_json_value((value,), 1000) == [{**value, "b": {"c": []}}]
 
 
 def nested(depth: int) -> list:
-    """Lists inside one another."""
+    """Lists nested at most."""
     value: list = []
     for _ in range(depth):
         value = [value]
@@ -30,7 +30,7 @@ def billion() -> list:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({1: 2}, "keys that are no text"),
+        ({1: 2}, "key that is not text"),
         ({1, 2}, "must be text"),
         (b"x", "must be text"),
         (object(), "must be text"),
@@ -41,16 +41,16 @@ def billion() -> list:
         ({"x" * 1001: 1}, "too large"),
         ([0] * 1001, "too large"),
         (billion(), "too large"),
-        (nested(DEEPEST + 1), "inside one another"),
+        (nested(DEEPEST + 1), "nested at most"),
     ],
 )
 def test_what_is_no_result_is_refused(value, reason):
     """Other types, and what is too large or too deep, without walking all of it."""
     with pytest.raises(CodeFailed, match=reason):
-        plain(value, 1000)
+        to_json_value(value, 1000)
 
 
 def test_the_edges_are_inside():
     """64 bits, and as many lists as are allowed."""
-    assert plain([2**63 - 1, -(2**63)], 100) == [2**63 - 1, -(2**63)]
-    assert plain(nested(DEEPEST), 1000) == nested(DEEPEST)
+    assert to_json_value([2**63 - 1, -(2**63)], 100) == [2**63 - 1, -(2**63)]
+    assert to_json_value(nested(DEEPEST), 1000) == nested(DEEPEST)

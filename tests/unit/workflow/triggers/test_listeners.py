@@ -7,7 +7,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from services.workflow.nodes.event_listener import EventListenerParameters
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
-from services.workflow.triggers.listener_index import ListenerIndex, Patterns, starts_of
+from services.workflow.triggers.listener_index import ListenerIndex, Patterns, build_starts
 from tests.unit.workflow.triggers.flows import flow
 
 KEY = "direct.device.SN1.temperature"
@@ -42,7 +42,7 @@ def test_a_star_stands_for_any_characters(pattern: str, matches: bool):
     """For none, too; everything else is as it is written."""
     patterns = Patterns()
     patterns.add(pattern)
-    assert list(patterns.matching(KEY)) == ([pattern] if matches else [])
+    assert list(patterns.match(KEY)) == ([pattern] if matches else [])
 
 
 def test_a_pattern_of_stars_alone_takes_no_longer_than_the_key_is_long():
@@ -50,8 +50,8 @@ def test_a_pattern_of_stars_alone_takes_no_longer_than_the_key_is_long():
     pattern = "a*" + "b*" * 400 + "c"
     patterns = Patterns()
     patterns.add(pattern)
-    assert list(patterns.matching("a" + "b" * 399 + "c")) == []
-    assert list(patterns.matching("a" + "b" * 400 + "c")) == [pattern]
+    assert list(patterns.match("a" + "b" * 399 + "c")) == []
+    assert list(patterns.match("a" + "b" * 400 + "c")) == [pattern]
 
 
 def test_a_flow_is_given_only_what_it_listens_to():
@@ -99,7 +99,7 @@ def test_what_an_event_costs_does_not_depend_on_the_number_of_patterns():
     patterns._by_ends = Counted()
     for number in range(10_000):
         patterns.add(f"direct.device.SN{number:05}.*")
-    assert list(patterns.matching("direct.device.SN00042.x")) == ["direct.device.SN00042.*"]
+    assert list(patterns.match("direct.device.SN00042.x")) == ["direct.device.SN00042.*"]
     assert len(looked) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_run_is_the_same_when_its_event_comes_again():
     index.put(flow(1), [KEY])
     thing = ChangedThing(5, "direct.device.SN1", "direct", True)
     change = EntityChange("E7", "t", thing, 0, {KEY: 21.5, "direct.device.SN1.other": 1})
-    first, again = (list(starts_of(index, change, 3)) for _ in range(2))
+    first, again = (list(build_starts(index, change, 3)) for _ in range(2))
     assert first == again
     (start,) = first
     assert (start.entered, start.cause.key, start.cause.hops) == ({KEY: 21.5}, "e-E7", 3)
@@ -142,5 +142,5 @@ async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():
     followed.index.put(flow(2), ["direct.device.*"])
     for number, tenant, *keys in ((1, "t", KEY), (3, "t", f"{KEY}2"), (3, "other", KEY)):
         await followed.apply(tenant, number, flow(number, tenant=tenant, entities=keys), None)
-    with pytest.raises(TooManyRequests, match=f"entities: 2 flows listen to {KEY}"):
+    with pytest.raises(TooManyRequests, match=f"entities: at most 2 flows can listen to {KEY}"):
         await followed.apply("t", 3, flow(3, entities=["b", KEY]), None)

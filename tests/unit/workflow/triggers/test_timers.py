@@ -12,8 +12,8 @@ from services.workflow.triggers.timers import (
     Timer,
     TimerDeployments,
     TimerRunner,
-    encoded_settings,
-    settings_of,
+    encode_settings,
+    read_settings,
 )
 from tests.unit.workflow.triggers.flows import flow
 
@@ -35,7 +35,7 @@ class Kept:
 
     async def get(self, flow_id, session):
         known = self.timers.get(flow_id)
-        return None if known is None else (encoded_settings(known[0]), known[1], known[2])
+        return None if known is None else (encode_settings(known[0]), known[1], known[2])
 
     async def put(self, flow, anchor, due, session):
         self.timers[flow.flow_id] = (flow, anchor, due)
@@ -234,7 +234,7 @@ def test_settings_are_checked(settings, expected):
 def test_settings_that_cannot_be_are_refused(wrong):
     """By their types and bounds."""
     with pytest.raises(ValueError, match="timerSettings"):
-        settings_of(interval(**wrong))
+        read_settings(interval(**wrong))
 
 
 async def test_a_timer_without_room_stays_due_and_holds_up_no_other():

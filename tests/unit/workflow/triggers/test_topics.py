@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.bus.subjects import outside_topic
 from services.workflow.engine.runner import Admitted
-from services.workflow.nodes.parameters import read
+from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
 from services.workflow.runs.model import Deployed
 from services.workflow.triggers import topics
@@ -55,7 +55,7 @@ def test_a_subject_is_read_as_the_topic_that_it_was(subject: str, expected: tupl
 def test_a_topic_that_nobody_can_publish_to_is_a_fault(topic: str) -> None:
     """Named by its field."""
     try:
-        parameters = read(SimpleMqttParameters, {"subscriptionTopic": topic})
+        parameters = convert_parameters(SimpleMqttParameters, {"subscriptionTopic": topic})
     except ValueError:
         assert topic == ""
         return
@@ -112,7 +112,7 @@ async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatc
     await listening._scheduler.finish()
     while listening._scheduler.held("busy"):
         await listening._scheduler.finish()
-    assert engine.recorded.count("busy") == 50 + topics.EACH
+    assert engine.recorded.count("busy") == 50 + topics.PER_TENANT
 
 
 def _flow(number: int, tenant: str):
